@@ -1,0 +1,1 @@
+//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure, report.

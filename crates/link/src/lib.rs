@@ -1,0 +1,1 @@
+//! The link emulator: rate, queue, delay, jitter, loss, from a seed.

@@ -1,0 +1,1 @@
+//! Media over QUIC Transport: wire codec and one session's state machine.

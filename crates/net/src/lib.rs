@@ -1,0 +1,1 @@
+//! The host with real sockets, threads and the clock.

@@ -1,0 +1,1 @@
+//! The QUIC engine's glue: endpoint, connection table, timer wheel.

@@ -1,0 +1,1 @@
+//! The MOQT relay: namespaces, tracks, subscriptions, fan-out, limits.

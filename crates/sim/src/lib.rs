@@ -1,0 +1,1 @@
+//! The host with a virtual clock and virtual links, from a seed.

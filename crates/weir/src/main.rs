@@ -1,0 +1,3 @@
+//! `weir`: measure Media-over-QUIC relays; be one.
+
+fn main() {}
