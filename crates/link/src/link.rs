@@ -1,0 +1,160 @@
+//! The link itself: the queue and rate, then the wire.
+
+use std::time::Instant;
+
+use crate::bottleneck::{Bottleneck, Full};
+use crate::config::{Config, Delay, Loss, Probability, Queue, Reordering};
+use crate::rate::Rate;
+use crate::stats::Stats;
+use crate::wire::Wire;
+
+/// One direction of a path for packets of the type `P`.
+///
+/// Hand packets in with [`handle_packet`](Self::handle_packet), and take them out with
+/// [`poll_packet`](Self::poll_packet) when [`poll_timeout`](Self::poll_timeout) says so. Times may
+/// not run backwards; a time before the latest one counts as the latest. What is set while running
+/// holds for packets that reach that part of the link from then on: a new delay does not move
+/// packets that already travel.
+#[derive(Debug)]
+pub struct Link<P> {
+    bottleneck: Bottleneck<P>,
+    wire: Wire<P>,
+    stats: Stats,
+    now: Instant,
+}
+
+impl<P: Clone> Link<P> {
+    /// An empty link; a trace in `config` starts at `now`, and all chances follow from `seed`.
+    pub fn new(now: Instant, config: Config, seed: u64) -> Self {
+        let wire = Wire::new(&config, seed);
+        let bottleneck = Bottleneck::new(now, config.rate, config.queue);
+        Self {
+            bottleneck,
+            wire,
+            stats: Stats::default(),
+            now,
+        }
+    }
+
+    /// Takes a packet in, or drops it if the queue is full.
+    ///
+    /// `size_bytes` is what the packet costs of queue and rate: add the headers that the network
+    /// would.
+    pub fn handle_packet(&mut self, now: Instant, packet: P, size_bytes: usize) {
+        self.advance(now);
+        let bytes = size_bytes as u64;
+        self.stats.offered += 1;
+        self.stats.offered_bytes += bytes;
+        match self.bottleneck.handle_packet(self.now, packet, bytes) {
+            Ok(()) => self.advance(now),
+            Err(Full::Bytes) => self.stats.dropped_queue_bytes += 1,
+            Err(Full::Packets) => self.stats.dropped_queue_packets += 1,
+        }
+        let peak = &mut self.stats.queue_bytes_peak;
+        *peak = self.bottleneck.waiting_bytes().max(*peak);
+    }
+
+    /// When to poll next; `None` while nothing is inside, or all of it waits for a rate of zero to
+    /// change.
+    ///
+    /// A poll at that time need not give a packet: it may only have left its sender, or been lost.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let departure = self.bottleneck.next_departure();
+        let arrival = self.wire.next_arrival();
+        departure.into_iter().chain(arrival).min()
+    }
+
+    /// The next packet that has come out by `now`; call until `None`.
+    pub fn poll_packet(&mut self, now: Instant) -> Option<P> {
+        self.advance(now);
+        let (packet, bytes) = self.wire.poll_packet(self.now)?;
+        self.stats.delivered += 1;
+        self.stats.delivered_bytes += bytes;
+        Some(packet)
+    }
+
+    /// Changes the rate; the packet being sent goes on with what is left of it, and a trace starts
+    /// anew.
+    pub fn set_rate(&mut self, now: Instant, rate: Rate) {
+        self.advance(now);
+        self.bottleneck.set_rate(self.now, rate);
+    }
+
+    /// Changes the limits of the queue; packets that already wait stay.
+    pub fn set_queue(&mut self, now: Instant, queue: Queue) {
+        self.advance(now);
+        self.bottleneck.set_limits(queue);
+    }
+
+    /// Changes the delay and its jitter.
+    pub fn set_delay(&mut self, now: Instant, delay: Delay) {
+        self.advance(now);
+        self.wire.delay = delay;
+    }
+
+    /// Changes whether packets keep their order.
+    pub fn set_keep_order(&mut self, now: Instant, keep_order: bool) {
+        self.advance(now);
+        self.wire.keep_order = keep_order;
+    }
+
+    /// Changes the loss; burst loss begins in its good state.
+    pub fn set_loss(&mut self, now: Instant, loss: Loss) {
+        self.advance(now);
+        self.wire.set_loss(loss);
+    }
+
+    /// Changes how many packets come out twice.
+    pub fn set_duplication(&mut self, now: Instant, duplication: Probability) {
+        self.advance(now);
+        self.wire.duplication = duplication;
+    }
+
+    /// Changes which packets are held back.
+    pub fn set_reordering(&mut self, now: Instant, reordering: Reordering) {
+        self.advance(now);
+        self.wire.reordering = reordering;
+    }
+
+    /// Begins or ends a black hole: while it lasts, every packet that leaves its sender is lost.
+    ///
+    /// It lies over the configured loss and does not change it; packets that already travel still
+    /// arrive.
+    pub fn set_blackhole(&mut self, now: Instant, is_blackhole: bool) {
+        self.advance(now);
+        self.wire.is_blackhole = is_blackhole;
+    }
+
+    /// What the link has done so far.
+    pub fn stats(&self) -> Stats {
+        self.stats
+    }
+
+    /// The bytes waiting in the queue at the time of the last call with a time.
+    pub fn queue_bytes(&self) -> u64 {
+        self.bottleneck.waiting_bytes()
+    }
+
+    /// The packets inside, waiting or being sent or travelling, at the time of the last call with a
+    /// time.
+    pub fn packets_inside(&self) -> usize {
+        self.bottleneck.waiting_packets()
+            + usize::from(self.bottleneck.is_sending())
+            + self.wire.in_flight_packets()
+    }
+
+    /// Does all that has happened up to `now`, each thing at its own time.
+    fn advance(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        while let Some(at) = self
+            .bottleneck
+            .next_departure()
+            .filter(|at| *at <= self.now)
+        {
+            let Some((packet, bytes)) = self.bottleneck.depart(at) else {
+                return;
+            };
+            self.wire.handle_packet(at, packet, bytes, &mut self.stats);
+        }
+    }
+}
