@@ -1,0 +1,224 @@
+//! Subgroup streams: a header and the objects behind it [moqt-18 §11.4.2].
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
+use crate::cursor::Cursor;
+use crate::data::StreamKind;
+use crate::draft::{
+    Draft, SUBGROUP_DEFAULT_PRIORITY, SUBGROUP_END_OF_GROUP, SUBGROUP_FIRST_OBJECT, SUBGROUP_FORM,
+    SUBGROUP_ID_EXPLICIT, SUBGROUP_ID_FIRST_OBJECT, SUBGROUP_ID_MODE, SUBGROUP_ID_ZERO,
+    SUBGROUP_PROPERTIES,
+};
+use crate::error::DecodeError;
+use crate::property::Properties;
+use crate::varint;
+
+/// The first thing on the stream of a subgroup, the stream type included.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct SubgroupHeader {
+    /// The number that stands for the track.
+    pub track_alias: u64,
+    /// The group all objects of the stream belong to.
+    pub group: u64,
+    /// The subgroup all objects of the stream belong to.
+    pub subgroup: SubgroupId,
+    /// The publisher's priority of all objects, or the track's if absent. Lower is sent first.
+    pub priority: Option<u8>,
+    /// Whether objects can have properties; if not, each object is one byte shorter.
+    pub has_properties: bool,
+    /// Whether the subgroup holds the largest object of the group: the last one before a FIN is it.
+    pub end_of_group: bool,
+    /// Whether the first object of the stream is the first one ever published in the subgroup.
+    pub first_object: bool,
+}
+
+/// Where the ID of a subgroup comes from.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum SubgroupId {
+    /// It is 0.
+    Zero,
+    /// It is the ID of the first object on the stream.
+    FirstObject,
+    /// It is this number.
+    Explicit(u64),
+}
+
+impl SubgroupId {
+    /// The ID itself, given the ID of the first object on the stream.
+    pub const fn resolve(self, first_object: u64) -> u64 {
+        match self {
+            Self::Zero => 0,
+            Self::FirstObject => first_object,
+            Self::Explicit(id) => id,
+        }
+    }
+}
+
+impl SubgroupHeader {
+    /// Reads a header off the front of `data`, or leaves `data` alone.
+    pub fn decode(draft: Draft, data: &mut Bytes) -> Result<Self, DecodeError> {
+        let mut cursor = Cursor::new(data);
+        let header = Self::read(draft, &mut cursor)?;
+        let used = cursor.at();
+        data.advance(used);
+        Ok(header)
+    }
+
+    pub(crate) fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let stream_type = cursor.varint()?;
+        let (Some(StreamKind::Subgroup), Ok(flags)) =
+            (draft.stream_kind(stream_type), u8::try_from(stream_type))
+        else {
+            return Err(DecodeError::protocol("the stream is not one of a subgroup"));
+        };
+        Ok(Self {
+            track_alias: cursor.varint()?,
+            group: cursor.varint()?,
+            subgroup: match flags & SUBGROUP_ID_MODE {
+                SUBGROUP_ID_ZERO => SubgroupId::Zero,
+                SUBGROUP_ID_FIRST_OBJECT => SubgroupId::FirstObject,
+                _ => SubgroupId::Explicit(cursor.varint()?),
+            },
+            priority: if flags & SUBGROUP_DEFAULT_PRIORITY == 0 {
+                Some(cursor.uint8()?)
+            } else {
+                None
+            },
+            has_properties: flags & SUBGROUP_PROPERTIES != 0,
+            end_of_group: flags & SUBGROUP_END_OF_GROUP != 0,
+            first_object: flags & SUBGROUP_FIRST_OBJECT != 0,
+        })
+    }
+
+    /// Appends the header.
+    pub fn encode(&self, draft: Draft, out: &mut BytesMut) {
+        let Draft::Draft18 = draft;
+        varint::encode(u64::from(self.flags()), out);
+        varint::encode(self.track_alias, out);
+        varint::encode(self.group, out);
+        if let SubgroupId::Explicit(id) = self.subgroup {
+            varint::encode(id, out);
+        }
+        if let Some(priority) = self.priority {
+            out.put_u8(priority);
+        }
+    }
+
+    const fn flags(&self) -> u8 {
+        let mut flags = SUBGROUP_FORM
+            | match self.subgroup {
+                SubgroupId::Zero => SUBGROUP_ID_ZERO,
+                SubgroupId::FirstObject => SUBGROUP_ID_FIRST_OBJECT,
+                SubgroupId::Explicit(_) => SUBGROUP_ID_EXPLICIT,
+            };
+        if self.priority.is_none() {
+            flags |= SUBGROUP_DEFAULT_PRIORITY;
+        }
+        if self.has_properties {
+            flags |= SUBGROUP_PROPERTIES;
+        }
+        if self.end_of_group {
+            flags |= SUBGROUP_END_OF_GROUP;
+        }
+        if self.first_object {
+            flags |= SUBGROUP_FIRST_OBJECT;
+        }
+        flags
+    }
+}
+
+/// One object on the stream of a subgroup, before its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectHeader {
+    /// The object's ID within its group.
+    pub id: u64,
+    /// The object's properties; only normal objects have some.
+    pub properties: Properties,
+    /// What the object is.
+    pub status: ObjectStatus,
+    /// How many bytes of payload follow, 0 unless the object is normal.
+    pub payload_len: u64,
+}
+
+impl ObjectHeader {
+    /// Appends the fields before the payload. `previous` is the ID of the object before this one on the stream,
+    /// `has_properties` what the stream's header says.
+    ///
+    /// # Panics
+    /// If the ID is not larger than `previous`, or if the object has what its stream or its status forbids.
+    pub fn encode_in_subgroup(
+        &self,
+        previous: Option<u64>,
+        has_properties: bool,
+        draft: Draft,
+        out: &mut BytesMut,
+    ) {
+        let is_normal = self.status == ObjectStatus::Normal;
+        assert!(
+            has_properties || self.properties.is_empty(),
+            "the stream carries no properties"
+        );
+        assert!(
+            is_normal || self.properties.is_empty(),
+            "only normal objects have properties"
+        );
+        assert!(
+            is_normal || self.payload_len == 0,
+            "only normal objects have a payload"
+        );
+        let delta = match previous {
+            None => self.id,
+            Some(previous) => {
+                assert!(self.id > previous, "object IDs grow along a stream");
+                self.id - previous - 1
+            }
+        };
+        varint::encode(delta, out);
+        if has_properties {
+            write_properties(&self.properties, out);
+        }
+        varint::encode(self.payload_len, out);
+        if self.payload_len == 0 {
+            varint::encode(draft.object_status_code(self.status), out);
+        }
+    }
+
+    /// Reads the fields before the payload; the inverse of [`ObjectHeader::encode_in_subgroup`].
+    #[inline]
+    pub(crate) fn read_in_subgroup(
+        previous: Option<u64>,
+        has_properties: bool,
+        draft: Draft,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<Self, DecodeError> {
+        let delta = cursor.varint()?;
+        let id = match previous {
+            None => delta,
+            Some(previous) => previous
+                .checked_add(1)
+                .and_then(|next| next.checked_add(delta))
+                .ok_or(DecodeError::protocol("an object ID is above 2^64 - 1"))?,
+        };
+        let properties = if has_properties {
+            read_properties(cursor)?
+        } else {
+            Properties::EMPTY
+        };
+        let payload_len = cursor.varint()?;
+        let status = if payload_len == 0 {
+            read_status(draft, cursor)?
+        } else {
+            ObjectStatus::Normal
+        };
+        if status != ObjectStatus::Normal && !properties.is_empty() {
+            return Err(PROPERTIES_WITH_STATUS);
+        }
+        Ok(Self {
+            id,
+            properties,
+            status,
+            payload_len,
+        })
+    }
+}

@@ -1,0 +1,439 @@
+//! Every question whose answer depends on the draft: names, numbers, layouts. No other file knows one draft from another.
+//!
+//! To add a draft, add a variant to [`Draft`] and answer its questions here.
+
+use crate::data::{ObjectStatus, StreamKind};
+use crate::message::{MessageKind, RequestKind};
+use crate::parameter::{Scopes, Step};
+
+/// A draft of the protocol this crate speaks.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Draft {
+    /// draft-ietf-moq-transport-18.
+    Draft18,
+}
+
+impl Draft {
+    /// All drafts, the preferred one first.
+    pub const ALL: [Self; 1] = [Self::Draft18];
+
+    /// The protocol's name in TLS and in WebTransport [moqt-18 §3.1].
+    pub const fn alpn(self) -> &'static str {
+        match self {
+            Self::Draft18 => "moqt-18",
+        }
+    }
+
+    /// The draft that `alpn` names.
+    pub fn from_alpn(alpn: &[u8]) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|draft| draft.alpn().as_bytes() == alpn)
+    }
+
+    /// The type number of a control message [moqt-18 §10].
+    pub(crate) fn message_type(self, kind: MessageKind) -> u64 {
+        let row = self.messages().iter().find(|(_, found)| *found == kind);
+        row.expect("the table has a row for each message").0
+    }
+
+    /// The control message of a type number.
+    pub(crate) fn message_kind(self, message_type: u64) -> Option<MessageKind> {
+        let row = self
+            .messages()
+            .iter()
+            .find(|(found, _)| *found == message_type);
+        row.map(|(_, kind)| *kind)
+    }
+
+    const fn messages(self) -> &'static [(u64, MessageKind)] {
+        match self {
+            Self::Draft18 => &MESSAGES_18,
+        }
+    }
+
+    /// The parameters, in ascending order of type number.
+    pub(crate) const fn parameters(self) -> &'static [ParameterRow] {
+        match self {
+            Self::Draft18 => &PARAMETERS_18,
+        }
+    }
+
+    /// The parameter of a type number.
+    pub(crate) fn parameter(self, code: u64) -> Option<&'static ParameterRow> {
+        self.parameters().iter().find(|row| row.code == code)
+    }
+
+    /// The number of streams in `PUBLISH_DONE` that stands for an unknown one [moqt-18 §10.11].
+    pub(crate) const fn stream_count_unknown(self) -> u64 {
+        match self {
+            Self::Draft18 => (1 << 62) - 1,
+        }
+    }
+
+    /// What a unidirectional stream of this type carries [moqt-18 §3.4].
+    #[inline]
+    pub(crate) const fn stream_kind(self, stream_type: u64) -> Option<StreamKind> {
+        match (self, stream_type) {
+            (Self::Draft18, 0x05) => Some(StreamKind::Fetch),
+            (Self::Draft18, 0x2F00) => Some(StreamKind::Control),
+            (Self::Draft18, PADDING_STREAM) => Some(StreamKind::Padding),
+            (Self::Draft18, _) if is_subgroup_18(stream_type) => Some(StreamKind::Subgroup),
+            (Self::Draft18, _) => None,
+        }
+    }
+
+    /// The stream type of a fetch [moqt-18 §11.4.4].
+    pub(crate) const fn fetch_stream_type(self) -> u64 {
+        match self {
+            Self::Draft18 => 0x05,
+        }
+    }
+
+    /// The stream type of padding [moqt-18 §11.5.1].
+    pub(crate) const fn padding_stream_type(self) -> u64 {
+        match self {
+            Self::Draft18 => PADDING_STREAM,
+        }
+    }
+
+    /// The datagram type of padding [moqt-18 §11.5.2].
+    pub(crate) const fn padding_datagram_type(self) -> u64 {
+        match self {
+            Self::Draft18 => 0x132B_3E29,
+        }
+    }
+
+    /// The flags of a datagram of this type, if it carries an object [moqt-18 §11.3.1].
+    #[inline]
+    pub(crate) fn datagram_flags(self, datagram_type: u64) -> Option<u8> {
+        let flags = u8::try_from(datagram_type).ok()?;
+        let defined = match self {
+            Self::Draft18 => {
+                flags & !0x2F == 0
+                    && flags & (DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP)
+                        != DATAGRAM_STATUS | DATAGRAM_END_OF_GROUP
+            }
+        };
+        defined.then_some(flags)
+    }
+
+    /// The object status of a number [moqt-18 §11.2.1.1].
+    #[inline]
+    pub(crate) const fn object_status(self, code: u64) -> Option<ObjectStatus> {
+        match (self, code) {
+            (Self::Draft18, 0x0) => Some(ObjectStatus::Normal),
+            (Self::Draft18, 0x3) => Some(ObjectStatus::EndOfGroup),
+            (Self::Draft18, 0x4) => Some(ObjectStatus::EndOfTrack),
+            (Self::Draft18, _) => None,
+        }
+    }
+
+    /// The number of an object status.
+    pub(crate) const fn object_status_code(self, status: ObjectStatus) -> u64 {
+        match (self, status) {
+            (Self::Draft18, ObjectStatus::Normal) => 0x0,
+            (Self::Draft18, ObjectStatus::EndOfGroup) => 0x3,
+            (Self::Draft18, ObjectStatus::EndOfTrack) => 0x4,
+        }
+    }
+
+    /// What the serialization flags of a fetch stream announce [moqt-18 §11.4.4].
+    pub(crate) fn fetch_flags(self, flags: u64) -> Option<FetchFlags> {
+        match (self, flags) {
+            (Self::Draft18, FETCH_END_OF_NON_EXISTENT_RANGE) => {
+                Some(FetchFlags::EndOfRange { unknown: false })
+            }
+            (Self::Draft18, FETCH_END_OF_UNKNOWN_RANGE) => {
+                Some(FetchFlags::EndOfRange { unknown: true })
+            }
+            (Self::Draft18, _) => u8::try_from(flags)
+                .ok()
+                .filter(|flags| *flags < 128)
+                .map(FetchFlags::Object),
+        }
+    }
+
+    /// The serialization flags of the end of a range [moqt-18 §11.4.4.2].
+    pub(crate) const fn fetch_end_of_range(self, unknown: bool) -> u64 {
+        match (self, unknown) {
+            (Self::Draft18, false) => FETCH_END_OF_NON_EXISTENT_RANGE,
+            (Self::Draft18, true) => FETCH_END_OF_UNKNOWN_RANGE,
+        }
+    }
+}
+
+/// What stands behind serialization flags.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FetchFlags {
+    /// An object with these flags.
+    Object(u8),
+    /// The end of a range of objects.
+    EndOfRange {
+        /// Whether the objects are unknown rather than known not to exist.
+        unknown: bool,
+    },
+}
+
+/// The parameters by meaning.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ParameterKind {
+    ObjectDeliveryTimeout,
+    AuthorizationToken,
+    RendezvousTimeout,
+    SubgroupDeliveryTimeout,
+    Expires,
+    LargestObject,
+    FillTimeout,
+    Forward,
+    SubscriberPriority,
+    SubscriptionFilter,
+    GroupOrder,
+    NewGroupRequest,
+    TrackNamespacePrefix,
+}
+
+/// How the value of a parameter is written.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ParameterEncoding {
+    /// One byte.
+    Uint8,
+    /// One variable-length integer.
+    Varint,
+    /// A structure behind its length.
+    LengthPrefixed,
+    /// A structure that says itself where it ends.
+    Structure,
+}
+
+/// One parameter of a draft.
+#[derive(Debug)]
+pub(crate) struct ParameterRow {
+    /// The type number.
+    pub(crate) code: u64,
+    /// The meaning.
+    pub(crate) kind: ParameterKind,
+    /// How the value is written.
+    pub(crate) encoding: ParameterEncoding,
+    /// Whether it may stand more than once in a message.
+    pub(crate) repeats: bool,
+    /// Where it may stand.
+    pub(crate) scopes: Scopes,
+}
+
+/// Object datagrams: properties are present.
+pub(crate) const DATAGRAM_PROPERTIES: u8 = 0x01;
+/// Object datagrams: no object with a larger ID exists in the group.
+pub(crate) const DATAGRAM_END_OF_GROUP: u8 = 0x02;
+/// Object datagrams: the object ID is absent and 0.
+pub(crate) const DATAGRAM_ZERO_OBJECT_ID: u8 = 0x04;
+/// Object datagrams: the priority is absent and the track's.
+pub(crate) const DATAGRAM_DEFAULT_PRIORITY: u8 = 0x08;
+/// Object datagrams: a status stands where the payload would.
+pub(crate) const DATAGRAM_STATUS: u8 = 0x20;
+
+/// Subgroup headers: all objects have a length of properties.
+pub(crate) const SUBGROUP_PROPERTIES: u8 = 0x01;
+/// Subgroup headers: the two bits that say where the subgroup ID comes from.
+pub(crate) const SUBGROUP_ID_MODE: u8 = 0x06;
+/// Subgroup headers: the subgroup ID is 0.
+pub(crate) const SUBGROUP_ID_ZERO: u8 = 0x00;
+/// Subgroup headers: the subgroup ID is the ID of the first object.
+pub(crate) const SUBGROUP_ID_FIRST_OBJECT: u8 = 0x02;
+/// Subgroup headers: the subgroup ID is a field.
+pub(crate) const SUBGROUP_ID_EXPLICIT: u8 = 0x04;
+/// Subgroup headers: the subgroup holds the largest object of its group.
+pub(crate) const SUBGROUP_END_OF_GROUP: u8 = 0x08;
+/// Subgroup headers: the bit that makes a stream type one of a subgroup.
+pub(crate) const SUBGROUP_FORM: u8 = 0x10;
+/// Subgroup headers: the priority is absent and the track's.
+pub(crate) const SUBGROUP_DEFAULT_PRIORITY: u8 = 0x20;
+/// Subgroup headers: the first object of the stream is the first of the subgroup.
+pub(crate) const SUBGROUP_FIRST_OBJECT: u8 = 0x40;
+
+/// Fetch objects: the two bits that say where the subgroup ID comes from.
+pub(crate) const FETCH_SUBGROUP_MODE: u8 = 0x03;
+/// Fetch objects: the subgroup ID is 0.
+pub(crate) const FETCH_SUBGROUP_ZERO: u8 = 0x00;
+/// Fetch objects: the subgroup ID is that of the prior object.
+pub(crate) const FETCH_SUBGROUP_PRIOR: u8 = 0x01;
+/// Fetch objects: the subgroup ID is one more than that of the prior object.
+pub(crate) const FETCH_SUBGROUP_NEXT: u8 = 0x02;
+/// Fetch objects: the subgroup ID is a field.
+pub(crate) const FETCH_SUBGROUP_EXPLICIT: u8 = 0x03;
+/// Fetch objects: the object ID delta is a field.
+pub(crate) const FETCH_OBJECT_ID: u8 = 0x04;
+/// Fetch objects: the group ID delta is a field.
+pub(crate) const FETCH_GROUP_ID: u8 = 0x08;
+/// Fetch objects: the priority is a field.
+pub(crate) const FETCH_PRIORITY: u8 = 0x10;
+/// Fetch objects: properties are present.
+pub(crate) const FETCH_PROPERTIES: u8 = 0x20;
+/// Fetch objects: the object is one of datagrams and has no subgroup ID.
+pub(crate) const FETCH_DATAGRAM: u8 = 0x40;
+
+const FETCH_END_OF_NON_EXISTENT_RANGE: u64 = 0x8C;
+const FETCH_END_OF_UNKNOWN_RANGE: u64 = 0x10C;
+const PADDING_STREAM: u64 = 0x132B_3E28;
+
+/// Whether the type is of the form 0b0XX1XXXX, without the reserved mode of subgroup IDs [moqt-18 §11.4.2].
+const fn is_subgroup_18(stream_type: u64) -> bool {
+    const FORM: u64 = SUBGROUP_FORM as u64;
+    const MODE: u64 = SUBGROUP_ID_MODE as u64;
+    stream_type < 0x80 && stream_type & FORM != 0 && stream_type & MODE != MODE
+}
+
+/// The message types of draft-18. 0x1E, which the draft's table still lists as `PUBLISH_OK`, is not among them: the
+/// message has no format, and the change log says that `REQUEST_OK` took its place [moqt-18 §10].
+static MESSAGES_18: [(u64, MessageKind); 18] = [
+    (0x02, MessageKind::RequestUpdate),
+    (0x03, MessageKind::Subscribe),
+    (0x04, MessageKind::SubscribeOk),
+    (0x05, MessageKind::RequestError),
+    (0x06, MessageKind::PublishNamespace),
+    (0x07, MessageKind::RequestOk),
+    (0x08, MessageKind::Namespace),
+    (0x0B, MessageKind::PublishDone),
+    (0x0D, MessageKind::TrackStatus),
+    (0x0E, MessageKind::NamespaceDone),
+    (0x0F, MessageKind::PublishBlocked),
+    (0x10, MessageKind::GoAway),
+    (0x16, MessageKind::Fetch),
+    (0x18, MessageKind::FetchOk),
+    (0x1D, MessageKind::Publish),
+    (0x50, MessageKind::SubscribeNamespace),
+    (0x51, MessageKind::SubscribeTracks),
+    (0x2F00, MessageKind::Setup),
+];
+
+const SUBSCRIPTIONS: &[RequestKind] = &[RequestKind::Subscribe, RequestKind::Publish];
+const NAMESPACES: &[RequestKind] = &[
+    RequestKind::SubscribeNamespace,
+    RequestKind::SubscribeTracks,
+];
+const SUBSCRIBE: Scopes = Scopes::of(RequestKind::Subscribe, Step::Request);
+const SUBSCRIBE_OK: Scopes = Scopes::of(RequestKind::Subscribe, Step::Answer);
+const PUBLISH: Scopes = Scopes::of(RequestKind::Publish, Step::Request);
+const PUBLISH_OK: Scopes = Scopes::of(RequestKind::Publish, Step::Answer);
+const FETCH: Scopes = Scopes::of(RequestKind::Fetch, Step::Request);
+const FETCH_UPDATE: Scopes = Scopes::of(RequestKind::Fetch, Step::Update);
+const TRACK_STATUS_OK: Scopes = Scopes::of(RequestKind::TrackStatus, Step::Answer);
+const SUBSCRIBE_TRACKS: Scopes = Scopes::of(RequestKind::SubscribeTracks, Step::Request);
+const ANY_REQUEST: Scopes = Scopes::each(Step::Request, &RequestKind::ALL);
+const ANY_UPDATE: Scopes = Scopes::each(Step::Update, &RequestKind::ALL);
+const SUBSCRIPTION_UPDATE: Scopes = Scopes::each(Step::Update, SUBSCRIPTIONS);
+const SUBSCRIPTION_UPDATE_OK: Scopes = Scopes::each(Step::UpdateAnswer, SUBSCRIPTIONS);
+const NAMESPACE_UPDATE: Scopes = Scopes::each(Step::Update, NAMESPACES);
+
+/// The parameters of draft-18 [moqt-18 §10.2, §15.7].
+///
+/// The delivery timeouts name `REQUEST_UPDATE` without saying of what, so they may stand in any. EXPIRES does not name
+/// `TRACK_STATUS_OK`, but that message has "the same parameters" as `SUBSCRIBE_OK` [moqt-18 §10.14].
+static PARAMETERS_18: [ParameterRow; 13] = [
+    ParameterRow {
+        code: 0x02,
+        kind: ParameterKind::ObjectDeliveryTimeout,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: SUBSCRIBE.or(PUBLISH_OK).or(ANY_UPDATE),
+    },
+    ParameterRow {
+        code: 0x03,
+        kind: ParameterKind::AuthorizationToken,
+        encoding: ParameterEncoding::LengthPrefixed,
+        repeats: true,
+        scopes: ANY_REQUEST.or(ANY_UPDATE),
+    },
+    ParameterRow {
+        code: 0x04,
+        kind: ParameterKind::RendezvousTimeout,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: SUBSCRIBE,
+    },
+    ParameterRow {
+        code: 0x06,
+        kind: ParameterKind::SubgroupDeliveryTimeout,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: SUBSCRIBE.or(PUBLISH_OK).or(ANY_UPDATE),
+    },
+    ParameterRow {
+        code: 0x08,
+        kind: ParameterKind::Expires,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: SUBSCRIBE_OK
+            .or(PUBLISH)
+            .or(PUBLISH_OK)
+            .or(SUBSCRIPTION_UPDATE_OK)
+            .or(TRACK_STATUS_OK),
+    },
+    ParameterRow {
+        code: 0x09,
+        kind: ParameterKind::LargestObject,
+        encoding: ParameterEncoding::Structure,
+        repeats: false,
+        scopes: SUBSCRIBE_OK
+            .or(PUBLISH)
+            .or(SUBSCRIPTION_UPDATE_OK)
+            .or(TRACK_STATUS_OK),
+    },
+    ParameterRow {
+        code: 0x0A,
+        kind: ParameterKind::FillTimeout,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: FETCH,
+    },
+    ParameterRow {
+        code: 0x10,
+        kind: ParameterKind::Forward,
+        encoding: ParameterEncoding::Uint8,
+        repeats: false,
+        scopes: SUBSCRIBE
+            .or(SUBSCRIPTION_UPDATE)
+            .or(PUBLISH)
+            .or(PUBLISH_OK)
+            .or(SUBSCRIBE_TRACKS),
+    },
+    ParameterRow {
+        code: 0x20,
+        kind: ParameterKind::SubscriberPriority,
+        encoding: ParameterEncoding::Uint8,
+        repeats: false,
+        scopes: SUBSCRIBE
+            .or(FETCH)
+            .or(SUBSCRIPTION_UPDATE)
+            .or(FETCH_UPDATE)
+            .or(PUBLISH_OK),
+    },
+    ParameterRow {
+        code: 0x21,
+        kind: ParameterKind::SubscriptionFilter,
+        encoding: ParameterEncoding::LengthPrefixed,
+        repeats: false,
+        scopes: SUBSCRIBE.or(PUBLISH_OK).or(SUBSCRIPTION_UPDATE),
+    },
+    ParameterRow {
+        code: 0x22,
+        kind: ParameterKind::GroupOrder,
+        encoding: ParameterEncoding::Uint8,
+        repeats: false,
+        scopes: SUBSCRIBE.or(PUBLISH_OK).or(FETCH),
+    },
+    ParameterRow {
+        code: 0x32,
+        kind: ParameterKind::NewGroupRequest,
+        encoding: ParameterEncoding::Varint,
+        repeats: false,
+        scopes: SUBSCRIBE.or(PUBLISH_OK).or(SUBSCRIPTION_UPDATE),
+    },
+    ParameterRow {
+        code: 0x34,
+        kind: ParameterKind::TrackNamespacePrefix,
+        encoding: ParameterEncoding::Structure,
+        repeats: false,
+        scopes: NAMESPACE_UPDATE,
+    },
+];

@@ -1,0 +1,300 @@
+//! Errors on the wire and errors in our hands, each naming the guilty party.
+//!
+//! A [`DecodeError`] says what is wrong with bytes; a [`Violation`] is the peer's fault and closes the session. The code
+//! types are open: a value this crate has no name for is kept as it came, and is to be treated like `INTERNAL_ERROR` of
+//! its registry [moqt-18 §14]. Misuse by the calling role is an assertion, never one of these.
+
+use std::fmt;
+
+/// Why bytes could not be decoded.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The value goes on behind the bytes at hand: more of them are needed, or, where no more can come, they are missing.
+    #[error("more bytes are needed")]
+    Short,
+    /// The peer broke the protocol, or asked for more than this endpoint takes.
+    #[error("{reason} ({code})")]
+    Invalid {
+        /// The code to close the session with.
+        code: SessionError,
+        /// What was wrong, in one sentence fragment.
+        reason: &'static str,
+    },
+}
+
+impl DecodeError {
+    /// Makes a `PROTOCOL_VIOLATION` of `reason`.
+    pub(crate) const fn protocol(reason: &'static str) -> Self {
+        Self::Invalid {
+            code: SessionError::PROTOCOL_VIOLATION,
+            reason,
+        }
+    }
+
+    /// Makes a `KEY_VALUE_FORMATTING_ERROR` of `reason`.
+    pub(crate) const fn key_value(reason: &'static str) -> Self {
+        Self::Invalid {
+            code: SessionError::KEY_VALUE_FORMATTING_ERROR,
+            reason,
+        }
+    }
+
+    /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
+    pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
+        Self::Invalid {
+            code: SessionError::INTERNAL_ERROR,
+            reason,
+        }
+    }
+
+    /// The violation this error is where no more bytes can come: after a FIN, or inside a value of known length.
+    pub const fn into_violation(self) -> Violation {
+        match self {
+            Self::Short => Violation {
+                code: SessionError::PROTOCOL_VIOLATION,
+                reason: "ends in the middle of a field",
+            },
+            Self::Invalid { code, reason } => Violation { code, reason },
+        }
+    }
+}
+
+/// A breach by the peer that closes the session.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} ({code})")]
+pub struct Violation {
+    /// The code to close the session with.
+    pub code: SessionError,
+    /// What was wrong, in one sentence fragment.
+    pub reason: &'static str,
+}
+
+impl Violation {
+    /// Makes a `PROTOCOL_VIOLATION` of `reason`.
+    pub const fn protocol(reason: &'static str) -> Self {
+        Self {
+            code: SessionError::PROTOCOL_VIOLATION,
+            reason,
+        }
+    }
+}
+
+impl From<Violation> for DecodeError {
+    fn from(violation: Violation) -> Self {
+        Self::Invalid {
+            code: violation.code,
+            reason: violation.reason,
+        }
+    }
+}
+
+/// A message does not fit the 16-bit length of a control message [moqt-18 §10].
+#[derive(Copy, Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the {kind} message would have {bytes} bytes of payload; 65535 is the most a message can carry"
+)]
+pub struct MessageTooLong {
+    /// The draft's name of the message.
+    pub kind: &'static str,
+    /// The payload's size, in bytes.
+    pub bytes: usize,
+}
+
+/// Defines one registry of wire codes as an open type with named constants.
+macro_rules! wire_codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$code_doc:meta])* $code:ident = $value:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            $($(#[$code_doc])* pub const $code: Self = Self($value);)+
+
+            /// The draft's name of this code, if it has one.
+            pub const fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($value => Some(stringify!($code)),)+
+                    _ => None,
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self.name() {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "0x{:x}", self.0),
+                }
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+wire_codes! {
+    /// Why a session was closed [moqt-18 §3.5].
+    SessionError {
+        /// The session ends without an error.
+        NO_ERROR = 0x0,
+        /// An error of this implementation, or a limit of it.
+        INTERNAL_ERROR = 0x1,
+        /// The client may not establish a session.
+        UNAUTHORIZED = 0x2,
+        /// The peer did what the draft forbids.
+        PROTOCOL_VIOLATION = 0x3,
+        /// A request ID of the wrong parity, or one used before.
+        INVALID_REQUEST_ID = 0x4,
+        /// A track alias that another track is using.
+        DUPLICATE_TRACK_ALIAS = 0x5,
+        /// A key-value pair or a token that does not parse.
+        KEY_VALUE_FORMATTING_ERROR = 0x6,
+        /// PATH where it may not stand, or a path the server does not have.
+        INVALID_PATH = 0x8,
+        /// A PATH that is no path of a URI.
+        MALFORMED_PATH = 0x9,
+        /// The peer took too long to leave after GOAWAY.
+        GOAWAY_TIMEOUT = 0x10,
+        /// The peer took too long to answer a control message.
+        CONTROL_MESSAGE_TIMEOUT = 0x11,
+        /// The peer took too long to send what an open data stream needs.
+        DATA_STREAM_TIMEOUT = 0x12,
+        /// More registered tokens than the cache takes.
+        AUTH_TOKEN_CACHE_OVERFLOW = 0x13,
+        /// A token alias that was registered already.
+        DUPLICATE_AUTH_TOKEN_ALIAS = 0x14,
+        /// No version in common.
+        VERSION_NEGOTIATION_FAILED = 0x15,
+        /// A token that cannot be registered as it is.
+        MALFORMED_AUTH_TOKEN = 0x16,
+        /// A token alias nobody registered.
+        UNKNOWN_AUTH_TOKEN_ALIAS = 0x17,
+        /// A token that has expired.
+        EXPIRED_AUTH_TOKEN = 0x18,
+        /// AUTHORITY where it may not stand, or one the server does not have.
+        INVALID_AUTHORITY = 0x19,
+        /// An AUTHORITY that is no authority of a URI.
+        MALFORMED_AUTHORITY = 0x1A,
+    }
+}
+
+wire_codes! {
+    /// Why a request failed [moqt-18 §10.6.2].
+    RequestErrorCode {
+        /// An error of the implementation.
+        INTERNAL_ERROR = 0x0,
+        /// Not allowed for this requester.
+        UNAUTHORIZED = 0x1,
+        /// Not done in time.
+        TIMEOUT = 0x2,
+        /// A request of a type this endpoint does not serve.
+        NOT_SUPPORTED = 0x3,
+        /// A token that does not parse or has a wrong value.
+        MALFORMED_AUTH_TOKEN = 0x4,
+        /// A token that has expired.
+        EXPIRED_AUTH_TOKEN = 0x5,
+        /// The session is going away.
+        GOING_AWAY = 0x6,
+        /// Too much to do; the retry interval says when to try again.
+        EXCESSIVE_LOAD = 0x9,
+        /// No such track or namespace here.
+        DOES_NOT_EXIST = 0x10,
+        /// The range or filter cannot be satisfied.
+        INVALID_RANGE = 0x11,
+        /// The track breaks the object model.
+        MALFORMED_TRACK = 0x12,
+        /// A second subscription to the track in the same role.
+        DUPLICATE_SUBSCRIPTION = 0x19,
+        /// Nobody wants the offered track or namespace.
+        UNINTERESTED = 0x20,
+        /// The prefix overlaps with another of the same type in this session.
+        PREFIX_OVERLAP = 0x30,
+        /// The prefix matches more than the relay is willing to enumerate.
+        NAMESPACE_TOO_LARGE = 0x31,
+        /// The joining fetch names no established subscription.
+        INVALID_JOINING_REQUEST_ID = 0x32,
+        /// The track has a mandatory property the endpoint does not know.
+        UNSUPPORTED_EXTENSION = 0x33,
+        /// The request may succeed where the redirect points.
+        REDIRECT = 0x34,
+    }
+}
+
+wire_codes! {
+    /// Why a subscription ended [moqt-18 §10.11].
+    PublishDoneCode {
+        /// An error of the implementation.
+        INTERNAL_ERROR = 0x0,
+        /// The subscriber is no longer allowed.
+        UNAUTHORIZED = 0x1,
+        /// The track is no longer published.
+        TRACK_ENDED = 0x2,
+        /// The end of the subscription's filter was reached.
+        SUBSCRIPTION_ENDED = 0x3,
+        /// One side sent GOAWAY.
+        GOING_AWAY = 0x4,
+        /// The subscriber's queue passed the publisher's limit.
+        TOO_FAR_BEHIND = 0x5,
+        /// The announced time is over.
+        EXPIRED = 0x6,
+        /// A `REQUEST_UPDATE` on this subscription failed.
+        UPDATE_FAILED = 0x8,
+        /// The publisher is overloaded.
+        EXCESSIVE_LOAD = 0x9,
+        /// The track breaks the object model.
+        MALFORMED_TRACK = 0x12,
+    }
+}
+
+wire_codes! {
+    /// Why a stream was reset or refused [moqt-18 §3.3.3].
+    ResetCode {
+        /// An error of the implementation.
+        INTERNAL_ERROR = 0x0,
+        /// Either side cancelled.
+        CANCELLED = 0x1,
+        /// A delivery timeout passed.
+        DELIVERY_TIMEOUT = 0x2,
+        /// The session is being closed.
+        SESSION_CLOSED = 0x3,
+        /// GOAWAY was sent or received.
+        GOING_AWAY = 0x4,
+        /// The subscription passed the publisher's resource limits.
+        TOO_FAR_BEHIND = 0x5,
+        /// The publisher cannot tell the status of the next object of a fetch.
+        UNKNOWN_OBJECT_STATUS = 0x6,
+        /// The request's token has expired.
+        EXPIRED_AUTH_TOKEN = 0x7,
+        /// The endpoint is overloaded.
+        EXCESSIVE_LOAD = 0x9,
+        /// The track breaks the object model.
+        MALFORMED_TRACK = 0x12,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_codes_show_their_name_and_unknown_ones_their_value() {
+        assert_eq!(
+            SessionError::PROTOCOL_VIOLATION.to_string(),
+            "PROTOCOL_VIOLATION"
+        );
+        assert_eq!(RequestErrorCode(0x9D).to_string(), "0x9d");
+        assert_eq!(RequestErrorCode(0x9D).name(), None);
+    }
+
+    #[test]
+    fn short_becomes_a_violation_where_no_more_can_come() {
+        assert_eq!(
+            DecodeError::Short.into_violation().code,
+            SessionError::PROTOCOL_VIOLATION
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! The limits of a session.

@@ -1,0 +1,31 @@
+//! Where an object stands in its track.
+
+use std::fmt;
+
+/// A group and an object in it, ordered by group first [moqt-18 §1.4.2].
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Location {
+    /// The group's ID.
+    pub group: u64,
+    /// The object's ID within the group. `u64::MAX` in the end of a range stands for the whole group.
+    pub object: u64,
+}
+
+impl Location {
+    /// The first location of any track.
+    pub const ZERO: Self = Self {
+        group: 0,
+        object: 0,
+    };
+
+    /// Makes a location.
+    pub const fn new(group: u64, object: u64) -> Self {
+        Self { group, object }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.group, self.object)
+    }
+}

@@ -1,0 +1,202 @@
+//! The messages that answer a request or end it.
+
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+
+use super::request::{read_end, write_end};
+use super::{
+    FetchOk, GoAway, PublishDone, Redirect, RequestError, RequestKind, RequestOk, SubscribeOk,
+    read_reason, read_track_properties, read_uri, write_reason, write_text,
+};
+use crate::cursor::Cursor;
+use crate::draft::Draft;
+use crate::error::{DecodeError, PublishDoneCode, RequestErrorCode, Violation};
+use crate::name::FullTrackName;
+use crate::parameter::{Parameters, Scopes, Step, millis, read_duration};
+use crate::varint;
+
+impl GoAway {
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            new_session_uri: read_uri(cursor)?,
+            timeout: Some(read_duration(cursor)?).filter(|timeout| !timeout.is_zero()),
+            request_id: if cursor.is_empty() {
+                None
+            } else {
+                Some(cursor.varint()?)
+            },
+        })
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        write_text(&self.new_session_uri, out);
+        varint::encode(self.timeout.map_or(0, millis), out);
+        if let Some(request_id) = self.request_id {
+            varint::encode(request_id, out);
+        }
+    }
+}
+
+impl SubscribeOk {
+    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let scopes = Scopes::of(RequestKind::Subscribe, Step::Answer);
+        Ok(Self {
+            track_alias: cursor.varint()?,
+            parameters: Parameters::decode(draft, scopes, cursor)?,
+            properties: read_track_properties(cursor)?,
+        })
+    }
+
+    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+        varint::encode(self.track_alias, out);
+        self.parameters.encode(draft, out);
+        out.extend_from_slice(self.properties.as_bytes());
+    }
+}
+
+impl PublishDone {
+    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            code: PublishDoneCode(cursor.varint()?),
+            stream_count: Some(cursor.varint()?)
+                .filter(|count| *count != draft.stream_count_unknown()),
+            reason: read_reason(cursor)?,
+        })
+    }
+
+    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+        varint::encode(self.code.0, out);
+        let stream_count = self
+            .stream_count
+            .unwrap_or_else(|| draft.stream_count_unknown());
+        varint::encode(stream_count, out);
+        write_reason(&self.reason, out);
+    }
+}
+
+impl FetchOk {
+    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let scopes = Scopes::of(RequestKind::Fetch, Step::Answer);
+        Ok(Self {
+            end_of_track: match cursor.uint8()? {
+                0 => false,
+                1 => true,
+                _ => return Err(DecodeError::protocol("End Of Track is neither 0 nor 1")),
+            },
+            end: read_end(cursor)?,
+            parameters: Parameters::decode(draft, scopes, cursor)?,
+            properties: read_track_properties(cursor)?,
+        })
+    }
+
+    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+        out.put_u8(u8::from(self.end_of_track));
+        write_end(self.end, out);
+        self.parameters.encode(draft, out);
+        out.extend_from_slice(self.properties.as_bytes());
+    }
+}
+
+impl RequestOk {
+    /// Checks what decoding could not: that the parameters may stand in the answer at this `step` of a request of `kind`,
+    /// and that only the answer to `TRACK_STATUS` has properties [moqt-18 §10.5].
+    pub fn check(&self, draft: Draft, kind: RequestKind, step: Step) -> Result<(), Violation> {
+        let of_track_status = kind == RequestKind::TrackStatus && step == Step::Answer;
+        if !self.properties.is_empty() && !of_track_status {
+            return Err(Violation::protocol(
+                "REQUEST_OK has properties it may not have",
+            ));
+        }
+        self.parameters.check(draft, kind, step)
+    }
+
+    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        const GRANTED: [RequestKind; 5] = [
+            RequestKind::Publish,
+            RequestKind::TrackStatus,
+            RequestKind::PublishNamespace,
+            RequestKind::SubscribeNamespace,
+            RequestKind::SubscribeTracks,
+        ];
+        const SCOPES: Scopes = Scopes::each(Step::Answer, &GRANTED)
+            .or(Scopes::each(Step::UpdateAnswer, &RequestKind::ALL));
+        Ok(Self {
+            parameters: Parameters::decode(draft, SCOPES, cursor)?,
+            properties: read_track_properties(cursor)?,
+        })
+    }
+
+    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+        self.parameters.encode(draft, out);
+        out.extend_from_slice(self.properties.as_bytes());
+    }
+}
+
+impl RequestError {
+    /// Checks what decoding could not: that a redirect of a namespace request names no track [moqt-18 §10.6.1].
+    pub fn check(&self, kind: RequestKind) -> Result<(), Violation> {
+        let of_namespace = matches!(
+            kind,
+            RequestKind::PublishNamespace | RequestKind::SubscribeNamespace
+        );
+        let names_track = self
+            .redirect
+            .as_ref()
+            .is_some_and(|redirect| !redirect.track.name.is_empty());
+        if of_namespace && names_track {
+            return Err(Violation::protocol(
+                "the redirect of a namespace request names a track",
+            ));
+        }
+        Ok(())
+    }
+
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let code = RequestErrorCode(cursor.varint()?);
+        Ok(Self {
+            code,
+            retry_after: cursor.varint()?.checked_sub(1).map(Duration::from_millis),
+            reason: read_reason(cursor)?,
+            redirect: if code == RequestErrorCode::REDIRECT {
+                Some(Redirect::decode(cursor)?)
+            } else {
+                None
+            },
+        })
+    }
+
+    /// # Panics
+    /// If there is a redirect under another code than REDIRECT, or none under that code.
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        assert_eq!(
+            self.redirect.is_some(),
+            self.code == RequestErrorCode::REDIRECT,
+            "a redirect goes with the code REDIRECT"
+        );
+        varint::encode(self.code.0, out);
+        varint::encode(
+            self.retry_after
+                .map_or(0, |after| millis(after).saturating_add(1)),
+            out,
+        );
+        write_reason(&self.reason, out);
+        if let Some(redirect) = &self.redirect {
+            redirect.encode(out);
+        }
+    }
+}
+
+impl Redirect {
+    fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            connect_uri: read_uri(cursor)?,
+            track: FullTrackName::decode(cursor)?,
+        })
+    }
+
+    fn encode(&self, out: &mut BytesMut) {
+        write_text(&self.connect_uri, out);
+        self.track.encode(out);
+    }
+}

@@ -1,0 +1,162 @@
+//! SETUP and its options [moqt-18 §10.3]. Their numbers are the same in all drafts.
+
+use bytes::{Bytes, BytesMut};
+
+use super::Setup;
+use crate::cursor::Cursor;
+use crate::error::{DecodeError, SessionError};
+use crate::parameter::{AUTHORIZATION_TOKENS_MAX, TOO_MANY_TOKENS};
+use crate::property::{PairWriter, Pairs, Value};
+use crate::token::Token;
+
+const PATH: u64 = 0x01;
+const AUTHORIZATION_TOKEN: u64 = 0x03;
+const MAX_AUTH_TOKEN_CACHE_SIZE: u64 = 0x04;
+const AUTHORITY: u64 = 0x05;
+const MOQT_IMPLEMENTATION: u64 = 0x07;
+
+const REPEATED: DecodeError = DecodeError::protocol("a setup option is repeated");
+
+impl Setup {
+    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        let encoded = cursor.rest();
+        let mut setup = Self::default();
+        let mut pairs = Pairs::new(&encoded);
+        while let Some((option, value)) = pairs.pair()? {
+            setup.read(option, value)?;
+        }
+        Ok(setup)
+    }
+
+    fn read(&mut self, option: u64, value: Value<'_>) -> Result<(), DecodeError> {
+        match (option, value) {
+            (PATH, Value::Bytes(path)) => set(&mut self.path, read_path(path)?),
+            (AUTHORITY, Value::Bytes(authority)) => {
+                set(&mut self.authority, read_authority(authority)?)
+            }
+            (MOQT_IMPLEMENTATION, Value::Bytes(name)) => set(
+                &mut self.implementation,
+                String::from_utf8_lossy(name).into_owned(),
+            ),
+            (MAX_AUTH_TOKEN_CACHE_SIZE, Value::Int(bytes)) => {
+                set(&mut self.max_auth_token_cache_size, bytes)
+            }
+            (AUTHORIZATION_TOKEN, Value::Bytes(token)) => self.read_token(token),
+            // "Receivers MUST ignore unrecognized Setup Options", repeated or not.
+            (_, Value::Int(_) | Value::Bytes(_)) => Ok(()),
+        }
+    }
+
+    fn read_token(&mut self, encoded: &[u8]) -> Result<(), DecodeError> {
+        if self.authorization_tokens.len() == AUTHORIZATION_TOKENS_MAX {
+            return Err(TOO_MANY_TOKENS);
+        }
+        let token = Token::decode(&Bytes::copy_from_slice(encoded))?;
+        // The draft says so of servers only; a client has no use for them either, for no alias exists before SETUP.
+        if matches!(token, Token::Delete { .. } | Token::UseAlias { .. }) {
+            return Err(DecodeError::protocol("a token in SETUP refers to an alias"));
+        }
+        self.authorization_tokens.push(token);
+        Ok(())
+    }
+
+    pub(super) fn encode(&self, out: &mut BytesMut) {
+        let mut writer = PairWriter::default();
+        write_text(&mut writer, PATH, self.path.as_deref(), out);
+        for token in &self.authorization_tokens {
+            let mut encoded = BytesMut::new();
+            token.encode(&mut encoded);
+            writer.bytes(AUTHORIZATION_TOKEN, &encoded, out);
+        }
+        if let Some(bytes) = self.max_auth_token_cache_size {
+            writer.int(MAX_AUTH_TOKEN_CACHE_SIZE, bytes, out);
+        }
+        write_text(&mut writer, AUTHORITY, self.authority.as_deref(), out);
+        write_text(
+            &mut writer,
+            MOQT_IMPLEMENTATION,
+            self.implementation.as_deref(),
+            out,
+        );
+    }
+}
+
+/// Keeps the value of an option that may stand once.
+fn set<T>(option: &mut Option<T>, value: T) -> Result<(), DecodeError> {
+    match option.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(REPEATED),
+    }
+}
+
+fn write_text(writer: &mut PairWriter, option: u64, text: Option<&str>, out: &mut BytesMut) {
+    let Some(text) = text else { return };
+    writer.bytes(option, text.as_bytes(), out);
+}
+
+/// Reads `path-abempty [ "?" query ]` of RFC 3986 [moqt-18 §10.3.1.2].
+fn read_path(path: &[u8]) -> Result<String, DecodeError> {
+    const MALFORMED: DecodeError = DecodeError::Invalid {
+        code: SessionError::MALFORMED_PATH,
+        reason: "PATH is not the path of a URI",
+    };
+    let starts_well = matches!(path.first(), None | Some(b'/' | b'?'));
+    if !starts_well {
+        return Err(MALFORMED);
+    }
+    read_uri_text(path, b":@/?").ok_or(MALFORMED)
+}
+
+/// Reads `[ userinfo "@" ] host [ ":" port ]` of RFC 3986 with a host that is not empty [moqt-18 §10.3.1.1].
+fn read_authority(authority: &[u8]) -> Result<String, DecodeError> {
+    const MALFORMED: DecodeError = DecodeError::Invalid {
+        code: SessionError::MALFORMED_AUTHORITY,
+        reason: "AUTHORITY is not the authority of a URI",
+    };
+    let text = read_uri_text(authority, b":@[]").ok_or(MALFORMED)?;
+    let behind_user = text
+        .rsplit_once('@')
+        .map_or(text.as_str(), |(_, rest)| rest);
+    let is_well_formed = if let Some(literal) = behind_user.strip_prefix('[') {
+        literal
+            .split_once(']')
+            .is_some_and(|(address, rest)| !address.is_empty() && is_port_or_nothing(rest))
+    } else {
+        let host_end = behind_user.find(':').unwrap_or(behind_user.len());
+        let (host, rest) = behind_user.split_at(host_end);
+        !host.is_empty() && !host.contains([']', '[']) && is_port_or_nothing(rest)
+    };
+    if is_well_formed {
+        Ok(text)
+    } else {
+        Err(MALFORMED)
+    }
+}
+
+fn is_port_or_nothing(rest: &str) -> bool {
+    rest.is_empty()
+        || rest
+            .strip_prefix(':')
+            .is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// The text, if each byte of it is unreserved, a sub-delimiter, one of `also`, or part of a percent-encoding.
+fn read_uri_text(bytes: &[u8], also: &[u8]) -> Option<String> {
+    let mut rest = bytes;
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first == b'%' {
+            let (digits, behind) = rest.split_first_chunk::<2>()?;
+            if !digits.iter().all(u8::is_ascii_hexdigit) {
+                return None;
+            }
+            rest = behind;
+        } else if !first.is_ascii_alphanumeric()
+            && !b"-._~!$&'()*+,;=".contains(first)
+            && !also.contains(first)
+        {
+            return None;
+        }
+    }
+    String::from_utf8(bytes.to_vec()).ok()
+}

@@ -1,0 +1,137 @@
+//! The bytes of a stream on their way into headers and payload.
+
+use std::mem;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::cursor::Cursor;
+use crate::error::DecodeError;
+
+/// The part of a stream that has arrived and was not read yet.
+///
+/// Either a header is being waited for, then its first bytes are in `partial` and `chunk` holds nothing, or what arrived
+/// last is in `chunk` and shared with whoever delivered it.
+#[derive(Debug)]
+pub(super) struct Input {
+    chunk: Bytes,
+    partial: BytesMut,
+    /// How long `partial` has to become before reading it can get any further.
+    wanted: usize,
+    header_bytes_max: usize,
+}
+
+impl Input {
+    pub(super) fn new(header_bytes_max: usize) -> Self {
+        Self {
+            chunk: Bytes::new(),
+            partial: BytesMut::new(),
+            wanted: 0,
+            header_bytes_max,
+        }
+    }
+
+    /// # Panics
+    /// If what was pushed before was not read.
+    pub(super) fn push(&mut self, data: Bytes) {
+        assert!(
+            self.chunk.is_empty(),
+            "poll a reader to the end before the next push"
+        );
+        self.chunk = data;
+    }
+
+    /// Whether the stream may end here, as far as headers go.
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunk.is_empty() && self.partial.is_empty()
+    }
+
+    /// Reads a header with `read`, or keeps its beginning and returns `None`.
+    #[inline]
+    pub(super) fn header<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Cursor<'_>) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        if !self.partial.is_empty() {
+            return self.split_header(read);
+        }
+        if self.chunk.is_empty() {
+            return Ok(None);
+        }
+        let mut cursor = Cursor::new(&self.chunk);
+        let result = read(&mut cursor);
+        let (at, wanted) = (cursor.at(), cursor.wanted());
+        match result {
+            Ok(header) => {
+                self.check_limit(at)?;
+                self.chunk.advance(at);
+                Ok(Some(header))
+            }
+            Err(DecodeError::Short) => {
+                self.check_limit(wanted)?;
+                self.wanted = wanted;
+                self.partial.extend_from_slice(&mem::take(&mut self.chunk));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// At most `left` bytes of payload, if any have arrived.
+    #[inline]
+    pub(super) fn payload(&mut self, left: u64) -> Option<Bytes> {
+        debug_assert!(
+            self.partial.is_empty(),
+            "no header is read while payload is due"
+        );
+        if self.chunk.is_empty() || left == 0 {
+            return None;
+        }
+        let len = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(self.chunk.len());
+        Some(self.chunk.split_to(len))
+    }
+
+    /// Goes on with a header that did not arrive as a whole, taking no more than it needs.
+    fn split_header<T>(
+        &mut self,
+        mut read: impl FnMut(&mut Cursor<'_>) -> Result<T, DecodeError>,
+    ) -> Result<Option<T>, DecodeError> {
+        loop {
+            let missing = self.wanted - self.partial.len();
+            let piece = self.chunk.split_to(missing.min(self.chunk.len()));
+            self.partial.extend_from_slice(&piece);
+            if self.partial.len() < self.wanted {
+                return Ok(None);
+            }
+            let joined = mem::take(&mut self.partial).freeze();
+            let mut cursor = Cursor::new(&joined);
+            let result = read(&mut cursor);
+            let (at, wanted) = (cursor.at(), cursor.wanted());
+            match result {
+                Ok(header) => {
+                    assert_eq!(at, joined.len(), "a header takes all the bytes it wanted");
+                    return Ok(Some(header));
+                }
+                Err(DecodeError::Short) => {
+                    assert!(wanted > joined.len(), "a short header wants more bytes");
+                    self.check_limit(wanted)?;
+                    self.wanted = wanted;
+                    self.partial = joined
+                        .try_into_mut()
+                        .unwrap_or_else(|joined| BytesMut::from(&joined[..]));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn check_limit(&self, bytes: usize) -> Result<(), DecodeError> {
+        if bytes > self.header_bytes_max {
+            return Err(DecodeError::beyond_limit(
+                "a header is longer than this endpoint takes",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Reading the stream of a subgroup.
+
+use bytes::Bytes;
+
+use super::input::Input;
+use crate::data::{ObjectHeader, SubgroupHeader};
+use crate::draft::Draft;
+use crate::error::DecodeError;
+
+/// What the stream of a subgroup says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SubgroupItem {
+    /// What the stream carries. Comes first, once.
+    Header(SubgroupHeader),
+    /// The next object. Its payload follows, if it has one.
+    Object(ObjectHeader),
+    /// A piece of the object's payload, never empty. The pieces of an object have the announced length together.
+    Payload(Bytes),
+}
+
+/// Reads the stream of a subgroup, from its type on.
+#[derive(Debug)]
+pub struct SubgroupReader {
+    draft: Draft,
+    input: Input,
+    /// Whether objects have properties, known once the header was read.
+    has_properties: Option<bool>,
+    previous: Option<u64>,
+    payload_left: u64,
+}
+
+impl SubgroupReader {
+    /// Starts at the beginning of a stream. An object with more than `header_bytes_max` bytes before its payload, which
+    /// are its properties mostly, closes the session.
+    pub fn new(draft: Draft, header_bytes_max: usize) -> Self {
+        Self {
+            draft,
+            input: Input::new(header_bytes_max),
+            has_properties: None,
+            previous: None,
+            payload_left: 0,
+        }
+    }
+
+    /// Takes the next bytes of the stream.
+    ///
+    /// # Panics
+    /// If [`SubgroupReader::poll`] was not called until it returned `None`.
+    pub fn push(&mut self, data: Bytes) {
+        self.input.push(data);
+    }
+
+    /// What the stream says next, or `None` until more bytes are pushed.
+    ///
+    /// The error is never [`DecodeError::Short`], and nothing can be read after one.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<SubgroupItem>, DecodeError> {
+        if self.payload_left > 0 {
+            return Ok(self.poll_payload());
+        }
+        let Some(has_properties) = self.has_properties else {
+            return self.poll_header();
+        };
+        let (draft, previous) = (self.draft, self.previous);
+        let object = self.input.header(|cursor| {
+            ObjectHeader::read_in_subgroup(previous, has_properties, draft, cursor)
+        })?;
+        Ok(object.map(|object| {
+            self.previous = Some(object.id);
+            self.payload_left = object.payload_len;
+            SubgroupItem::Object(object)
+        }))
+    }
+
+    /// Checks that the stream may end here: not in the middle of an object or of the header [moqt-18 §11.4].
+    pub fn fin(&self) -> Result<(), DecodeError> {
+        if self.has_properties.is_some() && self.payload_left == 0 && self.input.is_empty() {
+            Ok(())
+        } else {
+            Err(DecodeError::protocol(
+                "a subgroup ends in the middle of an object",
+            ))
+        }
+    }
+
+    fn poll_header(&mut self) -> Result<Option<SubgroupItem>, DecodeError> {
+        let draft = self.draft;
+        let header = self
+            .input
+            .header(|cursor| SubgroupHeader::read(draft, cursor))?;
+        Ok(header.map(|header| {
+            self.has_properties = Some(header.has_properties);
+            SubgroupItem::Header(header)
+        }))
+    }
+
+    fn poll_payload(&mut self) -> Option<SubgroupItem> {
+        let piece = self.input.payload(self.payload_left)?;
+        self.payload_left -= piece.len() as u64;
+        Some(SubgroupItem::Payload(piece))
+    }
+}

@@ -1,0 +1,1 @@
+//! One session of MOQT: its control plane and inbound data.

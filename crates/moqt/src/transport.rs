@@ -1,0 +1,1 @@
+//! What MOQT asks of QUIC or WebTransport.
