@@ -1,1 +1,605 @@
-//! One session of MOQT: its control plane and inbound data.
+//! One MOQT session: its control streams, its requests, and the objects that come in.
+//!
+//! A [`Session`] is a pure state machine. The role that owns it hands in what the transport
+//! reports through the `handle_*` methods, speaks to the peer through methods named after the
+//! messages, and takes [`Event`]s from [`Session::poll_event`] after each call. It keeps the rules
+//! of the draft on its own; what a peer must not do closes the transport and is reported as
+//! [`Event::Violated`].
+//!
+//! It does not send objects: the role encodes them with [`crate::data`] and writes them straight to
+//! its connection. It knows neither tracks nor caches, only whose objects arrive.
+
+mod answers;
+mod control;
+mod counters;
+mod data_streams;
+mod event;
+mod incoming;
+mod outgoing;
+mod questions;
+mod request_ids;
+mod requests;
+mod state;
+mod tokens;
+mod tracks;
+mod waiting;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use self::control::Control;
+pub use self::counters::Counters;
+use self::data_streams::{Fetches, Stream};
+pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
+use self::request_ids::RequestIds;
+use self::requests::Requests;
+use self::state::End;
+use self::tokens::TokenCache;
+use self::tracks::{Resolved, Tracks};
+use self::waiting::WaitingRoom;
+use crate::data::ObjectDatagram;
+use crate::draft::Draft;
+use crate::error::{DecodeError, MessageTooLong, ResetCode, SessionError, Violation};
+use crate::limits::Limits;
+use crate::message::{Message, Setup};
+use crate::reader::MessageReader;
+use crate::transport::{Direction, Read, StreamId, Transport};
+
+/// The send order of the control stream, above everything else.
+pub const CONTROL_PRIORITY: i32 = i32::MAX;
+
+/// The send order of request streams, above all data [moqt-18 §7].
+pub const REQUEST_PRIORITY: i32 = i32::MAX - 1;
+
+/// Which endpoint of the connection this is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// It opened the connection; its Request IDs are even.
+    Client,
+    /// It accepted the connection; its Request IDs are odd.
+    Server,
+}
+
+impl Side {
+    /// The other endpoint.
+    #[must_use]
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// Names a request of either endpoint; the parity says whose.
+#[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RequestId(pub u64);
+
+/// What a session is made from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The draft both sides agreed on when they connected.
+    pub draft: Draft,
+    /// Which endpoint this is.
+    pub side: Side,
+    /// The bounds.
+    pub limits: Limits,
+    /// What this endpoint says in its SETUP. A server has neither path nor authority.
+    pub setup: Setup,
+}
+
+/// One session, from the connected transport to its end.
+#[derive(Debug)]
+pub struct Session {
+    draft: Draft,
+    side: Side,
+    limits: Limits,
+    is_closed: bool,
+    control: Control,
+    ids: RequestIds,
+    requests: Requests,
+    tokens: TokenCache,
+    tracks: Tracks,
+    waiting: WaitingRoom,
+    fetches: Fetches,
+    /// Streams opened by the peer, and the request streams opened here.
+    streams: BTreeMap<StreamId, Stream>,
+    /// How many of `streams` the peer opened.
+    streams_from_peer: usize,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+/// Everything that can wake a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Timer {
+    /// The peer's SETUP is overdue.
+    Setup,
+    /// A datagram waited too long for its alias.
+    WaitingDatagram,
+    /// A stream waited too long for its alias.
+    WaitingStream,
+    /// A subscription lingered long enough after `PUBLISH_DONE`.
+    Linger,
+}
+
+impl Timer {
+    const ALL: [Self; 4] = [
+        Self::Setup,
+        Self::WaitingDatagram,
+        Self::WaitingStream,
+        Self::Linger,
+    ];
+}
+
+impl Session {
+    /// Makes a session for a transport that is yet to connect.
+    ///
+    /// # Panics
+    /// If a server is to send a path or an authority, which only clients do.
+    pub fn new(config: Config) -> Self {
+        let Config {
+            draft,
+            side,
+            limits,
+            setup,
+        } = config;
+        let names_server = setup.path.is_some() || setup.authority.is_some();
+        assert!(
+            side == Side::Client || !names_server,
+            "only a client names a path or authority"
+        );
+        let reader = MessageReader::new(draft, limits.message_bytes_max);
+        Self {
+            draft,
+            side,
+            is_closed: false,
+            ids: RequestIds::new(side, limits.request_id_gaps_max),
+            requests: Requests::default(),
+            tokens: TokenCache::new(setup.max_auth_token_cache_size.unwrap_or(0)),
+            control: Control::new(setup, reader),
+            tracks: Tracks::default(),
+            waiting: WaitingRoom::default(),
+            fetches: Fetches::default(),
+            streams: BTreeMap::new(),
+            streams_from_peer: 0,
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            limits,
+        }
+    }
+
+    /// Opens the control stream and sends SETUP; to be called once, when the transport is
+    /// connected.
+    pub fn start(&mut self, now: Instant, transport: &mut dyn Transport) {
+        if !self.is_closed {
+            self.control.set_deadline(now + self.limits.setup_timeout);
+            self.open_control(transport);
+        }
+    }
+
+    /// Takes note of a stream the peer opened, and reads what is there.
+    pub fn handle_opened(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        direction: Direction,
+    ) {
+        if self.is_closed {
+            return;
+        }
+        if self.streams_from_peer >= self.limits.streams_max {
+            self.counters.streams_over_limit += 1;
+            return refuse(transport, stream, direction, ResetCode::EXCESSIVE_LOAD);
+        }
+        let (draft, bytes_max) = (self.draft, self.limits.message_bytes_max);
+        let opened = match direction {
+            Direction::Uni => Stream::Typeless(Bytes::new()),
+            Direction::Bi => Stream::Opening(Box::new(MessageReader::new(draft, bytes_max))),
+        };
+        self.streams.insert(stream, opened);
+        self.streams_from_peer += 1;
+        self.handle_readable(now, transport, stream);
+    }
+
+    /// Reads all a stream has. Streams the session does not know are left alone.
+    pub fn handle_readable(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) {
+        if !self.is_closed
+            && let Err(error) = self.read(now, transport, stream)
+        {
+            self.violate(transport, error.into_violation());
+        }
+    }
+
+    /// Sends what waited for room on a stream. Returns whether the stream is the session's; if
+    /// not, it is one of the role's data streams.
+    pub fn handle_writable(
+        &mut self,
+        _now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> bool {
+        if self.control.stream() == Some(stream) {
+            self.control.flush(transport);
+            return true;
+        }
+        match self.streams.get(&stream) {
+            Some(&Stream::Request(id)) => {
+                self.flush_request(transport, id);
+                true
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    /// Takes note that the peer sent `STOP_SENDING`. Returns whether the stream is the session's.
+    pub fn handle_stopped(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        code: u64,
+    ) -> bool {
+        if self.control.stream() == Some(stream) {
+            self.violate(
+                transport,
+                Violation::protocol("the control stream was stopped"),
+            );
+            return true;
+        }
+        match self.streams.get(&stream) {
+            Some(&Stream::Request(id)) => {
+                self.on_end(now, transport, id, End::Stopped, ResetCode(code));
+                true
+            }
+            Some(Stream::Opening(_)) => {
+                // Nobody waits for an answer to a request that was not even read.
+                self.forget_stream(stream);
+                refuse(transport, stream, Direction::Bi, ResetCode::CANCELLED);
+                true
+            }
+            Some(_) => true,
+            None => false,
+        }
+    }
+
+    /// Opens the streams that waited for the peer's limit to rise.
+    pub fn handle_streams_available(
+        &mut self,
+        _now: Instant,
+        transport: &mut dyn Transport,
+        direction: Direction,
+    ) {
+        if self.is_closed {
+            return;
+        }
+        match direction {
+            Direction::Uni => self.open_control(transport),
+            Direction::Bi => self.open_queued(transport),
+        }
+    }
+
+    /// Decodes a datagram and finds its subscription.
+    ///
+    /// `None` if it is padding, too late, or waits for its alias to be explained; it then comes as
+    /// [`Event::Datagram`].
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        data: Bytes,
+    ) -> Option<(RequestId, ObjectDatagram)> {
+        if self.is_closed {
+            return None;
+        }
+        let size_bytes = data.len() as u64;
+        match ObjectDatagram::decode(self.draft, data) {
+            Ok(Some(datagram)) => match self.tracks.resolve(datagram.track_alias) {
+                Resolved::Live(request) => return Some((request, datagram)),
+                Resolved::Retired => self.counters.datagrams_late += 1,
+                Resolved::Unknown => self.hold_datagram(now, &datagram),
+            },
+            Ok(None) => self.counters.padding_bytes += size_bytes,
+            Err(error) => self.violate(transport, error.into_violation()),
+        }
+        None
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        Timer::ALL
+            .into_iter()
+            .filter_map(|timer| self.deadline(timer))
+            .min()
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant, transport: &mut dyn Transport) {
+        for timer in Timer::ALL {
+            if self.deadline(timer).is_some_and(|deadline| deadline <= now) {
+                self.on_timer(now, transport, timer);
+            }
+        }
+    }
+
+    /// Takes the next event. To be called until `None` after each call that takes the transport.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Closes the session and its transport; nothing follows but events not yet taken.
+    pub fn close(&mut self, transport: &mut dyn Transport, code: SessionError, reason: &str) {
+        if self.is_closed {
+            return;
+        }
+        transport.close(code.0, reason.as_bytes());
+        self.is_closed = true;
+        self.requests = Requests::default();
+        self.tracks = Tracks::default();
+        self.waiting = WaitingRoom::default();
+        self.fetches = Fetches::default();
+        self.streams = BTreeMap::new();
+        self.streams_from_peer = 0;
+    }
+
+    /// Whether both SETUP messages are through and the session is open.
+    pub fn is_ready(&self) -> bool {
+        !self.is_closed && self.control.peer().is_some()
+    }
+
+    /// Whether the session closed its transport.
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// What the peer said in its SETUP, once it is there.
+    pub fn peer_setup(&self) -> Option<&Setup> {
+        self.control.peer()
+    }
+
+    /// Which endpoint this is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// The draft the session speaks; the role encodes objects in it.
+    pub fn draft(&self) -> Draft {
+        self.draft
+    }
+
+    /// What was dropped, refused or given up so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many requests there is state for, of both endpoints and in all stages.
+    pub fn requests_len(&self) -> usize {
+        self.requests.len()
+    }
+
+    fn deadline(&self, timer: Timer) -> Option<Instant> {
+        if self.is_closed {
+            return None;
+        }
+        match timer {
+            Timer::Setup => self.control.deadline(),
+            Timer::WaitingDatagram => self.waiting.datagrams_deadline(),
+            Timer::WaitingStream => self.waiting.streams_deadline(),
+            Timer::Linger => self.tracks.first_lingering().map(|(until, _)| until),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, transport: &mut dyn Transport, timer: Timer) {
+        match timer {
+            Timer::Setup => {
+                let code = SessionError::CONTROL_MESSAGE_TIMEOUT;
+                self.violate(
+                    transport,
+                    Violation {
+                        code,
+                        reason: "no SETUP came in time",
+                    },
+                );
+            }
+            Timer::WaitingDatagram => {
+                self.counters.datagrams_unknown_expired += self.waiting.expire_datagrams(now);
+            }
+            Timer::WaitingStream => {
+                while let Some(stream) = self.waiting.pop_expired_stream(now) {
+                    self.counters.streams_unknown_expired += 1;
+                    self.stop_data(transport, stream, ResetCode::CANCELLED);
+                }
+            }
+            Timer::Linger => {
+                while let Some((until, request)) = self.tracks.first_lingering()
+                    && until <= now
+                {
+                    self.tracks.retire(request, self.limits.aliases_retired_max);
+                }
+            }
+        }
+    }
+
+    fn violate(&mut self, transport: &mut dyn Transport, violation: Violation) {
+        if !self.is_closed {
+            self.close(transport, violation.code, violation.reason);
+            self.events.push_back(Event::Violated(violation));
+        }
+    }
+
+    fn read(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        loop {
+            let is_ready = self.control.peer().is_some();
+            match self.streams.get(&stream) {
+                Some(known) if known.is_readable(is_ready) => {}
+                Some(_) | None => return Ok(()),
+            }
+            match transport.read(stream) {
+                Read::Data(data) => self.on_data(now, transport, stream, data)?,
+                Read::Fin => return self.on_fin(now, transport, stream),
+                Read::Reset(code) => return self.on_reset(now, transport, stream, ResetCode(code)),
+                Read::Blocked => return Ok(()),
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get_mut(&stream) {
+            Some(Stream::Subgroup(subgroup)) => {
+                subgroup.reader.push(data);
+                self.poll_subgroup(now, transport, stream)
+            }
+            Some(Stream::Fetch(fetch)) => {
+                fetch.reader.push(data);
+                self.poll_fetch(transport, stream)
+            }
+            Some(Stream::Padding) => {
+                self.counters.padding_bytes += data.len() as u64;
+                Ok(())
+            }
+            Some(Stream::Typeless(start)) => {
+                *start = join(start, data);
+                self.recognise(now, transport, stream)
+            }
+            Some(Stream::Control) => self.on_control_data(now, transport, data),
+            Some(Stream::Opening(reader)) => {
+                reader.push(data);
+                self.poll_opening(now, transport, stream)
+            }
+            Some(&mut Stream::Request(id)) => self.on_request_data(now, transport, id, data),
+            None => Ok(()),
+        }
+    }
+
+    fn on_fin(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get(&stream) {
+            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(&Stream::Request(id)) => {
+                if let Some(request) = self.requests.get(id) {
+                    request.reader.fin()?;
+                }
+                self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
+                Ok(())
+            }
+            Some(Stream::Opening(reader)) => {
+                reader.fin()?;
+                transport.reset(stream, ResetCode::CANCELLED.0);
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Typeless(start)) if !start.is_empty() => Err(DecodeError::Short),
+            Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
+                self.on_data_end(transport, stream, StreamEnd::Fin)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn on_reset(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        code: ResetCode,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get(&stream) {
+            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(&Stream::Request(id)) => {
+                self.on_end(now, transport, id, End::Reset, code);
+                Ok(())
+            }
+            Some(Stream::Opening(_)) => {
+                transport.reset(stream, ResetCode::CANCELLED.0);
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
+                self.on_data_end(transport, stream, StreamEnd::Reset(code))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
+        let known = self.streams.remove(&stream)?;
+        let opened_here = match known {
+            Stream::Request(id) => self.ids.is_assigned(id),
+            Stream::Typeless(_)
+            | Stream::Control
+            | Stream::Opening(_)
+            | Stream::Subgroup(_)
+            | Stream::Fetch(_)
+            | Stream::Padding => false,
+        };
+        if !opened_here {
+            self.streams_from_peer -= 1;
+        }
+        Some(known)
+    }
+
+    fn encode(&self, message: &Message) -> Result<Bytes, MessageTooLong> {
+        let mut out = BytesMut::new();
+        message.encode(self.draft, &mut out)?;
+        Ok(out.freeze())
+    }
+}
+
+const CONTROL_ENDED: Violation = Violation {
+    code: SessionError::PROTOCOL_VIOLATION,
+    reason: "the control stream was closed",
+};
+
+/// Turns away a stream nothing is known of.
+fn refuse(transport: &mut dyn Transport, stream: StreamId, direction: Direction, code: ResetCode) {
+    transport.stop(stream, code.0);
+    if direction == Direction::Bi {
+        transport.reset(stream, code.0);
+    }
+}
+
+/// The bytes of `start` with those of `data` behind them; without a copy if `start` is empty.
+fn join(start: &Bytes, data: Bytes) -> Bytes {
+    if start.is_empty() {
+        return data;
+    }
+    let mut joined = BytesMut::with_capacity(start.len() + data.len());
+    joined.extend_from_slice(start);
+    joined.extend_from_slice(&data);
+    joined.freeze()
+}
+
+#[cfg(test)]
+mod tests;

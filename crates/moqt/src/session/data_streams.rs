@@ -1,0 +1,436 @@
+//! Streams from the peer: what they carry, and the objects on them.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use super::tracks::Resolved;
+use super::waiting::WaitingStream;
+use super::{Event, RequestId, Session, StreamEnd};
+use crate::data::{FetchHeader, ObjectDatagram, StreamKind, SubgroupHeader};
+use crate::error::{DecodeError, ResetCode, Violation};
+use crate::parameter::GroupOrder;
+use crate::reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, SubgroupReader};
+use crate::transport::{StreamId, Transport};
+
+/// What the session knows of a stream.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// Unidirectional from the peer, with what came of its type; held here in full until SETUP is
+    /// there.
+    Typeless(Bytes),
+    /// The peer's control stream.
+    Control,
+    /// Bidirectional from the peer, before its first message.
+    Opening(Box<MessageReader>),
+    /// The stream of a request of either endpoint.
+    Request(RequestId),
+    /// Objects of a subgroup.
+    Subgroup(Box<SubgroupStream>),
+    /// Objects of a fetch.
+    Fetch(Box<FetchStream>),
+    /// Bytes to discard.
+    Padding,
+}
+
+/// A subgroup stream and whose it is.
+#[derive(Debug)]
+pub(super) struct SubgroupStream {
+    pub(super) reader: SubgroupReader,
+    owner: Owner,
+}
+
+/// Whose objects a subgroup stream carries.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+enum Owner {
+    /// The header is not complete.
+    Headless,
+    /// Nothing explained the alias of this header; the stream is left unread.
+    Waiting(SubgroupHeader),
+    /// This subscription's.
+    Request(RequestId),
+}
+
+/// A fetch stream and whose it is.
+#[derive(Debug)]
+pub(super) struct FetchStream {
+    pub(super) reader: FetchReader,
+    /// `None` until the header is complete.
+    request: Option<RequestId>,
+}
+
+/// Own fetches that wait for their data stream or its end.
+#[derive(Debug, Default)]
+pub(super) struct Fetches {
+    table: BTreeMap<RequestId, Fetching>,
+}
+
+#[derive(Debug)]
+struct Fetching {
+    order: GroupOrder,
+    has_stream: bool,
+}
+
+impl Fetches {
+    /// Expects the data stream of a fetch; the oldest expectation goes if there are too many.
+    pub(super) fn insert(&mut self, id: RequestId, order: GroupOrder, fetches_max: usize) {
+        self.table.insert(
+            id,
+            Fetching {
+                order,
+                has_stream: false,
+            },
+        );
+        if self.table.len() > fetches_max {
+            self.table.pop_first();
+        }
+    }
+
+    /// Stops expecting data.
+    pub(super) fn remove(&mut self, id: RequestId) {
+        self.table.remove(&id);
+    }
+
+    /// Whether a fetch expects data.
+    pub(super) fn contains(&self, id: RequestId) -> bool {
+        self.table.contains_key(&id)
+    }
+
+    /// How many fetches expect data.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+}
+
+impl Stream {
+    /// Whether the session reads the stream now. Before SETUP that is only what may be or bring
+    /// the peer's SETUP, and never more of a data stream than its type.
+    pub(super) fn is_readable(&self, is_ready: bool) -> bool {
+        match self {
+            Self::Control => true,
+            Self::Typeless(start) => is_ready || start.is_empty() || is_cut(start),
+            Self::Opening(_) | Self::Request(_) | Self::Fetch(_) | Self::Padding => is_ready,
+            Self::Subgroup(subgroup) => is_ready && !matches!(subgroup.owner, Owner::Waiting(_)),
+        }
+    }
+}
+
+impl Session {
+    /// Asks the peer to stop an inbound data stream; nothing more comes of it.
+    pub fn stop_data(&mut self, transport: &mut dyn Transport, stream: StreamId, code: ResetCode) {
+        if !matches!(
+            self.streams.get(&stream),
+            Some(Stream::Subgroup(_) | Stream::Fetch(_))
+        ) {
+            return;
+        }
+        transport.stop(stream, code.0);
+        if let Some(Stream::Fetch(fetch)) = self.forget_stream(stream)
+            && let Some(request) = fetch.request
+        {
+            self.fetches.remove(request);
+        }
+    }
+
+    pub(super) fn is_control(&self, stream: StreamId) -> bool {
+        matches!(self.streams.get(&stream), Some(Stream::Control))
+    }
+
+    /// Finds out what a unidirectional stream carries, once enough of it is there, and reads what
+    /// came with its type.
+    pub(super) fn recognise(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        let Some(Stream::Typeless(start)) = self.streams.get(&stream) else {
+            return Ok(());
+        };
+        if start.is_empty() {
+            return Ok(());
+        }
+        let kind = match StreamKind::recognise(self.draft, start) {
+            Ok(kind) => kind,
+            Err(DecodeError::Short) => return Ok(()),
+            Err(error @ DecodeError::Invalid { .. }) => return Err(error),
+        };
+        if kind != StreamKind::Control && self.control.peer().is_none() {
+            return Ok(());
+        }
+        let start = start.clone();
+        let known = self.stream_of_kind(kind)?;
+        self.streams.insert(stream, known);
+        self.on_data(now, transport, stream, start)
+    }
+
+    /// Hands on what a subgroup stream says.
+    pub(super) fn poll_subgroup(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        while let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream) {
+            if matches!(subgroup.owner, Owner::Waiting(_)) {
+                return Ok(());
+            }
+            match subgroup.reader.poll()? {
+                Some(SubgroupItem::Object(object)) => {
+                    self.events.push_back(Event::Object { stream, object });
+                }
+                Some(SubgroupItem::Payload(data)) => {
+                    self.events.push_back(Event::Payload { stream, data });
+                }
+                Some(SubgroupItem::Header(header)) => {
+                    self.on_subgroup_header(now, transport, stream, header);
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands on what a fetch stream says.
+    pub(super) fn poll_fetch(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        while let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
+            match fetch.reader.poll()? {
+                Some(FetchItem::Entry(entry)) => {
+                    self.events.push_back(Event::FetchObject { stream, entry });
+                }
+                Some(FetchItem::Payload(data)) => {
+                    self.events.push_back(Event::Payload { stream, data });
+                }
+                Some(FetchItem::Header(header)) => {
+                    self.on_fetch_header(transport, stream, header)?;
+                }
+                None => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a data stream.
+    pub(super) fn on_data_end(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        end: StreamEnd,
+    ) -> Result<(), DecodeError> {
+        let (has_owner, fetched) = match self.forget_stream(stream) {
+            Some(Stream::Subgroup(subgroup)) => {
+                if end == StreamEnd::Fin {
+                    subgroup.reader.fin()?;
+                }
+                (matches!(subgroup.owner, Owner::Request(_)), None)
+            }
+            Some(Stream::Fetch(fetch)) => {
+                if end == StreamEnd::Fin {
+                    fetch.reader.fin()?;
+                }
+                (fetch.request.is_some(), fetch.request)
+            }
+            Some(
+                Stream::Typeless(_)
+                | Stream::Control
+                | Stream::Opening(_)
+                | Stream::Request(_)
+                | Stream::Padding,
+            )
+            | None => (false, None),
+        };
+        if has_owner {
+            self.events.push_back(Event::StreamEnd { stream, end });
+        }
+        if let Some(request) = fetched {
+            self.fetches.remove(request);
+            self.finish_fetched(transport, request);
+        }
+        Ok(())
+    }
+
+    /// Lets a datagram wait for its alias, copied out of the buffer it came in.
+    pub(super) fn hold_datagram(&mut self, now: Instant, datagram: &ObjectDatagram) {
+        let mut copy = BytesMut::new();
+        datagram.encode(self.draft, &mut copy);
+        let alias = datagram.track_alias;
+        let dropped = self
+            .waiting
+            .hold_datagram(now, alias, copy.freeze(), &self.limits);
+        self.counters.datagrams_unknown_over_limit += dropped;
+    }
+
+    /// Delivers what waited for an alias.
+    pub(super) fn deliver_waiting(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        alias: u64,
+        request: RequestId,
+    ) -> Result<(), DecodeError> {
+        for data in self.waiting.take_datagrams(alias) {
+            if let Some(datagram) = ObjectDatagram::decode(self.draft, data)? {
+                self.events.push_back(Event::Datagram { request, datagram });
+            }
+        }
+        for stream in self.waiting.take_streams(alias) {
+            if let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream)
+                && let Owner::Waiting(header) = subgroup.owner
+            {
+                subgroup.owner = Owner::Request(request);
+                self.events.push_back(Event::Subgroup {
+                    stream,
+                    request,
+                    header,
+                });
+                self.poll_subgroup(now, transport, stream)?;
+                self.read(now, transport, stream)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops what waited for an alias nobody wants.
+    pub(super) fn drop_waiting(&mut self, transport: &mut dyn Transport, alias: u64) {
+        self.counters.datagrams_late += self.waiting.take_datagrams(alias).len() as u64;
+        for stream in self.waiting.take_streams(alias) {
+            self.counters.streams_late += 1;
+            self.stop_data(transport, stream, ResetCode::CANCELLED);
+        }
+    }
+
+    /// Stops all data streams of a request.
+    pub(super) fn stop_data_of(
+        &mut self,
+        transport: &mut dyn Transport,
+        request: RequestId,
+        code: ResetCode,
+    ) {
+        self.fetches.remove(request);
+        let of_request: Vec<StreamId> = self
+            .streams
+            .iter()
+            .filter(|(_, known)| known.data_of() == Some(request))
+            .map(|(&stream, _)| stream)
+            .collect();
+        for stream in of_request {
+            self.stop_data(transport, stream, code);
+        }
+    }
+
+    fn stream_of_kind(&mut self, kind: StreamKind) -> Result<Stream, Violation> {
+        let (draft, bytes_max) = (self.draft, self.limits.object_header_bytes_max);
+        Ok(match kind {
+            StreamKind::Control => {
+                self.on_control_opened()?;
+                Stream::Control
+            }
+            StreamKind::Subgroup => Stream::Subgroup(Box::new(SubgroupStream {
+                reader: SubgroupReader::new(draft, bytes_max),
+                owner: Owner::Headless,
+            })),
+            StreamKind::Fetch => Stream::Fetch(Box::new(FetchStream {
+                reader: FetchReader::new(draft, bytes_max),
+                request: None,
+            })),
+            StreamKind::Padding => Stream::Padding,
+        })
+    }
+
+    fn on_subgroup_header(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        header: SubgroupHeader,
+    ) {
+        let owner = match self.tracks.resolve(header.track_alias) {
+            Resolved::Live(request) => {
+                self.events.push_back(Event::Subgroup {
+                    stream,
+                    request,
+                    header,
+                });
+                Owner::Request(request)
+            }
+            Resolved::Retired => {
+                self.counters.streams_late += 1;
+                return self.stop_data(transport, stream, ResetCode::CANCELLED);
+            }
+            Resolved::Unknown => {
+                let until = now + self.limits.unknown_alias_timeout;
+                let waiting = WaitingStream {
+                    until,
+                    stream,
+                    alias: header.track_alias,
+                };
+                if !self.waiting.hold_stream(waiting, &self.limits) {
+                    self.counters.streams_unknown_over_limit += 1;
+                    return self.stop_data(transport, stream, ResetCode::EXCESSIVE_LOAD);
+                }
+                Owner::Waiting(header)
+            }
+        };
+        if let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream) {
+            subgroup.owner = owner;
+        }
+    }
+
+    fn on_fetch_header(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        header: FetchHeader,
+    ) -> Result<(), Violation> {
+        let request = RequestId(header.request_id);
+        if !self.ids.is_assigned(request) {
+            return Err(Violation::protocol(
+                "a fetch stream names a request never sent",
+            ));
+        }
+        let Some(fetching) = self.fetches.table.get_mut(&request) else {
+            self.counters.streams_late += 1;
+            self.stop_data(transport, stream, ResetCode::CANCELLED);
+            return Ok(());
+        };
+        if fetching.has_stream {
+            return Err(Violation::protocol("a second stream for one fetch"));
+        }
+        fetching.has_stream = true;
+        if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
+            fetch.reader.set_group_order(fetching.order);
+            fetch.request = Some(request);
+        }
+        self.events.push_back(Event::Fetched { stream, request });
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// The request whose objects the stream carries.
+    fn data_of(&self) -> Option<RequestId> {
+        match self {
+            Self::Subgroup(subgroup) => match subgroup.owner {
+                Owner::Request(request) => Some(request),
+                Owner::Headless | Owner::Waiting(_) => None,
+            },
+            Self::Fetch(fetch) => fetch.request,
+            Self::Typeless(_)
+            | Self::Control
+            | Self::Opening(_)
+            | Self::Request(_)
+            | Self::Padding => None,
+        }
+    }
+}
+
+/// Whether the bytes end within a stream type.
+fn is_cut(start: &Bytes) -> bool {
+    crate::varint::decode(start).is_none()
+}

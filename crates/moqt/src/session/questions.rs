@@ -1,0 +1,399 @@
+//! The requests of this endpoint: sent, updated, cancelled.
+
+use bytes::Bytes;
+
+use super::data_streams::Stream;
+use super::requests::{Announced, Request as Entry, Subject};
+use super::state::{Opener, State};
+use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
+use crate::error::{ResetCode, SessionError, Violation};
+use crate::message::{
+    Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
+    SubscribeNamespace, SubscribeTracks, TrackStatus,
+};
+use crate::name::{FullTrackName, Namespace};
+use crate::parameter::Parameters;
+use crate::property::Properties;
+use crate::reader::MessageReader;
+use crate::transport::{Direction, StreamId, Transport};
+
+impl Session {
+    /// Asks for the new objects of a track [moqt-18 §10.7].
+    pub fn subscribe(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let subject = Subject::Track(track.clone());
+        self.ask(transport, RequestKind::Subscribe, subject, |id| {
+            Message::Subscribe(Subscribe {
+                request_id: id.0,
+                track,
+                parameters,
+            })
+        })
+    }
+
+    /// Offers the objects of a track under an alias of the role's choice, which no other track of
+    /// this session may have [moqt-18 §10.10].
+    pub fn publish(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        track_alias: u64,
+        parameters: Parameters,
+        properties: Properties,
+    ) -> Result<RequestId, Refused> {
+        self.ask(transport, RequestKind::Publish, Subject::None, |id| {
+            let request_id = id.0;
+            Message::Publish(Publish {
+                request_id,
+                track,
+                track_alias,
+                parameters,
+                properties,
+            })
+        })
+    }
+
+    /// Asks for objects of the past [moqt-18 §10.12].
+    pub fn fetch(
+        &mut self,
+        transport: &mut dyn Transport,
+        kind: FetchKind,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let order = parameters.group_order.unwrap_or_default();
+        let subject = match &kind {
+            FetchKind::Standalone { start, .. } => Subject::Range(*start),
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => Subject::None,
+        };
+        let id = self.ask(transport, RequestKind::Fetch, subject, |id| {
+            Message::Fetch(Fetch {
+                request_id: id.0,
+                kind,
+                parameters,
+            })
+        })?;
+        self.fetches
+            .insert(id, order, self.limits.requests_local_max);
+        Ok(id)
+    }
+
+    /// Asks how a track stands [moqt-18 §10.14].
+    pub fn track_status(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.ask(transport, RequestKind::TrackStatus, Subject::None, |id| {
+            Message::TrackStatus(TrackStatus {
+                request_id: id.0,
+                track,
+                parameters,
+            })
+        })
+    }
+
+    /// Offers the tracks of a namespace [moqt-18 §10.15].
+    pub fn publish_namespace(
+        &mut self,
+        transport: &mut dyn Transport,
+        namespace: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.ask(
+            transport,
+            RequestKind::PublishNamespace,
+            Subject::None,
+            |id| {
+                let request_id = id.0;
+                Message::PublishNamespace(PublishNamespace {
+                    request_id,
+                    namespace,
+                    parameters,
+                })
+            },
+        )
+    }
+
+    /// Asks for the namespaces under a prefix [moqt-18 §10.18].
+    pub fn subscribe_namespace(
+        &mut self,
+        transport: &mut dyn Transport,
+        prefix: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let subject = Subject::Namespaces(Box::new(Announced::new(prefix.clone())));
+        self.ask(transport, RequestKind::SubscribeNamespace, subject, |id| {
+            let request_id = id.0;
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
+            })
+        })
+    }
+
+    /// Asks for the tracks under a prefix [moqt-18 §10.19].
+    pub fn subscribe_tracks(
+        &mut self,
+        transport: &mut dyn Transport,
+        prefix: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.ask(
+            transport,
+            RequestKind::SubscribeTracks,
+            Subject::None,
+            |id| {
+                let request_id = id.0;
+                Message::SubscribeTracks(SubscribeTracks {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            },
+        )
+    }
+
+    /// Changes an own request, or as its subscriber the peer's `PUBLISH` [moqt-18 §10.9]. Answered
+    /// with [`Event::Updated`](super::Event::Updated), in the order of the calls.
+    ///
+    /// # Panics
+    /// If the request takes no updates from here: `TRACK_STATUS`, an unanswered `PUBLISH` of the
+    /// peer, and its other requests.
+    pub fn update(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        parameters: Parameters,
+    ) -> Result<(), Refused> {
+        if self.is_closed {
+            return Err(Refused::Closed);
+        }
+        let request = self.requests.get(id).filter(|request| request.is_live());
+        let request = request.ok_or(Refused::Over)?;
+        let takes_updates = match (request.opener, request.kind) {
+            (Opener::Here, kind) => kind != RequestKind::TrackStatus,
+            (Opener::Peer, kind) => {
+                kind == RequestKind::Publish && request.state() != State::Pending
+            }
+        };
+        assert!(takes_updates, "this request takes no update from this side");
+        if request.updates_sent.len() >= self.limits.updates_max {
+            self.counters.requests_refused += 1;
+            return Err(Refused::Limit);
+        }
+        let prefix = parameters.track_namespace_prefix.clone();
+        let update = |id: RequestId| {
+            Message::RequestUpdate(RequestUpdate {
+                request_id: id.0,
+                parameters,
+            })
+        };
+        let bytes = self.encode_request(update)?.1;
+        if let Some(request) = self.requests.get_mut(id) {
+            request.updates_sent.push_back(prefix);
+        }
+        self.send_bytes(transport, id, bytes);
+        Ok(())
+    }
+
+    /// Ends a request of either side at once, and everything that arrives for it: its stream is
+    /// reset and stopped, its data streams are stopped, late objects are dropped. Nothing happens
+    /// if it is over already.
+    pub fn cancel(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
+        self.forget_with(transport, id, code);
+        self.abort(transport, id, code);
+    }
+
+    /// Takes no more late objects of a subscription or fetch that has ended; a live one is
+    /// cancelled.
+    pub fn forget(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if self.requests.get(id).is_some_and(Entry::is_live) {
+            return self.cancel(transport, id, ResetCode::CANCELLED);
+        }
+        self.forget_with(transport, id, ResetCode::CANCELLED);
+    }
+
+    /// Opens streams for the requests that wait for one, in order.
+    pub(super) fn open_queued(&mut self, transport: &mut dyn Transport) {
+        while let Some(id) = self.requests.first_queued() {
+            let Some(stream) = self.open_request(transport, id) else {
+                return;
+            };
+            if let Some(request) = self.requests.open_first_queued(stream) {
+                request.outgoing.flush(transport, stream);
+            }
+        }
+    }
+
+    /// Sends what waits for room, and frees the request if that was the last of it.
+    pub(super) fn flush_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(stream) = request.stream
+        {
+            request.outgoing.flush(transport, stream);
+            self.settle(id);
+        }
+    }
+
+    /// Sends bytes on the stream of a request, or keeps them for it.
+    pub(super) fn send_bytes(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        bytes: Bytes,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        match request.stream {
+            Some(stream) => request.outgoing.push(transport, stream, bytes),
+            None => request.outgoing.hold(bytes),
+        }
+        if request.outgoing.waiting_bytes() > self.limits.outgoing_bytes_max {
+            self.counters.outgoing_over_limit += 1;
+            let code = SessionError::INTERNAL_ERROR;
+            let reason = "the peer does not read control messages";
+            self.violate(transport, Violation { code, reason });
+        }
+    }
+
+    /// Ends the own direction of a request after what was sent.
+    pub(super) fn finish_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(stream) = request.stream
+        {
+            request.outgoing.finish(transport, stream);
+        }
+    }
+
+    /// Ends both directions of a request that are still open, and forgets it.
+    pub(super) fn abort(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
+        let Some(mut request) = self.requests.remove(id) else {
+            return;
+        };
+        let Some(stream) = request.stream else { return };
+        request.outgoing.reset(transport, stream, code.0);
+        if request.receiving {
+            transport.stop(stream, code.0);
+        }
+        self.forget_stream(stream);
+    }
+
+    /// Keeps a request that is over until its stream is, within bounds.
+    pub(super) fn drain(&mut self, transport: &mut dyn Transport, id: RequestId, state: State) {
+        self.requests.end(id, state);
+        self.settle(id);
+        if let Some(oldest) = self
+            .requests
+            .draining_beyond(self.limits.requests_draining_max)
+        {
+            self.counters.requests_not_drained += 1;
+            self.abort(transport, oldest, ResetCode::CANCELLED);
+        }
+    }
+
+    /// Forgets a request whose stream is over.
+    pub(super) fn settle(&mut self, id: RequestId) {
+        if self.requests.get(id).is_some_and(Entry::is_gone)
+            && let Some(request) = self.requests.remove(id)
+            && let Some(stream) = request.stream
+        {
+            self.forget_stream(stream);
+        }
+    }
+
+    /// Ends all objects of a request.
+    pub(super) fn forget_with(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        code: ResetCode,
+    ) {
+        self.tracks.retire(id, self.limits.aliases_retired_max);
+        self.stop_data_of(transport, id, code);
+    }
+
+    fn ask(
+        &mut self,
+        transport: &mut dyn Transport,
+        kind: RequestKind,
+        subject: Subject,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<RequestId, Refused> {
+        self.check_room()?;
+        let stream = if self.requests.first_queued().is_none() && self.control.stream().is_some() {
+            transport.open(Direction::Bi)
+        } else {
+            None
+        };
+        if stream.is_none() && self.requests.queued_len() >= self.limits.requests_queued_max {
+            self.counters.requests_refused += 1;
+            return Err(Refused::Limit);
+        }
+        let (id, bytes) = match self.encode_request(message) {
+            Ok(encoded) => encoded,
+            Err(refused) => {
+                if let Some(stream) = stream {
+                    super::refuse(transport, stream, Direction::Bi, ResetCode::INTERNAL_ERROR);
+                }
+                return Err(refused);
+            }
+        };
+        let reader = MessageReader::new(self.draft, self.limits.message_bytes_max);
+        let mut request = Entry::new(kind, Opener::Here, reader);
+        request.subject = subject;
+        request.stream = stream;
+        match stream {
+            Some(stream) => {
+                self.adopt(transport, stream, id);
+                self.requests.insert(id, request);
+                self.send_bytes(transport, id, bytes);
+            }
+            None => self.requests.queue(id, request, bytes),
+        }
+        Ok(id)
+    }
+
+    fn check_room(&mut self) -> Result<(), Refused> {
+        if self.is_closed {
+            return Err(Refused::Closed);
+        }
+        if self.control.goaway_received {
+            return Err(Refused::GoingAway);
+        }
+        if self.requests.own_live() >= self.limits.requests_local_max {
+            self.counters.requests_refused += 1;
+            return Err(Refused::Limit);
+        }
+        Ok(())
+    }
+
+    /// Encodes a request or update under the next Request ID, which it uses up unless it is too
+    /// long.
+    fn encode_request(
+        &mut self,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<(RequestId, Bytes), Refused> {
+        let id = self.ids.next();
+        let bytes = self.encode(&message(id)).map_err(|_| Refused::TooLong)?;
+        self.ids.assign();
+        Ok((id, bytes))
+    }
+
+    fn open_request(&mut self, transport: &mut dyn Transport, id: RequestId) -> Option<StreamId> {
+        let stream = transport.open(Direction::Bi)?;
+        self.adopt(transport, stream, id);
+        Some(stream)
+    }
+
+    fn adopt(&mut self, transport: &mut dyn Transport, stream: StreamId, id: RequestId) {
+        transport.set_priority(stream, REQUEST_PRIORITY);
+        self.streams.insert(stream, Stream::Request(id));
+    }
+}

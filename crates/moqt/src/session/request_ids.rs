@@ -1,0 +1,198 @@
+//! The Request IDs of both endpoints: which comes next here, and which the peer has used
+//! [moqt-18 §10.1].
+
+use std::collections::BTreeMap;
+
+use super::{RequestId, Side};
+use crate::error::{SessionError, Violation};
+
+/// Assigns this endpoint's Request IDs and checks the peer's.
+///
+/// Request streams arrive in any order, so the peer's IDs may too. What is seen is kept as one
+/// contiguous run from the start and a bounded number of runs ahead of it.
+#[derive(Debug)]
+pub(super) struct RequestIds {
+    side: Side,
+    /// Ordinal of the next own request.
+    next: u64,
+    /// All ordinals of the peer below this one are used.
+    contiguous: u64,
+    /// Used runs ahead of `contiguous`, as start → end (exclusive); never adjacent.
+    ahead: BTreeMap<u64, u64>,
+    /// One above the largest ordinal the peer has used.
+    end: u64,
+    gaps_max: usize,
+}
+
+impl RequestIds {
+    pub(super) fn new(side: Side, gaps_max: usize) -> Self {
+        Self {
+            side,
+            next: 0,
+            contiguous: 0,
+            ahead: BTreeMap::new(),
+            end: 0,
+            gaps_max,
+        }
+    }
+
+    /// The next own Request ID.
+    pub(super) fn next(&self) -> RequestId {
+        RequestId(self.next * 2 + parity(self.side))
+    }
+
+    /// Takes the next own Request ID.
+    pub(super) fn assign(&mut self) -> RequestId {
+        let id = self.next();
+        self.next += 1;
+        id
+    }
+
+    /// Whether this endpoint has used the ID.
+    pub(super) fn is_assigned(&self, id: RequestId) -> bool {
+        id.0 % 2 == parity(self.side) && id.0 / 2 < self.next
+    }
+
+    /// Takes note of an ID the peer uses; `Ok(true)` if a gap had to be given up for it.
+    pub(super) fn accept(&mut self, id: RequestId) -> Result<bool, Violation> {
+        if id.0 % 2 == parity(self.side) {
+            return Err(invalid("Request ID with the parity of this endpoint"));
+        }
+        let ordinal = id.0 / 2;
+        if self.is_used(ordinal) {
+            return Err(invalid("Request ID used twice"));
+        }
+        self.end = self.end.max(ordinal + 1);
+        self.insert(ordinal);
+        let overflow = self.ahead.len() > self.gaps_max;
+        if overflow {
+            self.give_up_first_gap();
+        }
+        Ok(overflow)
+    }
+
+    /// The smallest ID the peer cannot have used yet, for a GOAWAY [moqt-18 §10.4].
+    pub(super) fn first_unseen(&self) -> RequestId {
+        let parity = parity(self.side.peer());
+        RequestId(
+            self.end
+                .checked_mul(2)
+                .map_or(u64::MAX - 1 + parity, |even| even + parity),
+        )
+    }
+
+    fn is_used(&self, ordinal: u64) -> bool {
+        ordinal < self.contiguous
+            || self
+                .ahead
+                .range(..=ordinal)
+                .next_back()
+                .is_some_and(|(_, &end)| ordinal < end)
+    }
+
+    fn insert(&mut self, ordinal: u64) {
+        let mut end = ordinal + 1;
+        if let Some(joined) = self.ahead.remove(&end) {
+            end = joined;
+        }
+        if ordinal == self.contiguous {
+            self.contiguous = end;
+            return;
+        }
+        match self.ahead.range_mut(..ordinal).next_back() {
+            Some((_, run_end)) if *run_end == ordinal => *run_end = end,
+            Some(_) | None => {
+                self.ahead.insert(ordinal, end);
+            }
+        }
+    }
+
+    fn give_up_first_gap(&mut self) {
+        if let Some((_, end)) = self.ahead.pop_first() {
+            self.contiguous = end;
+        }
+    }
+}
+
+/// The least significant bit of all Request IDs of a side.
+pub(super) fn parity(side: Side) -> u64 {
+    match side {
+        Side::Client => 0,
+        Side::Server => 1,
+    }
+}
+
+fn invalid(reason: &'static str) -> Violation {
+    Violation {
+        code: SessionError::INVALID_REQUEST_ID,
+        reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server(gaps_max: usize) -> RequestIds {
+        RequestIds::new(Side::Server, gaps_max)
+    }
+
+    #[test]
+    fn own_ids_count_up_in_steps_of_two() {
+        let mut ids = server(1);
+        assert_eq!((ids.assign(), ids.assign()), (RequestId(1), RequestId(3)));
+        assert!(ids.is_assigned(RequestId(3)));
+        assert!(!ids.is_assigned(RequestId(5)) && !ids.is_assigned(RequestId(2)));
+    }
+
+    #[test]
+    fn ids_may_come_in_any_order_but_once() {
+        let mut ids = server(8);
+        for id in [4, 0, 8, 2, 6] {
+            assert_eq!(ids.accept(RequestId(id)), Ok(false), "{id}");
+            assert!(ids.is_used(id / 2));
+        }
+        assert_eq!(ids.first_unseen(), RequestId(10));
+        for id in [0, 2, 4, 6, 8] {
+            let violation = ids.accept(RequestId(id)).unwrap_err();
+            assert_eq!(violation.code, SessionError::INVALID_REQUEST_ID, "{id}");
+        }
+        assert!(ids.ahead.is_empty());
+    }
+
+    #[test]
+    fn own_parity_is_a_violation() {
+        assert!(server(8).accept(RequestId(1)).is_err());
+        assert!(
+            RequestIds::new(Side::Client, 8)
+                .accept(RequestId(0))
+                .is_err()
+        );
+    }
+
+    #[test]
+    fn the_largest_id_is_one_like_any_other() {
+        let mut ids = RequestIds::new(Side::Client, 8);
+        assert_eq!(ids.accept(RequestId(u64::MAX)), Ok(false));
+        assert!(ids.accept(RequestId(u64::MAX)).is_err());
+        assert_eq!(ids.first_unseen(), RequestId(u64::MAX));
+    }
+
+    #[test]
+    fn gaps_are_bounded() {
+        let mut ids = server(2);
+        assert_eq!(ids.accept(RequestId(4)), Ok(false));
+        assert_eq!(ids.accept(RequestId(8)), Ok(false), "at the limit");
+        assert_eq!(
+            ids.accept(RequestId(12)),
+            Ok(true),
+            "one past: 0 and 2 count as used"
+        );
+        assert!(ids.accept(RequestId(0)).is_err());
+        assert_eq!(
+            ids.accept(RequestId(6)),
+            Ok(false),
+            "the later gap is still open"
+        );
+    }
+}
