@@ -1,0 +1,53 @@
+//! The plots of a report, each as a captioned figure.
+
+pub(super) mod latency;
+pub(super) mod relay;
+pub(super) mod subscribers;
+
+use super::markup::Markup;
+use super::plot::Labels;
+use crate::report::figures;
+
+/// One entry of a legend: class of the swatch, and what it stands for.
+type Key = (&'static str, &'static str);
+
+/// A figure: heading, legend, plot, and a sentence that says what is to be seen.
+fn figure(
+    markup: &mut Markup,
+    title: &str,
+    keys: &[Key],
+    reading: &str,
+    plot: impl FnOnce(&mut Markup),
+) {
+    markup.element("figure", &[], |markup| {
+        markup.element("figcaption", &[], |markup| {
+            markup.leaf("h4", &[], &title);
+            if !keys.is_empty() {
+                markup.element("p", &[("class", &"legend")], |markup| {
+                    for (class, name) in keys {
+                        markup.leaf("span", &[("class", &format!("key {class}"))], name);
+                    }
+                });
+            }
+        });
+        markup.element("div", &[("class", &"canvas")], plot);
+        if !reading.is_empty() {
+            markup.leaf("p", &[("class", &"reading")], &reading);
+        }
+    });
+}
+
+const TIME: &str = "seconds since the start of the run";
+
+fn labels<'a>(title: &'a str, description: &'a str, x: &'a str, y: &'a str) -> Labels<'a> {
+    Labels {
+        title,
+        description,
+        x,
+        y,
+    }
+}
+
+fn ms(value: f64) -> String {
+    figures::milliseconds(value)
+}

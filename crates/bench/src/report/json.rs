@@ -1,0 +1,101 @@
+//! A report as JSON: written for people to read and for programs to keep.
+//!
+//! The order of fields is fixed and numbers are rounded to three decimals (a microsecond where the unit is
+//! a millisecond), so equal reports are equal files. `docs/report.schema.json` describes the form.
+
+use std::io;
+
+use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+use super::{Report, SCHEMA};
+
+/// Why a report could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The text is not a report.
+    #[error("not a report: {0}")]
+    Invalid(#[from] serde_json::Error),
+    /// The report has another form than this version reads.
+    #[error("the report has schema {0}, and this version reads schema {SCHEMA}")]
+    Schema(u64),
+}
+
+/// Writes `report`, with a line feed at its end.
+pub fn render(report: &Report) -> String {
+    let mut out = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut out, Rounding(PrettyFormatter::new()));
+    report
+        .serialize(&mut serializer)
+        .expect("a report has string keys only, and memory takes all");
+    out.push(b'\n');
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// Reads what [`render`] wrote.
+pub fn parse(text: &str) -> Result<Report, ReadError> {
+    let value: serde_json::Value = serde_json::from_str(text)?;
+    match value.get("schema").and_then(serde_json::Value::as_u64) {
+        Some(schema) if schema != u64::from(SCHEMA) => Err(ReadError::Schema(schema)),
+        Some(_) | None => Ok(serde_json::from_str(text)?),
+    }
+}
+
+/// Pretty JSON with its numbers rounded.
+struct Rounding(PrettyFormatter<'static>);
+
+impl Formatter for Rounding {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        let rounded = (value * 1000.0).round() / 1000.0;
+        let rounded = if rounded.is_finite() {
+            rounded + 0.0
+        } else {
+            value
+        };
+        self.0.write_f64(writer, rounded)
+    }
+
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}

@@ -1,0 +1,199 @@
+//! The report of one benchmark run: what was measured, and its three forms.
+//!
+//! This module holds the model: plain data that stands alone, so that it can be written by a run, kept,
+//! and read again by a later version. It does not measure; the runner fills it. The main types are
+//! [`Report`], [`TrackReport`] and [`Verdict`]; [`json`] keeps a report, [`terminal`] and [`html`] show it.
+//!
+//! Times are milliseconds, and seconds of a series count from the start of the run on the generator's clock.
+
+pub mod html;
+pub mod json;
+pub mod terminal;
+
+mod cost;
+mod figures;
+mod statistics;
+mod track;
+mod verdict;
+
+#[cfg(test)]
+mod example;
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::cost::{
+    Clause, Generator, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource, ServiceLevel,
+    Window,
+};
+pub use self::statistics::{Bucket, Count, Distribution, Spread};
+pub use self::track::{
+    Completion, CompletionSummary, Delivery, Latency, LatencySecond, ObjectPosition, Progress,
+    ProgressSummary, Published, Status, StatusCounts, SubscriberReport, TrackDefinition,
+    TrackReport, Variance, VarianceSummary,
+};
+pub use self::verdict::{Outcome, Verdict};
+
+/// Version of the report's form, written as `schema`; it grows whenever a field changes or goes.
+pub const SCHEMA: u32 = 1;
+
+/// All that one run has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Version of this form: [`SCHEMA`].
+    pub schema: u32,
+    /// The conclusion, drawn from everything below.
+    pub verdict: Verdict,
+    /// What was run, with what, on what.
+    pub run: Run,
+    /// The service level asked for, and whether it held.
+    pub slo: ServiceLevel,
+    /// One entry per track definition of the profile, in the profile's order.
+    pub tracks: Vec<TrackReport>,
+    /// How long the subscribers took to get going.
+    pub set_up: SetUp,
+    /// What the relay spent.
+    pub relay: Relay,
+    /// Whether the load generator could be trusted.
+    pub generator: Generator,
+}
+
+impl Report {
+    /// Makes a report of its measured parts; set-up times and the verdict follow from them.
+    pub fn new(
+        run: Run,
+        slo: ServiceLevel,
+        tracks: Vec<TrackReport>,
+        relay: Relay,
+        generator: Generator,
+    ) -> Self {
+        let verdict = Verdict::of(&run, &slo, &tracks, &relay, &generator);
+        let set_up = SetUp::over(&tracks);
+        Self {
+            schema: SCHEMA,
+            verdict,
+            run,
+            slo,
+            tracks,
+            set_up,
+            relay,
+            generator,
+        }
+    }
+
+    /// Objects that reached their subscribers, over all tracks.
+    pub fn objects_delivered(&self) -> u64 {
+        self.tracks
+            .iter()
+            .map(|track| track.completion.objects_received.sum)
+            .sum()
+    }
+
+    /// Objects that did not reach their subscribers, over all tracks.
+    pub fn objects_lost(&self) -> u64 {
+        self.tracks
+            .iter()
+            .map(|track| track.completion.lost_objects.sum)
+            .sum()
+    }
+}
+
+/// What was run, with what, on what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Version of the program that measured.
+    pub weir_version: String,
+    /// The program's arguments as given, joined by blanks.
+    pub command_line: String,
+    /// The benchmark profile.
+    pub profile: Profile,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// Name of this run; it stands in every track's namespace where the profile says `{run}`.
+    pub run_id: String,
+    /// When the run began, RFC 3339 with a zone.
+    pub start_time: String,
+    /// From the start of the run to its end, set-up and drain included.
+    pub duration_ms: f64,
+    /// Where the relay was reached.
+    pub relay_url: String,
+    /// The draft both sides agreed on, by its ALPN, such as `moqt-18`; none if no session came up.
+    pub draft: Option<String>,
+    /// What carried the sessions, such as `quic` or `webtransport`.
+    pub transport: String,
+    /// How tracks were offered: `publish`, `publish_namespace` or `subscribe_namespace`.
+    pub publish_flow: String,
+    /// Where one-way latency takes its time from, and with what error.
+    pub latency_clock: String,
+    /// Subscribers the run was asked for.
+    pub subscribers_requested: u64,
+    /// Publishers the run was asked for.
+    pub publishers_requested: u64,
+    /// Which CPU cores did what.
+    pub cores: Cores,
+    /// The operating system's kernel, such as `Linux 6.1.0`.
+    pub kernel: String,
+    /// The CPU's name.
+    pub cpu_model: String,
+    /// Why the run ended before its time; none if it did not.
+    pub interrupted: Option<String>,
+    /// Whether figures below cover only a part of the profile.
+    pub partial: bool,
+}
+
+/// A benchmark profile.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Name of the profile, usually its file name.
+    pub name: String,
+    /// The profile in canonical form: Appendix A's keys, defaults written out.
+    pub text: String,
+}
+
+/// The CPU cores that each part was bound to; empty where it was not bound.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cores {
+    /// Cores of the relay.
+    pub relay: Vec<u32>,
+    /// Cores of the publishers.
+    pub publishers: Vec<u32>,
+    /// Cores of the subscribers.
+    pub subscribers: Vec<u32>,
+}
+
+/// How long the subscribers took to get going.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetUp {
+    /// From the first packet to a connected transport, over connections.
+    pub handshake: Option<Distribution>,
+    /// From the connected transport to the peer's SETUP, over connections.
+    pub setup: Option<Distribution>,
+    /// From SUBSCRIBE to the first object of any kind, over subscriptions.
+    pub first_object: Option<Distribution>,
+}
+
+impl SetUp {
+    /// Gathers the set-up times of all subscribers; a connection that serves several tracks counts once.
+    pub fn over(tracks: &[TrackReport]) -> Self {
+        let subscribers = || tracks.iter().flat_map(|track| &track.subscribers);
+        let per_connection = |pick: fn(&SubscriberReport) -> Option<f64>| {
+            let by_connection: std::collections::BTreeMap<u64, f64> = subscribers()
+                .filter_map(|subscriber| Some((subscriber.index, pick(subscriber)?)))
+                .collect();
+            Distribution::of(by_connection.into_values())
+        };
+        Self {
+            handshake: per_connection(|subscriber| subscriber.handshake_ms),
+            setup: per_connection(|subscriber| subscriber.setup_ms),
+            first_object: Distribution::of(
+                subscribers().filter_map(|subscriber| subscriber.first_object_ms),
+            ),
+        }
+    }
+}

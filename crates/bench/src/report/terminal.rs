@@ -1,0 +1,477 @@
+//! A report for the terminal: the verdict first, then a table per track, then who paid for it.
+
+#[cfg(test)]
+mod tests;
+
+use super::figures;
+use super::statistics::{Count, Distribution, Spread, float};
+use super::verdict::Judgement;
+use super::{Generator, Outcome, RelayCost, Report, TrackReport};
+
+/// Columns that a report needs to be whole; in a narrower terminal tables lose columns at their right end.
+pub const WIDTH_MIN: usize = 40;
+
+/// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
+///
+/// Every line ends with a line feed. Text from outside cannot steer the terminal: its control characters
+/// are replaced.
+pub fn render(report: &Report, width: usize, colour: bool) -> String {
+    let mut screen = Screen {
+        out: String::new(),
+        width: width.max(WIDTH_MIN),
+        colour,
+    };
+    verdict(&mut screen, report);
+    facts(&mut screen, report);
+    for track in &report.tracks {
+        screen.blank();
+        track_table(&mut screen, track);
+    }
+    screen.blank();
+    relay(&mut screen, report);
+    generator(&mut screen, &report.generator);
+    set_up(&mut screen, report);
+    service_level(&mut screen, report);
+    screen.out
+}
+
+fn verdict(screen: &mut Screen, report: &Report) {
+    let paint = match report.verdict.outcome {
+        Outcome::Held => Paint::Good,
+        Outcome::Broken => Paint::Bad,
+        Outcome::GeneratorLimit | Outcome::Partial | Outcome::Empty => Paint::Warn,
+    };
+    let word = format!("{}:", report.verdict.outcome.word());
+    screen.entry(&word, paint, 0, word.len() + 1, &report.verdict.sentence);
+}
+
+fn facts(screen: &mut Screen, report: &Report) {
+    let run = &report.run;
+    let draft = run.draft.as_deref().unwrap_or("no session");
+    let facts = format!(
+        "{} · {draft} over {} · {} · {} · seed {} · {} s",
+        run.profile.name,
+        run.transport,
+        run.publish_flow,
+        run.relay_url,
+        run.seed,
+        figures::decimal(run.duration_ms / 1e3)
+    );
+    screen.paragraph(Paint::Faint, 0, &facts);
+}
+
+/// Width of the names of rows.
+const NAME: usize = 27;
+/// Width of a column of figures.
+const COLUMN: usize = 12;
+
+fn track_table(screen: &mut Screen, track: &TrackReport) {
+    screen.paragraph(Paint::Strong, 0, &track.definition.section);
+    screen.paragraph(Paint::Faint, 2, &figures::track_facts(&track.definition));
+    let metrics = &track.completion;
+    screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
+    for (name, count) in [
+        ("objects sent", &metrics.objects_sent),
+        ("objects received", &metrics.objects_received),
+        ("lost objects", &metrics.lost_objects),
+        ("groups sent", &metrics.groups_sent),
+        ("groups received", &metrics.groups_received),
+    ] {
+        let alarm = name == "lost objects" && count.sum > 0;
+        screen.row(
+            if alarm { Paint::Bad } else { Paint::Plain },
+            name,
+            &counts(count),
+        );
+    }
+    for (name, spread) in [
+        ("total duration", metrics.total_duration_ms),
+        ("actual duration", metrics.actual_duration_ms),
+        (
+            "average receive variance",
+            metrics.average_receive_variance_ms,
+        ),
+        (
+            "average publisher variance",
+            metrics.average_publisher_variance_ms,
+        ),
+    ] {
+        screen.row(Paint::Plain, name, &spreads(spread, figures::milliseconds));
+    }
+    for (name, spread) in [
+        ("average bits per second", metrics.average_bits_per_second),
+        ("expected bits per second", metrics.expected_bits_per_second),
+    ] {
+        screen.row(
+            Paint::Plain,
+            name,
+            &spreads(spread, figures::bits_per_second),
+        );
+    }
+    screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
+    for (name, distribution) in [
+        ("latency", &track.latency.overall),
+        ("receive variance", &track.variance.receive),
+        ("publisher lateness", &track.published.lateness),
+    ] {
+        screen.row(Paint::Plain, name, &percentiles(distribution.as_ref()));
+    }
+    delivery(screen, track);
+}
+
+fn delivery(screen: &mut Screen, track: &TrackReport) {
+    let (delivery, status) = (&track.delivery, &track.status);
+    let mut lost = format!(
+        "{} at join, {} in the middle, {} at the tail",
+        figures::count(delivery.lost_join),
+        figures::count(delivery.lost_middle),
+        figures::count(delivery.lost_tail)
+    );
+    if let Some(first) = delivery.first_lost {
+        lost = format!(
+            "{lost}; first: object {} of group {}",
+            first.object, first.group
+        );
+    }
+    screen.entry("lost", Paint::Strong, 2, LABEL, &lost);
+    let irregular = format!(
+        "{} late, {} reordered, {}, {} cut by a reset, {} malformed",
+        figures::count(delivery.late),
+        figures::count(delivery.reordered),
+        figures::counted(delivery.duplicates, "duplicate"),
+        figures::count(delivery.cut_by_reset),
+        figures::count(delivery.malformed)
+    );
+    screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
+    let ends = format!(
+        "{} good, {} incomplete, {} failed",
+        figures::count(status.good),
+        figures::count(status.incomplete),
+        figures::count(status.failed)
+    );
+    let alarm = if status.incomplete + status.failed > 0 {
+        Paint::Bad
+    } else {
+        Paint::Strong
+    };
+    screen.entry("subscriptions", alarm, 2, LABEL, &ends);
+    let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    for reason in track
+        .subscribers
+        .iter()
+        .filter_map(|one| one.reason.as_deref())
+    {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in reasons.iter().take(REASONS_MAX) {
+        screen.paragraph(
+            Paint::Faint,
+            LABEL,
+            &format!("{} × {reason}", figures::count(*count)),
+        );
+    }
+    if reasons.len() > REASONS_MAX {
+        let more = format!("and {} other reasons", reasons.len() - REASONS_MAX);
+        screen.paragraph(Paint::Faint, LABEL, &more);
+    }
+}
+
+/// Column where text begins that has a label before it.
+const LABEL: usize = 17;
+
+/// Different reasons shown per track at most, the most frequent ones.
+const REASONS_MAX: usize = 5;
+
+fn relay(screen: &mut Screen, report: &Report) {
+    let relay = &report.relay;
+    let text = match &relay.cost {
+        Some(_) if report.verdict.outcome == Outcome::GeneratorLimit => {
+            "no statement: the generator was the limit".to_owned()
+        }
+        Some(cost) => relay_cost(cost),
+        None => "not observed".to_owned(),
+    };
+    screen.entry("relay", Paint::Strong, 0, LABEL, &text);
+    let counters: Vec<String> = relay
+        .counters
+        .iter()
+        .filter(|(_, value)| **value > 0)
+        .map(|(name, value)| format!("{name} {}", figures::count(*value)))
+        .collect();
+    if !counters.is_empty() {
+        screen.entry("counters", Paint::Strong, 0, LABEL, &counters.join(", "));
+    }
+}
+
+fn relay_cost(cost: &RelayCost) -> String {
+    let mut parts = vec![format!(
+        "{} CPU s, {} % of a core",
+        figures::decimal(cost.cpu_seconds),
+        figures::decimal(cost.cpu_percent)
+    )];
+    if let Some(cpu) = cost.cpu_us_per_delivered_object {
+        parts.push(format!("{} µs per delivered object", figures::decimal(cpu)));
+    }
+    let mut memory = format!(
+        "memory at most {}",
+        figures::bytes(float(cost.rss_peak_bytes))
+    );
+    if let Some(each) = cost.bytes_per_session {
+        memory = format!("{memory}, {} per session", figures::bytes(each));
+    }
+    parts.push(memory);
+    parts.push(format!(
+        "context switches {} voluntary, {} involuntary",
+        figures::count(cost.context_switches_voluntary),
+        figures::count(cost.context_switches_involuntary)
+    ));
+    parts.join("; ")
+}
+
+fn generator(screen: &mut Screen, generator: &Generator) {
+    let worst = |pick: fn(&super::GeneratorThread) -> f64| {
+        Spread::over(generator.threads.iter().map(pick)).map(|spread| spread.max)
+    };
+    let mut parts = Vec::new();
+    if let Some(busiest) = worst(|thread| thread.cpu_percent) {
+        parts.push(format!("busiest thread {} %", figures::decimal(busiest)));
+    }
+    let lag = worst(|thread| thread.event_loop_lag_p99_ms);
+    if let (Some(lag), Some(most)) = (lag, worst(|thread| thread.event_loop_lag_max_ms)) {
+        let (lag, most) = (figures::milliseconds(lag), figures::milliseconds(most));
+        parts.push(format!("event-loop lag p99 {lag}, max {most}"));
+    }
+    if let Some(late) = &generator.publisher_lateness {
+        parts.push(format!(
+            "publisher lateness p99 {}",
+            figures::milliseconds(late.p99_ms)
+        ));
+    }
+    let drops = figures::counted(generator.socket_receive_buffer_drops, "socket drop");
+    parts.push(drops);
+    let (state, paint) = if generator.healthy {
+        ("healthy", Paint::Good)
+    } else {
+        ("unhealthy", Paint::Warn)
+    };
+    screen.entry(
+        "generator",
+        Paint::Strong,
+        0,
+        LABEL,
+        &format!("{state}; {}", parts.join("; ")),
+    );
+    for reason in &generator.reasons {
+        screen.paragraph(paint, LABEL, reason);
+    }
+}
+
+fn set_up(screen: &mut Screen, report: &Report) {
+    let set_up = &report.set_up;
+    let parts: Vec<String> = [
+        ("handshake", set_up.handshake),
+        ("SETUP", set_up.setup),
+        ("first object", set_up.first_object),
+    ]
+    .iter()
+    .filter_map(|(name, distribution)| {
+        let one = distribution.as_ref()?;
+        let (p50, p99) = (figures::brief(one.p50_ms), figures::brief(one.p99_ms));
+        Some(format!(
+            "{name} {p50} / {p99} / {} ms",
+            figures::brief(one.max_ms)
+        ))
+    })
+    .collect();
+    if !parts.is_empty() {
+        let text = format!("{} (p50 / p99 / max)", parts.join(", "));
+        screen.entry("set-up", Paint::Strong, 0, LABEL, &text);
+    }
+}
+
+fn service_level(screen: &mut Screen, report: &Report) {
+    let longest = report
+        .slo
+        .clauses
+        .iter()
+        .map(|clause| clause.text.chars().count())
+        .max();
+    let longest = longest.unwrap_or(0).min(COLUMN * 2);
+    for clause in &report.slo.clauses {
+        let measured = clause.measured.map_or_else(
+            || "not measured".to_owned(),
+            |value| figures::quantity(value, &clause.unit),
+        );
+        let judgement = Judgement::of(clause, &report.slo, report.verdict.outcome);
+        let paint = match judgement {
+            Judgement::Held => Paint::Good,
+            Judgement::Broke | Judgement::BrokeFirst => Paint::Bad,
+            Judgement::HeldSoFar | Judgement::None => Paint::Strong,
+        };
+        let name = format!("{} {}", judgement.sign(), figures::printable(&clause.text));
+        screen.entry(
+            &name,
+            paint,
+            0,
+            LABEL.max(longest + 4),
+            &format!("{measured}, {}", judgement.words()),
+        );
+    }
+}
+
+fn counts(count: &Count) -> [String; 4] {
+    let mean = if count.mean.fract() == 0.0 {
+        figures::plain(count.mean)
+    } else {
+        figures::decimal(count.mean)
+    };
+    [
+        mean,
+        figures::count(count.min),
+        figures::count(count.max),
+        figures::count(count.sum),
+    ]
+}
+
+fn spreads(spread: Option<Spread>, format: fn(f64) -> String) -> [String; 4] {
+    let cell = |pick: fn(&Spread) -> f64| {
+        spread
+            .as_ref()
+            .map_or_else(|| figures::NONE.to_owned(), |one| format(pick(one)))
+    };
+    [
+        cell(|one| one.mean),
+        cell(|one| one.min),
+        cell(|one| one.max),
+        String::new(),
+    ]
+}
+
+fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
+    let cell = |pick: fn(&Distribution) -> f64| {
+        distribution.map_or_else(
+            || figures::NONE.to_owned(),
+            |one| figures::milliseconds(pick(one)),
+        )
+    };
+    [
+        cell(|one| one.p50_ms),
+        cell(|one| one.p90_ms),
+        cell(|one| one.p99_ms),
+        cell(|one| one.max_ms),
+    ]
+}
+
+/// How a piece of text stands out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Paint {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Warn,
+}
+
+impl Paint {
+    /// Its escape sequence, one of the sixteen colours that every theme has.
+    fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Strong => "\x1b[1m",
+            Self::Faint => "\x1b[2m",
+            Self::Good => "\x1b[1;32m",
+            Self::Bad => "\x1b[1;31m",
+            Self::Warn => "\x1b[1;33m",
+        }
+    }
+}
+
+/// Lines under construction.
+struct Screen {
+    out: String,
+    width: usize,
+    colour: bool,
+}
+
+impl Screen {
+    fn blank(&mut self) {
+        self.out.push('\n');
+    }
+
+    /// A row of a table: a name, and as many columns as there is room for.
+    fn row(&mut self, paint: Paint, name: &str, cells: &[impl AsRef<str>]) {
+        let room = self.width.saturating_sub(2 + NAME) / COLUMN;
+        let mut line = format!("  {name:<NAME$}");
+        for cell in cells.iter().take(room) {
+            line = format!("{line} {:>1$}", cell.as_ref(), COLUMN - 1);
+        }
+        self.paint(paint, line.trim_end());
+        self.blank();
+    }
+
+    /// A name, and from `column` on a paragraph that hangs beneath itself.
+    fn entry(&mut self, name: &str, paint: Paint, indent: usize, column: usize, text: &str) {
+        self.out.push_str(&" ".repeat(indent));
+        self.paint(paint, name);
+        let used = indent + name.chars().count();
+        let gap = column.saturating_sub(used).max(1);
+        self.out.push_str(&" ".repeat(gap));
+        self.wrapped(Paint::Plain, used + gap, column, text);
+    }
+
+    fn paragraph(&mut self, paint: Paint, indent: usize, text: &str) {
+        self.out.push_str(&" ".repeat(indent));
+        self.wrapped(paint, indent, indent, text);
+    }
+
+    /// Breaks `text` at blanks, but not between a number and what it counts; the first line begins at
+    /// `column`, the others at `indent`.
+    fn wrapped(&mut self, paint: Paint, column: usize, indent: usize, text: &str) {
+        let mut column = column;
+        let mut line = String::new();
+        for piece in pieces(&figures::printable(text)) {
+            let length = piece.chars().count();
+            if !line.is_empty() && column + 1 + length > self.width {
+                self.paint(paint, &line);
+                self.blank();
+                self.out.push_str(&" ".repeat(indent));
+                line.clear();
+                column = indent;
+            }
+            if !line.is_empty() {
+                line.push(' ');
+                column += 1;
+            }
+            line.push_str(&piece);
+            column += length;
+        }
+        self.paint(paint, &line);
+        self.blank();
+    }
+
+    fn paint(&mut self, paint: Paint, text: &str) {
+        let code = if self.colour { paint.code() } else { "" };
+        let end = if code.is_empty() { "" } else { "\x1b[0m" };
+        self.out.push_str(code);
+        self.out.push_str(text);
+        self.out.push_str(end);
+    }
+}
+
+/// The words of `text`, where a word that follows a number stays with it.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match pieces.last_mut() {
+            Some(number) if number.ends_with(|letter: char| letter.is_ascii_digit()) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            Some(_) | None => pieces.push(word.to_owned()),
+        }
+    }
+    pieces
+}
