@@ -1,0 +1,64 @@
+//! Every limit of the benchmark, in one place, each with its reason.
+
+use std::time::Duration;
+
+/// Bytes of a profile file. The draft's longest example has 2 KiB.
+pub const PROFILE_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of one line of a profile, its comment included.
+pub const LINE_BYTES_MAX: usize = 4096;
+
+/// Tracks of one profile. Every subscriber keeps the state of every track.
+pub const TRACKS_MAX: usize = 64;
+
+/// Bytes of a section's name, which labels its track in reports.
+pub const SECTION_NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of an object, the smallest one that holds a DATA header (decision 25).
+pub const OBJECT_BYTES_MIN: u32 = 25;
+
+/// Bytes of an object. A key frame of 8K video is a few MiB.
+pub const OBJECT_BYTES_MAX: u32 = 16 << 20;
+
+/// Objects in one group: a day of 60 objects per second is 5,184,000.
+pub const OBJECTS_PER_GROUP_MAX: u32 = 10_000_000;
+
+/// The shortest interval between two objects of a track.
+pub const INTERVAL_MIN: Duration = Duration::from_micros(10);
+
+/// The longest interval, start delay and time to live.
+pub const DELAY_MAX: Duration = Duration::from_hours(1);
+
+/// The longest data phase. It keeps every nanosecond of a track within 64 bits, and every millisecond
+/// within the 32 bits of the draft's messages.
+pub const DURATION_MAX: Duration = Duration::from_hours(48);
+
+/// Fields of a track namespace. [moqt-18 §2.4.1]
+pub const NAMESPACE_FIELDS_MAX: usize = 32;
+
+/// Bytes of a full track name, namespace and name together. [moqt-18 §2.4.1]
+pub const FULL_TRACK_NAME_BYTES_MAX: usize = 4096;
+
+/// Digits that a template may pad a number to: those of the largest 64-bit number.
+pub const TEMPLATE_WIDTH_MAX: usize = 20;
+
+/// Malformed messages after which a track is failed: the one that reaches the number fails it.
+pub const MALFORMED_MAX: u64 = 100;
+
+/// Objects behind the newest one that a receiver can still tell from duplicates.
+pub const SEQUENCE_WINDOW: usize = 32_768;
+
+/// Groups behind the newest one whose completeness a receiver still follows.
+pub const GROUP_WINDOW: usize = 512;
+
+/// The shortest wait for stragglers after COMPLETION (decision 13).
+pub const DRAIN_MIN: Duration = Duration::from_secs(2);
+
+/// Bytes of one track's state at one subscriber (decision 36).
+pub const TRACK_RECEIVER_BYTES_MAX: usize = 64 << 10;
+
+/// Windows of a [`crate::series::Series`]; when they are used up, neighbours are merged.
+pub const SERIES_WINDOWS_MAX: usize = 512;
+
+/// Clauses of a service level.
+pub const CLAUSES_MAX: usize = 32;

@@ -1,0 +1,77 @@
+//! What is known of a track before anything is sent.
+
+use std::time::Duration;
+
+use crate::clock::RunClock;
+use crate::limits::DRAIN_MIN;
+use crate::profile::{TrackMode, TrackProfile};
+use crate::schedule::Schedule;
+
+/// One track as its publisher and all of its subscribers expect it; they share one.
+#[derive(Clone, Debug)]
+pub struct TrackPlan {
+    schedule: Schedule,
+    track_mode: TrackMode,
+    ttl: Duration,
+    late_join: bool,
+    run_id: u64,
+    clock: RunClock,
+}
+
+impl TrackPlan {
+    /// The plan of a track of run `run_id`, whose times are those of `clock`.
+    pub fn new(track: &TrackProfile, run_id: u64, clock: RunClock) -> Self {
+        Self {
+            schedule: Schedule::new(track, 0),
+            track_mode: track.track_mode,
+            ttl: track.ttl,
+            late_join: track.late_join,
+            run_id,
+            clock,
+        }
+    }
+
+    /// What is sent when.
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// How objects travel.
+    pub fn track_mode(&self) -> TrackMode {
+        self.track_mode
+    }
+
+    /// How long an object may wait to be sent; one that arrives later than that is late.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// Whether a subscriber that saw no START is served all the same.
+    pub fn late_join(&self) -> bool {
+        self.late_join
+    }
+
+    /// What tells this run's objects from those of another.
+    pub fn run_id(&self) -> u64 {
+        self.run_id
+    }
+
+    /// The clock of the times that travel with objects.
+    pub fn clock(&self) -> &RunClock {
+        &self.clock
+    }
+
+    /// How long stragglers are waited for at the end (decision 13).
+    pub fn drain(&self) -> Duration {
+        self.ttl.max(DRAIN_MIN)
+    }
+
+    /// After how long without an object a started track is given up (decision 14).
+    pub fn idle_timeout(&self) -> Duration {
+        let interval = Duration::from_nanos(self.schedule.planned_ns(1));
+        IDLE_MIN.max(self.ttl) + self.schedule.object_at(0).max(interval * 2)
+    }
+}
+
+/// Longer than the pauses that a busy relay makes.
+const IDLE_MIN: Duration = Duration::from_secs(5);

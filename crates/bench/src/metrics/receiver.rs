@@ -1,0 +1,398 @@
+//! One subscriber's view of one track.
+
+mod result;
+
+use std::time::Instant;
+
+use super::TrackPlan;
+use super::groups::Groups;
+use super::sequence::{Arrival, Sequence};
+use super::timing::{Arrivals, Punctuality, exceeds, latency_ns};
+use crate::histogram::Histogram;
+use crate::limits::{MALFORMED_MAX, TRACK_RECEIVER_BYTES_MAX};
+use crate::message::{Completion, DATA_HEADER_BYTES, DataHeader, Message, Start};
+use crate::payload::Tag;
+
+pub use self::result::{PublisherVariance, SentTotals, TrackResult};
+
+/// Everything that one subscriber measures of one track, in 20 KiB, whatever arrives. It allocates
+/// nothing, so receivers can lie side by side in one vector.
+#[derive(Clone, Debug)]
+pub struct TrackReceiver {
+    phase: Phase,
+    failure: Option<Failure>,
+    started: bool,
+    completion: Option<Completion>,
+    /// The last object of this run, of any kind.
+    last_message: Option<Instant>,
+    bytes: u64,
+    counters: Counters,
+    /// MOQT Group ID less benchmark group number, from the first object on (decision 11).
+    group_offset: Option<u64>,
+    punctuality: Punctuality,
+    arrivals: Arrivals,
+    sequence: Sequence,
+    groups: Groups,
+    latency: Histogram,
+}
+
+/// Where a track is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Objects may come.
+    Open,
+    /// The publisher is done; stragglers may come until then.
+    Draining { until: Instant, end: End },
+    /// Nothing is counted any more.
+    Ended(End),
+}
+
+/// How a track came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// By COMPLETION.
+    Completion,
+    /// By `PUBLISH_DONE` (decision 14).
+    PublishDone,
+    /// Nothing came any more (decision 14).
+    Idle,
+    /// The session was lost.
+    Disconnected,
+    /// The run was stopped.
+    Interrupted,
+}
+
+/// Why a track is failed, whatever else was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Failure {
+    /// An object or COMPLETION came before START (decision 15).
+    NoStart,
+    /// START describes another track than the profile.
+    OtherProfile,
+    /// As many malformed messages as are put up with.
+    Malformed,
+    /// The relay refused the subscription.
+    Refused,
+}
+
+/// What an object turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// START, the first or a repeated one.
+    Start,
+    /// An object that had not been received before.
+    Data {
+        /// From its planned time to now; `None` if it carries no tag.
+        latency_ns: Option<u64>,
+    },
+    /// An object that was received before, or so long ago that nobody knows.
+    Repeated,
+    /// An object of another run.
+    Foreign,
+    /// COMPLETION.
+    Completion,
+    /// No message of this track's benchmark.
+    Malformed,
+    /// Not looked at, since the track has ended or failed.
+    Ignored,
+}
+
+/// What is counted beside the objects.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counters {
+    duplicates: u64,
+    reordered: u64,
+    late: u64,
+    cut_by_reset: u64,
+    malformed: u64,
+    corrupt: u64,
+    foreign: u64,
+    misplaced: u64,
+    negative_latencies: u64,
+}
+
+/// An object as MOQT delivers it.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivered<'a> {
+    /// Its MOQT Group ID.
+    pub group: u64,
+    /// Its MOQT Object ID.
+    pub object: u64,
+    /// Its first [`crate::payload::HEAD_BYTES`] bytes, or all of them if it has fewer.
+    pub head: &'a [u8],
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl TrackReceiver {
+    /// A track of which nothing has been received.
+    pub fn new() -> Self {
+        Self {
+            phase: Phase::Open,
+            failure: None,
+            started: false,
+            completion: None,
+            last_message: None,
+            bytes: 0,
+            counters: Counters::default(),
+            group_offset: None,
+            punctuality: Punctuality::default(),
+            arrivals: Arrivals::new(),
+            sequence: Sequence::new(),
+            groups: Groups::new(),
+            latency: Histogram::new(),
+        }
+    }
+
+    /// Takes an object whose last byte arrived now.
+    pub fn handle_object(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        delivered: &Delivered<'_>,
+    ) -> Received {
+        if self.has_ended() || self.failure == Some(Failure::Malformed) {
+            return Received::Ignored;
+        }
+        match Message::decode(delivered.head, delivered.bytes) {
+            Ok(Message::Start(start)) => self.handle_start(now, plan, &start),
+            Ok(Message::Data(header)) => self.handle_data(now, plan, delivered, &header),
+            Ok(Message::Completion(completion)) => self.handle_completion(now, plan, completion),
+            Err(_) => self.handle_malformed(),
+        }
+    }
+
+    /// A message that is none of the benchmark's. [`MALFORMED_MAX`] of them fail the track.
+    pub fn handle_malformed(&mut self) -> Received {
+        self.counters.malformed += 1;
+        if self.counters.malformed >= MALFORMED_MAX {
+            self.fail(Failure::Malformed);
+        }
+        Received::Malformed
+    }
+
+    /// An object that was counted holds other content than the publisher sent.
+    pub fn handle_corrupt(&mut self) {
+        self.counters.corrupt += 1;
+    }
+
+    /// A stream of MOQT group `group` was reset before its object `next_object` was received whole:
+    /// that object and the rest of the group were cut off.
+    pub fn handle_reset(&mut self, plan: &TrackPlan, group: u64, next_object: u64) {
+        let schedule = plan.schedule();
+        let offset = self
+            .group_offset
+            .unwrap_or_else(|| schedule.data_group_offset());
+        if let Some(group_number) = group.checked_sub(offset) {
+            let rest = schedule
+                .objects_in_group(group_number)
+                .saturating_sub(next_object);
+            self.counters.cut_by_reset += rest;
+        }
+    }
+
+    /// The publisher says that nothing more will come; what is on its way may still arrive.
+    pub fn handle_publish_done(&mut self, now: Instant, plan: &TrackPlan) {
+        if self.phase == Phase::Open {
+            self.phase = Phase::Draining {
+                until: now + plan.drain(),
+                end: End::PublishDone,
+            };
+        }
+    }
+
+    /// Fails the track for good; the first failure is the one that is reported.
+    pub fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+    }
+
+    /// Ends the track at once, unless it has ended.
+    pub fn end(&mut self, end: End) {
+        self.phase = match self.phase {
+            Phase::Open => Phase::Ended(end),
+            // The verdict was out; only stragglers are cut off.
+            Phase::Draining { end, .. } => Phase::Ended(end),
+            Phase::Ended(_) => return,
+        };
+    }
+
+    /// When [`Self::handle_timeout`] has something to do: the end of the drain, or the time after
+    /// which a started track is idle.
+    pub fn poll_timeout(&self, plan: &TrackPlan) -> Option<Instant> {
+        match self.phase {
+            Phase::Open => Some(self.last_message? + plan.idle_timeout()),
+            Phase::Draining { until, .. } => Some(until),
+            Phase::Ended(_) => None,
+        }
+    }
+
+    /// Ends the track if its time has come.
+    pub fn handle_timeout(&mut self, now: Instant, plan: &TrackPlan) {
+        if self
+            .poll_timeout(plan)
+            .is_some_and(|timeout| timeout <= now)
+        {
+            self.end(End::Idle);
+        }
+    }
+
+    /// Whether nothing more is counted.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether START was seen.
+    pub fn has_started(&self) -> bool {
+        self.started
+    }
+
+    /// Different objects received.
+    pub fn objects(&self) -> u64 {
+        self.sequence.unique()
+    }
+
+    /// Latencies from the planned time, of all objects with a tag.
+    pub fn latency(&self) -> &Histogram {
+        &self.latency
+    }
+
+    /// Absolute receive variances.
+    pub fn receive_variance(&self) -> &Histogram {
+        self.arrivals.variance.absolute()
+    }
+
+    fn handle_start(&mut self, now: Instant, plan: &TrackPlan, start: &Start) -> Received {
+        self.last_message = Some(now);
+        if *start != plan.schedule().start_message() {
+            self.fail(Failure::OtherProfile);
+        }
+        self.started = true;
+        Received::Start
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        delivered: &Delivered<'_>,
+        header: &DataHeader,
+    ) -> Received {
+        let schedule = plan.schedule();
+        let tag = delivered
+            .head
+            .get(DATA_HEADER_BYTES..)
+            .and_then(Tag::decode);
+        if tag.is_some_and(|tag| tag.run_id != plan.run_id()) {
+            self.counters.foreign += 1;
+            return Received::Foreign;
+        }
+        let number = schedule.number_of(header.group_number, header.object_number);
+        let size = u64::from(schedule.size_of(header.object_number).bytes());
+        let fits = |number: &u64| tag.is_none_or(|tag| tag.sequence == *number);
+        let Some(number) = number.filter(fits).filter(|_| size == delivered.bytes) else {
+            return self.handle_malformed();
+        };
+        self.require_start(plan);
+        self.last_message = Some(now);
+        self.check_place(delivered, header);
+        match self.sequence.insert(number) {
+            Arrival::Next => {}
+            Arrival::Reordered => self.counters.reordered += 1,
+            Arrival::Duplicate => {
+                self.counters.duplicates += 1;
+                return Received::Repeated;
+            }
+            Arrival::Stale => {
+                self.counters.late += 1;
+                return Received::Repeated;
+            }
+        }
+        self.groups.insert(
+            header.group_number,
+            schedule.objects_in_group(header.group_number),
+        );
+        self.bytes += delivered.bytes;
+        let planned_ns = schedule.planned_ns(number);
+        self.punctuality
+            .on_object(header.milliseconds_since_first_object, planned_ns);
+        let variance_ns = self.arrivals.on_object(now, planned_ns);
+        let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
+        let delay_ns = latency_ns.unwrap_or_else(|| u64::try_from(variance_ns).unwrap_or(0));
+        if exceeds(delay_ns, plan.ttl()) {
+            self.counters.late += 1;
+        }
+        self.end_if_whole();
+        Received::Data { latency_ns }
+    }
+
+    fn handle_completion(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        completion: Completion,
+    ) -> Received {
+        let schedule = plan.schedule();
+        let possible = completion.objects_sent <= schedule.objects()
+            && completion.groups_sent <= schedule.groups()
+            && self.completion.is_none_or(|first| first == completion);
+        if !possible {
+            return self.handle_malformed();
+        }
+        self.require_start(plan);
+        self.last_message = Some(now);
+        if self.completion.is_none() {
+            self.completion = Some(completion);
+            let until = match self.phase {
+                Phase::Draining { until, .. } => until,
+                Phase::Open | Phase::Ended(_) => now + plan.drain(),
+            };
+            self.phase = Phase::Draining {
+                until,
+                end: End::Completion,
+            };
+            self.end_if_whole();
+        }
+        Received::Completion
+    }
+
+    /// The draft fails a track whose START did not come first. [evens-00 §5.2]
+    fn require_start(&mut self, plan: &TrackPlan) {
+        if !self.started && !plan.late_join() {
+            self.fail(Failure::NoStart);
+        }
+    }
+
+    /// Checks that the relay kept the object where the publisher put it (decision 11).
+    fn check_place(&mut self, delivered: &Delivered<'_>, header: &DataHeader) {
+        let offset = delivered.group.wrapping_sub(header.group_number);
+        let kept = *self.group_offset.get_or_insert(offset) == offset;
+        if !kept || delivered.object != header.object_number {
+            self.counters.misplaced += 1;
+        }
+    }
+
+    fn measure_latency(&mut self, now: Instant, plan: &TrackPlan, tag: &Tag) -> u64 {
+        let (latency_ns, negative) = latency_ns(tag.planned_ns, plan.clock().ns(now));
+        self.counters.negative_latencies += u64::from(negative);
+        self.latency.record_ns(latency_ns);
+        latency_ns
+    }
+
+    /// Nobody need wait for stragglers if everything is there.
+    fn end_if_whole(&mut self) {
+        let sent = self.completion.map(|completion| completion.objects_sent);
+        if sent.is_some_and(|sent| self.sequence.unique() >= sent) {
+            self.end(End::Completion);
+        }
+    }
+}
+
+impl Default for TrackReceiver {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const _: () = assert!(size_of::<TrackReceiver>() <= TRACK_RECEIVER_BYTES_MAX);

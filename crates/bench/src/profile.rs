@@ -1,0 +1,168 @@
+//! The benchmark profile: what each track sends, in the draft's INI form.
+//!
+//! A file has one `[section]` per track. The keys are those of the draft's Appendix A; the names of
+//! its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value. Whatever is
+//! not understood is an error that names the line: a misspelt key must not silently change a
+//! benchmark. A [`Profile`] therefore holds only what a run can use as it stands.
+
+mod error;
+mod ini;
+mod key;
+mod print;
+#[cfg(test)]
+mod tests;
+mod value;
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+pub use self::error::{Problem, ProfileError};
+use crate::interpolate::TrackTemplate;
+use crate::limits::{
+    DELAY_MAX, INTERVAL_MIN, OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX,
+};
+
+/// A set of tracks, at least one, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// The tracks; their positions are their numbers.
+    pub tracks: Vec<TrackProfile>,
+}
+
+/// One track of a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrackProfile {
+    /// The section's name: a label for reports, unique in its profile.
+    pub section: String,
+    /// Namespace and name, with fields to fill in.
+    pub template: TrackTemplate,
+    /// What a client does with the track (`mode`); the command line has the last word.
+    pub mode: Option<Mode>,
+    /// How objects travel (`track_mode`, or `reliable`).
+    pub track_mode: TrackMode,
+    /// MOQT's publisher priority: a lower number is sent first (decision 28).
+    pub priority: u8,
+    /// How long an object may wait in a send queue, and its delivery time-out on the wire
+    /// (decision 29).
+    pub ttl: Duration,
+    /// The time between two objects (`time_interval`), exact to the nanosecond.
+    pub interval: Interval,
+    /// Objects in one group.
+    pub objects_per_group: ObjectsPerGroup,
+    /// Bytes of the first object of every group (decision 5).
+    pub first_object_size: ObjectSize,
+    /// Bytes of every other object.
+    pub object_size: ObjectSize,
+    /// How long START is repeated before the first object.
+    pub start_delay: Duration,
+    /// How long objects are sent: `total_transmit_time` less the start delay (decision 7).
+    pub duration: Duration,
+    /// Whether a subscriber that saw no START is served all the same (decision 15).
+    pub late_join: bool,
+}
+
+/// What a client does with a track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `mode = 1`.
+    Publisher,
+    /// `mode = 2`.
+    Subscriber,
+    /// `mode = 3`.
+    Both,
+}
+
+/// How a track's objects travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrackMode {
+    /// Each object in a QUIC datagram.
+    Datagram,
+    /// The objects of a group on a QUIC stream.
+    Stream,
+}
+
+/// The time between two objects: 10 µs to an hour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Interval(Duration);
+
+/// The size of a whole object, its benchmark header included: 25 bytes to 16 MiB (decisions 24, 25).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectSize(u32);
+
+/// Objects in one group: 1 to 10,000,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ObjectsPerGroup(NonZeroU32);
+
+impl Profile {
+    /// Reads a profile. `file` is its name as errors show it.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, ProfileError> {
+        ini::parse(bytes).map_err(|fault| fault.in_file(file))
+    }
+
+    /// The profile in canonical form: Appendix A's keys, no comments. Reading it gives the same
+    /// profile.
+    pub fn to_ini(&self) -> String {
+        print::to_ini(self)
+    }
+}
+
+impl TrackProfile {
+    /// How long the track sends, START and objects together (decision 7).
+    pub fn total_transmit_time(&self) -> Duration {
+        self.start_delay + self.duration
+    }
+}
+
+impl Interval {
+    /// An interval, if it is in range.
+    pub fn new(interval: Duration) -> Option<Self> {
+        (INTERVAL_MIN..=DELAY_MAX)
+            .contains(&interval)
+            .then_some(Self(interval))
+    }
+
+    /// The time between two objects.
+    pub fn duration(self) -> Duration {
+        self.0
+    }
+
+    /// Nanoseconds between two objects, never zero.
+    pub fn ns(self) -> u64 {
+        crate::clock::nanoseconds(self.0)
+    }
+}
+
+impl ObjectSize {
+    /// A size in bytes, if it is in range.
+    pub fn new(bytes: u32) -> Option<Self> {
+        (OBJECT_BYTES_MIN..=OBJECT_BYTES_MAX)
+            .contains(&bytes)
+            .then_some(Self(bytes))
+    }
+
+    /// Bytes of the whole object.
+    pub fn bytes(self) -> u32 {
+        self.0
+    }
+
+    /// Bytes of the `data` that follows the benchmark header (decision 24).
+    pub fn data_length(self) -> u32 {
+        self.0 - OBJECT_BYTES_MIN
+    }
+}
+
+impl ObjectsPerGroup {
+    /// A number of objects, if it is in range.
+    pub fn new(objects: u32) -> Option<Self> {
+        if objects > OBJECTS_PER_GROUP_MAX {
+            return None;
+        }
+        NonZeroU32::new(objects).map(Self)
+    }
+
+    /// The number of objects, never zero.
+    pub fn count(self) -> u32 {
+        self.0.get()
+    }
+}

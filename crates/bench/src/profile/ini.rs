@@ -1,0 +1,220 @@
+//! From the bytes of a file to a profile: lines, sections, tracks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::error::{Fault, Problem};
+use super::key::Key;
+use super::value::{Value, print_milliseconds};
+use super::{Profile, TrackMode, TrackProfile};
+use crate::interpolate::TrackTemplate;
+use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
+
+/// Reads a whole file.
+pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Fault> {
+    if bytes.len() > PROFILE_BYTES_MAX {
+        return Err(Fault::of_file(Problem::FileTooLarge));
+    }
+    let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for (line, bytes) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        match parse_line(line, bytes)? {
+            Line::Empty => {}
+            Line::Section(name) => open_section(&mut sections, line, name)?,
+            Line::Pair(value) => {
+                let outside = || Fault::of_key(line, value.name, Problem::OutsideSection);
+                sections.last_mut().ok_or_else(outside)?.insert(value)?;
+            }
+        }
+    }
+    if sections.is_empty() {
+        return Err(Fault::of_file(Problem::NoTrack));
+    }
+    let tracks = sections
+        .iter()
+        .map(Section::track)
+        .collect::<Result<_, _>>()?;
+    Ok(Profile { tracks })
+}
+
+enum Line<'a> {
+    Empty,
+    Section(&'a str),
+    Pair(Value<'a>),
+}
+
+fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, Fault> {
+    if bytes.len() > LINE_BYTES_MAX {
+        return Err(Fault::at(line, Problem::LineTooLong));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| Fault::at(line, Problem::NotText))?;
+    let text = text.split(';').next().unwrap_or_default().trim();
+    if text.is_empty() {
+        return Ok(Line::Empty);
+    }
+    if let Some(name) = text.strip_prefix('[') {
+        let name = name.strip_suffix(']').map(str::trim).unwrap_or_default();
+        if name.is_empty() || name.len() > SECTION_NAME_BYTES_MAX {
+            return Err(Fault::at(line, Problem::SectionName));
+        }
+        return Ok(Line::Section(name));
+    }
+    match text.split_once('=') {
+        Some((name, text)) if !name.trim().is_empty() => Ok(Line::Pair(Value {
+            line,
+            name: name.trim(),
+            text: text.trim(),
+        })),
+        Some(_) | None => Err(Fault::at(line, Problem::NotALine(text.to_owned()))),
+    }
+}
+
+fn open_section<'a>(
+    sections: &mut Vec<Section<'a>>,
+    line: usize,
+    name: &'a str,
+) -> Result<(), Fault> {
+    if let Some(first) = sections.iter().find(|section| section.name == name) {
+        let (section, first_line) = (name.to_owned(), first.line);
+        return Err(Fault::at(
+            line,
+            Problem::DuplicateSection {
+                section,
+                first_line,
+            },
+        ));
+    }
+    if sections.len() == TRACKS_MAX {
+        return Err(Fault::at(line, Problem::TooManyTracks));
+    }
+    sections.push(Section {
+        name,
+        line,
+        values: BTreeMap::new(),
+    });
+    Ok(())
+}
+
+/// The values of one section, before they are understood.
+struct Section<'a> {
+    name: &'a str,
+    line: usize,
+    values: BTreeMap<Key, Value<'a>>,
+}
+
+impl<'a> Section<'a> {
+    fn insert(&mut self, value: Value<'a>) -> Result<(), Fault> {
+        let key = Key::find(value.name).ok_or_else(|| value.fault(Problem::UnknownKey))?;
+        if let Some(first) = self.values.get(&key) {
+            let (first_line, first_name) = (first.line, first.name.to_owned());
+            return Err(value.fault(Problem::DuplicateKey {
+                first_line,
+                first_name,
+            }));
+        }
+        self.values.insert(key, value);
+        Ok(())
+    }
+
+    fn track(&self) -> Result<TrackProfile, Fault> {
+        Ok(TrackProfile {
+            section: self.name.to_owned(),
+            template: self.template()?,
+            mode: self.optional(Key::Mode).map(Value::mode).transpose()?,
+            track_mode: self.track_mode()?,
+            priority: self.required(Key::Priority)?.priority()?,
+            ttl: self.required(Key::Ttl)?.ttl()?,
+            interval: self.required(Key::TimeInterval)?.interval()?,
+            objects_per_group: self.required(Key::ObjectsPerGroup)?.objects_per_group()?,
+            first_object_size: self.required(Key::FirstObjectSize)?.object_size()?,
+            object_size: self.required(Key::ObjectSize)?.object_size()?,
+            start_delay: self.required(Key::StartDelay)?.start_delay()?,
+            duration: self.duration()?,
+            late_join: self.flag(Key::LateJoin)?,
+        })
+    }
+
+    fn template(&self) -> Result<TrackTemplate, Fault> {
+        let namespace = self.required(Key::Namespace)?;
+        let name = self.required(Key::Name)?.template()?;
+        TrackTemplate::new(namespace.template()?, self.flag(Key::NamespaceRaw)?, name)
+            .map_err(|error| namespace.template_fault(error))
+    }
+
+    /// `track_mode`, or `reliable`, or both if they agree (decision 2).
+    fn track_mode(&self) -> Result<TrackMode, Fault> {
+        let Some(reliable) = self.optional(Key::Reliable) else {
+            return self.required(Key::TrackMode)?.track_mode();
+        };
+        let mode = if reliable.boolean()? {
+            TrackMode::Stream
+        } else {
+            TrackMode::Datagram
+        };
+        if let Some(named) = self.optional(Key::TrackMode)
+            && named.track_mode()? != mode
+        {
+            let reason = "a reliable track is a stream, an unreliable one is a datagram track";
+            let (first, second) = in_order(reliable, named);
+            return Err(second.conflict(first, reason.to_owned()));
+        }
+        Ok(mode)
+    }
+
+    /// The data phase: `duration`, or `total_transmit_time` less the start delay, or both if they
+    /// agree (decision 7).
+    fn duration(&self) -> Result<Duration, Fault> {
+        let duration = self.optional(Key::Duration);
+        let Some(total) = self.optional(Key::TotalTransmitTime) else {
+            return match duration {
+                Some(duration) => duration.data_phase(),
+                None => Err(self.missing(Key::TotalTransmitTime)),
+            };
+        };
+        let start_delay = self.required(Key::StartDelay)?;
+        let data_phase = total
+            .total_transmit_time()?
+            .checked_sub(start_delay.start_delay()?);
+        let Some(data_phase) = data_phase.filter(|left| !left.is_zero()) else {
+            let reason = "the total includes the start delay, so nothing is left for objects";
+            return Err(total.conflict(start_delay, reason.to_owned()));
+        };
+        if let Some(duration) = duration
+            && duration.data_phase()? != data_phase
+        {
+            let left = print_milliseconds(data_phase);
+            let reason = format!("the total less the start delay leaves {left} ms for objects");
+            let (first, second) = in_order(duration, total);
+            return Err(second.conflict(first, reason));
+        }
+        Ok(data_phase)
+    }
+
+    fn flag(&self, key: Key) -> Result<bool, Fault> {
+        self.optional(key).map_or(Ok(false), Value::boolean)
+    }
+
+    fn optional(&self, key: Key) -> Option<&Value<'a>> {
+        self.values.get(&key)
+    }
+
+    fn required(&self, key: Key) -> Result<&Value<'a>, Fault> {
+        self.values.get(&key).ok_or_else(|| self.missing(key))
+    }
+
+    fn missing(&self, key: Key) -> Fault {
+        let section = self.name.to_owned();
+        Fault::of_key(self.line, key.name(), Problem::MissingKey { section })
+    }
+}
+
+fn in_order<'v, 'a>(left: &'v Value<'a>, right: &'v Value<'a>) -> (&'v Value<'a>, &'v Value<'a>) {
+    if left.line < right.line {
+        (left, right)
+    } else {
+        (right, left)
+    }
+}
+
+/// What some editors put before UTF-8 text.
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";

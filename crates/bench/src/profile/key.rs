@@ -1,0 +1,102 @@
+//! The keys of a profile and the names they go by.
+
+/// A key of a track's section.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Namespace,
+    NamespaceRaw,
+    Name,
+    TrackMode,
+    Reliable,
+    Mode,
+    Priority,
+    Ttl,
+    TimeInterval,
+    ObjectsPerGroup,
+    FirstObjectSize,
+    ObjectSize,
+    StartDelay,
+    TotalTransmitTime,
+    Duration,
+    LateJoin,
+}
+
+impl Key {
+    /// Finds a key by its canonical name or an alias. Case does not matter, and the blanks of
+    /// Table 1's `Objects Per Group` stand for underscores.
+    pub(super) fn find(name: &str) -> Option<Self> {
+        let folded: String = name
+            .split_ascii_whitespace()
+            .collect::<Vec<_>>()
+            .join("_")
+            .to_ascii_lowercase();
+        let row = TABLE
+            .iter()
+            .find(|(_, names)| names.contains(&folded.as_str()));
+        row.map(|(key, _)| *key)
+    }
+
+    /// The canonical name.
+    pub(super) fn name(self) -> &'static str {
+        let row = TABLE.iter().find(|(key, _)| *key == self);
+        row.expect("every key has a row, as a test shows").1[0]
+    }
+
+    /// The canonical names of all keys, for an error message.
+    pub(super) fn names() -> String {
+        TABLE
+            .iter()
+            .map(|(_, names)| names[0])
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+/// Every key with its names, the canonical one first: those of the draft's Appendix A, then ours.
+/// The aliases are the names of the draft's Table 1.
+const TABLE: &[(Key, &[&str])] = &[
+    (Key::Namespace, &["namespace"]),
+    (Key::Name, &["name"]),
+    (Key::TrackMode, &["track_mode"]),
+    (Key::Reliable, &["reliable"]),
+    (Key::Mode, &["mode"]),
+    (Key::Priority, &["priority"]),
+    (Key::Ttl, &["ttl"]),
+    (Key::TimeInterval, &["time_interval", "interval"]),
+    (Key::ObjectsPerGroup, &["objects_per_group"]),
+    (Key::FirstObjectSize, &["first_object_size"]),
+    (Key::ObjectSize, &["object_size", "remaining_object_size"]),
+    (Key::StartDelay, &["start_delay"]),
+    (Key::TotalTransmitTime, &["total_transmit_time"]),
+    (Key::Duration, &["duration"]),
+    (Key::NamespaceRaw, &["namespace_raw"]),
+    (Key::LateJoin, &["late_join"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_finds_its_key_and_no_other() {
+        for (key, names) in TABLE {
+            assert_eq!(key.name(), names[0]);
+            for name in *names {
+                assert_eq!(Key::find(name), Some(*key), "{name}");
+                assert_eq!(
+                    Key::find(&name.replace('_', "  ").to_uppercase()),
+                    Some(*key)
+                );
+            }
+        }
+        let mut names: Vec<_> = TABLE.iter().flat_map(|(_, names)| *names).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(
+            names.len(),
+            TABLE.iter().map(|(_, names)| names.len()).sum::<usize>()
+        );
+        assert_eq!(Key::find("priorities"), None);
+        assert_eq!(Key::find(""), None);
+    }
+}

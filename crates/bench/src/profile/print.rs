@@ -1,0 +1,70 @@
+//! A profile as text in the canonical form.
+
+use std::fmt::{Display, Write as _};
+
+use super::key::Key;
+use super::value::print_milliseconds;
+use super::{Mode, Profile, TrackMode, TrackProfile};
+
+/// Every track as a section, with the keys of the draft's Appendix A in its order.
+pub(super) fn to_ini(profile: &Profile) -> String {
+    profile
+        .tracks
+        .iter()
+        .map(section)
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+fn section(track: &TrackProfile) -> String {
+    let mut text = format!("[{}]\n", track.section);
+    let mut pair = |key: Key, value: &dyn Display| {
+        let name = key.name();
+        writeln!(text, "{name:WIDTH$} = {value}").expect("writing to a string succeeds");
+    };
+    pair(Key::Namespace, track.template.namespace());
+    if track.template.namespace_raw() {
+        pair(Key::NamespaceRaw, &true);
+    }
+    pair(Key::Name, track.template.name());
+    if let Some(mode) = track.mode {
+        pair(Key::Mode, &mode_number(mode));
+    }
+    pair(Key::TrackMode, &track_mode_name(track.track_mode));
+    pair(Key::Priority, &track.priority);
+    pair(Key::Ttl, &print_milliseconds(track.ttl));
+    pair(
+        Key::TimeInterval,
+        &print_milliseconds(track.interval.duration()),
+    );
+    pair(Key::ObjectsPerGroup, &track.objects_per_group.count());
+    pair(Key::FirstObjectSize, &track.first_object_size.bytes());
+    pair(Key::ObjectSize, &track.object_size.bytes());
+    pair(Key::StartDelay, &print_milliseconds(track.start_delay));
+    pair(
+        Key::TotalTransmitTime,
+        &print_milliseconds(track.total_transmit_time()),
+    );
+    if track.late_join {
+        pair(Key::LateJoin, &true);
+    }
+    text
+}
+
+fn mode_number(mode: Mode) -> u8 {
+    match mode {
+        Mode::Publisher => 1,
+        Mode::Subscriber => 2,
+        Mode::Both => 3,
+    }
+}
+
+fn track_mode_name(mode: TrackMode) -> &'static str {
+    match mode {
+        TrackMode::Datagram => "datagram",
+        TrackMode::Stream => "stream",
+    }
+}
+
+/// The length of `total_transmit_time`.
+const WIDTH: usize = 19;

@@ -1,0 +1,212 @@
+//! One `key = value` line, and the kinds of values there are.
+
+use std::time::Duration;
+
+use super::error::{Fault, Problem};
+use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, TrackMode};
+use crate::interpolate::{Template, TemplateError};
+use crate::limits::{
+    DELAY_MAX, DURATION_MAX, INTERVAL_MIN, OBJECT_BYTES_MAX, OBJECT_BYTES_MIN,
+    OBJECTS_PER_GROUP_MAX,
+};
+
+/// A value with its place in the file.
+#[derive(Debug)]
+pub(super) struct Value<'a> {
+    pub(super) line: usize,
+    /// The key as it is written.
+    pub(super) name: &'a str,
+    pub(super) text: &'a str,
+}
+
+impl Value<'_> {
+    pub(super) fn fault(&self, problem: Problem) -> Fault {
+        Fault::of_key(self.line, self.name, problem)
+    }
+
+    pub(super) fn template_fault(&self, error: TemplateError) -> Fault {
+        self.fault(Problem::Template(error))
+    }
+
+    /// This value contradicts another one.
+    pub(super) fn conflict(&self, other: &Value<'_>, reason: String) -> Fault {
+        self.fault(Problem::Conflict {
+            other_name: other.name.to_owned(),
+            other_line: other.line,
+            reason,
+        })
+    }
+
+    pub(super) fn template(&self) -> Result<Template, Fault> {
+        if self.text.is_empty() {
+            return Err(self.expected("a text"));
+        }
+        Template::parse(self.text).map_err(|error| self.template_fault(error))
+    }
+
+    pub(super) fn boolean(&self) -> Result<bool, Fault> {
+        match self.text.to_ascii_lowercase().as_str() {
+            "true" => Ok(true),
+            "false" => Ok(false),
+            _ => Err(self.expected("true or false")),
+        }
+    }
+
+    pub(super) fn track_mode(&self) -> Result<TrackMode, Fault> {
+        match self.text.to_ascii_lowercase().as_str() {
+            "datagram" => Ok(TrackMode::Datagram),
+            "stream" => Ok(TrackMode::Stream),
+            _ => Err(self.expected("datagram or stream")),
+        }
+    }
+
+    pub(super) fn mode(&self) -> Result<Mode, Fault> {
+        match self.text {
+            "1" => Ok(Mode::Publisher),
+            "2" => Ok(Mode::Subscriber),
+            "3" => Ok(Mode::Both),
+            _ => Err(self.expected("1 (publisher), 2 (subscriber) or 3 (both)")),
+        }
+    }
+
+    pub(super) fn priority(&self) -> Result<u8, Fault> {
+        let number = self.number().and_then(|number| u8::try_from(number).ok());
+        number.ok_or_else(|| self.expected("a number from 0 to 255"))
+    }
+
+    pub(super) fn objects_per_group(&self) -> Result<ObjectsPerGroup, Fault> {
+        let objects = self.number().and_then(ObjectsPerGroup::new);
+        objects.ok_or_else(|| {
+            self.expected(&format!(
+                "a number of objects from 1 to {OBJECTS_PER_GROUP_MAX}"
+            ))
+        })
+    }
+
+    pub(super) fn object_size(&self) -> Result<ObjectSize, Fault> {
+        self.number().and_then(ObjectSize::new).ok_or_else(|| {
+            self.expected(&format!(
+                "a size from {OBJECT_BYTES_MIN} (the DATA header alone) to {OBJECT_BYTES_MAX} bytes"
+            ))
+        })
+    }
+
+    pub(super) fn interval(&self) -> Result<Interval, Fault> {
+        let interval = self.duration_between(INTERVAL_MIN, DELAY_MAX)?;
+        Ok(Interval::new(interval).expect("the range was just checked"))
+    }
+
+    pub(super) fn ttl(&self) -> Result<Duration, Fault> {
+        self.duration_between(Duration::from_millis(1), DELAY_MAX)
+    }
+
+    pub(super) fn start_delay(&self) -> Result<Duration, Fault> {
+        self.duration_between(Duration::ZERO, DELAY_MAX)
+    }
+
+    pub(super) fn data_phase(&self) -> Result<Duration, Fault> {
+        self.duration_between(Duration::from_millis(1), DURATION_MAX)
+    }
+
+    pub(super) fn total_transmit_time(&self) -> Result<Duration, Fault> {
+        self.duration_between(Duration::from_millis(1), DURATION_MAX + DELAY_MAX)
+    }
+
+    fn duration_between(&self, min: Duration, max: Duration) -> Result<Duration, Fault> {
+        let duration = parse_milliseconds(self.text).filter(|found| (min..=max).contains(found));
+        duration.ok_or_else(|| {
+            let (min, max) = (print_milliseconds(min), print_milliseconds(max));
+            self.expected(&format!(
+                "milliseconds from {min} to {max}, at most 6 decimals"
+            ))
+        })
+    }
+
+    /// A plain decimal number, without a sign.
+    fn number(&self) -> Option<u32> {
+        let digits = self.text.bytes().all(|byte| byte.is_ascii_digit());
+        if digits { self.text.parse().ok() } else { None }
+    }
+
+    fn expected(&self, expected: &str) -> Fault {
+        let expected = expected.to_owned();
+        self.fault(Problem::Value {
+            expected,
+            found: self.text.to_owned(),
+        })
+    }
+}
+
+/// Reads `33.33` as 33,330,000 ns: exact, where a floating point number would not be.
+fn parse_milliseconds(text: &str) -> Option<Duration> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > DECIMALS {
+        return None;
+    }
+    let whole: u64 = whole.parse().ok()?;
+    let fraction: u64 = format!("{fraction:0<DECIMALS$}").parse().ok()?;
+    Some(Duration::from_nanos(
+        whole.checked_mul(NS_PER_MS)?.checked_add(fraction)?,
+    ))
+}
+
+/// The shortest text that [`parse_milliseconds`] reads as `duration`.
+pub(super) fn print_milliseconds(duration: Duration) -> String {
+    let ns = duration.as_nanos();
+    let (whole, fraction) = (ns / u128::from(NS_PER_MS), ns % u128::from(NS_PER_MS));
+    let text = format!("{whole}.{fraction:0DECIMALS$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+/// Six decimals of a millisecond are nanoseconds.
+const DECIMALS: usize = 6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn milliseconds_are_exact() {
+        for (text, ns) in [
+            ("0", 0),
+            ("20", 20_000_000),
+            ("33.33", 33_330_000),
+            ("0.000001", 1),
+            ("0020.50", 20_500_000),
+        ] {
+            assert_eq!(
+                parse_milliseconds(text),
+                Some(Duration::from_nanos(ns)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            ".",
+            ".5",
+            "5.",
+            "1.0000001",
+            "-1",
+            "+1",
+            "1e3",
+            "1,5",
+            "99999999999999999",
+        ] {
+            assert_eq!(parse_milliseconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn milliseconds_print_as_they_are_read() {
+        for text in ["0", "20", "33.33", "0.000001", "100", "5000.125"] {
+            let duration = parse_milliseconds(text).unwrap();
+            assert_eq!(print_milliseconds(duration), text);
+        }
+    }
+}
