@@ -1,1 +1,24 @@
 //! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure, report.
+//!
+//! The crate is pure: it opens no socket, reads no clock, starts no thread and draws no random
+//! number. What it is *not*: a runner. The binary hosts its roles on sockets and the `sim` crate
+//! hosts them on virtual links.
+//!
+//! The life of a run: a [`profile::Profile`] is read from the draft's INI form, its names are filled
+//! in by [`interpolate`], a [`schedule::Schedule`] says what each track sends and when, the messages
+//! of [`message`] travel with the synthetic content of [`payload`], and a
+//! [`metrics::TrackReceiver`] turns what arrives into the figures of the draft's section 5.5, which
+//! a [`service_level::ServiceLevel`] judges.
+
+pub mod clock;
+pub mod histogram;
+pub mod interpolate;
+pub mod limits;
+pub mod message;
+pub mod metrics;
+pub mod payload;
+pub mod profile;
+pub mod report;
+pub mod schedule;
+pub mod series;
+pub mod service_level;
