@@ -252,7 +252,7 @@ pub(super) fn subscribers(markup: &mut Markup, track: &TrackReport, number: usiz
         "Status",
         "Received",
         "Lost",
-        "Groups complete",
+        "Groups",
         "p50",
         "p99",
         "Slowest",
@@ -268,7 +268,7 @@ pub(super) fn subscribers(markup: &mut Markup, track: &TrackReport, number: usiz
         .map(|one| subscriber_row(one))
         .collect();
     let id = format!("subscribers-{number}");
-    markup.element("details", &[("id", &id)], |markup| {
+    markup.element("details", &[("id", &id), ("class", &"dense")], |markup| {
         markup.leaf("summary", &[], &title);
         table(markup, "", &names, &rows);
     });
