@@ -1,1 +1,33 @@
-//! The QUIC engine's glue: endpoint, connection table, timer wheel.
+//! The QUIC engine's glue: one endpoint with thousands of connections, as a pure state machine.
+//!
+//! Built on `quinn-proto`, which takes the time as an argument and hands back packets. This crate adds
+//! what a server or load generator on one thread needs around it: a table of connections whose hot
+//! fields lie together, one lazy timer wheel for all of them, datagram queues with a deadline,
+//! and an outbox that collects the packets of a whole burst so that a host can send them with few
+//! system calls.
+//!
+//! It is *not* a host: it opens no socket, reads no clock and starts no thread. It is the only crate
+//! that names the engine, so that another engine could stand in its place.
+//!
+//! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
+//! hosts and roles.
+
+mod app;
+mod config;
+mod connection;
+mod connection_id;
+mod datagrams;
+mod endpoint;
+mod event;
+mod outbox;
+mod slots;
+pub mod tls;
+mod wheel;
+
+pub use app::App;
+pub use config::{ClientConfig, ConfigError, EndpointConfig, Limits, OpenLog, Qlog, TimeSource};
+pub use connection::{Connection, ConnectionStats, SendDatagramError};
+pub use endpoint::{ConnectError, Counters, Endpoint, Handle};
+pub use event::{Event, Lost};
+pub use outbox::{Outbox, Packet};
+pub use quinn_proto::EcnCodepoint;

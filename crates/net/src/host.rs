@@ -1,0 +1,361 @@
+//! The event loop: sockets, one endpoint, one role, one thread.
+
+use std::{
+    io,
+    os::fd::RawFd,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use bytes::BytesMut;
+use weir_quic::{App, EcnCodepoint, Endpoint, Packet};
+
+use crate::{
+    Stop, Telemetry, UdpSocket, clock,
+    socket::TOS_ECT0,
+    sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
+};
+
+/// How a host behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostConfig {
+    /// Least time between two wake-ups. Packets that arrive meanwhile are handled together, which costs
+    /// less per packet; nothing waits longer than this because of it. Zero: wake at once.
+    pub wake_interval: Duration,
+    /// How long a role may take leave after a request to stop, before the host returns all the same.
+    pub shutdown_limit: Duration,
+}
+
+impl Default for HostConfig {
+    fn default() -> Self {
+        Self {
+            wake_interval: Duration::ZERO,
+            shutdown_limit: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Sockets and an endpoint, ready to run a role on the calling thread.
+pub struct Host {
+    config: HostConfig,
+    sockets: Vec<UdpSocket>,
+    /// With several sockets: who is readable.
+    poller: Option<Poller>,
+    endpoint: Endpoint,
+    receive: ReceiveBatch,
+    send: SendBatch,
+    /// Received packets are copied here, back to back, and split off without further allocation.
+    arena: BytesMut,
+    ready: Vec<u32>,
+    telemetry: Arc<Telemetry>,
+    stop: Stop,
+    reported: Instant,
+}
+
+impl Host {
+    /// A host for `endpoint` on `sockets` (at least one), whose numbers are their places in the list.
+    pub fn new(
+        config: HostConfig,
+        sockets: Vec<UdpSocket>,
+        endpoint: Endpoint,
+        telemetry: Arc<Telemetry>,
+        stop: Stop,
+    ) -> io::Result<Self> {
+        assert!(!sockets.is_empty(), "a host needs a socket");
+        let poller = if sockets.len() > 1 {
+            let poller = Poller::new()?;
+            for (key, socket) in (0_u32..).zip(&sockets) {
+                poller.add(socket.descriptor(), key)?;
+            }
+            Some(poller)
+        } else {
+            None
+        };
+        Ok(Self {
+            config,
+            sockets,
+            poller,
+            endpoint,
+            receive: ReceiveBatch::new(),
+            send: SendBatch::new(),
+            arena: BytesMut::new(),
+            ready: Vec::new(),
+            telemetry,
+            stop,
+            reported: clock::now(),
+        })
+    }
+
+    /// Runs `app` until it is finished, or until the stop request and the time to take leave have passed.
+    ///
+    /// # Errors
+    /// The socket failed in a way that sending and receiving cannot recover from.
+    pub fn run(&mut self, app: &mut dyn App) -> io::Result<()> {
+        let mut leave_by = None;
+        loop {
+            let now = clock::now();
+            if leave_by.is_none() && self.stop.is_requested() {
+                leave_by = Some(now + self.config.shutdown_limit);
+                app.handle_shutdown(now, &mut self.endpoint);
+            }
+            let received = self.turn(now, app)?;
+            if app.is_finished() || leave_by.is_some_and(|limit| now >= limit) {
+                self.report(clock::now(), true);
+                return Ok(());
+            }
+            if received < BATCH {
+                self.wait(app, now, leave_by);
+            }
+        }
+    }
+
+    /// The endpoint, for a role that starts connections before the loop runs.
+    pub fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// Handles all that is there now; returns how many messages the last look at the sockets gave.
+    fn turn(&mut self, now: Instant, app: &mut dyn App) -> io::Result<usize> {
+        let received = self.receive(now)?;
+        self.endpoint.handle_timeout(now);
+        while let Some(event) = self.endpoint.poll_event() {
+            app.handle_event(now, &mut self.endpoint, event);
+        }
+        if app.poll_timeout().is_some_and(|deadline| deadline <= now) {
+            app.handle_timeout(now, &mut self.endpoint);
+        }
+        loop {
+            let more = self.endpoint.fill(now);
+            self.flush()?;
+            if !more {
+                break;
+            }
+        }
+        let end = clock::now();
+        self.telemetry.record_lag(end - now);
+        Telemetry::add(&self.telemetry.turns, 1);
+        self.report(end, false);
+        Ok(received)
+    }
+
+    /// Reads the sockets and hands all packets to the endpoint.
+    fn receive(&mut self, now: Instant) -> io::Result<usize> {
+        let Some(poller) = &self.poller else {
+            return self.receive_from(now, 0);
+        };
+        let mut ready = std::mem::take(&mut self.ready);
+        poller.ready(&mut ready);
+        let mut most = 0;
+        for key in ready.drain(..) {
+            most = most.max(self.receive_from(now, key)?);
+        }
+        self.ready = ready;
+        Ok(most)
+    }
+
+    /// Reads one socket, up to a few batches, so that what is sent does not wait too long.
+    fn receive_from(&mut self, now: Instant, socket: u32) -> io::Result<usize> {
+        let fd = self.sockets[socket as usize].descriptor();
+        let mut count = 0;
+        for _ in 0..BATCHES_PER_TURN {
+            count = self.receive.receive(fd)?;
+            Telemetry::add(&self.telemetry.receive_calls, 1);
+            let (mut packets, mut bytes) = (0, 0);
+            for message in self.receive.iter() {
+                for segment in message.data.chunks(message.segment_size) {
+                    packets += 1;
+                    bytes += segment.len() as u64;
+                    if self.arena.capacity() < segment.len() {
+                        self.arena = BytesMut::with_capacity(ARENA_BYTES.max(segment.len()));
+                    }
+                    self.arena.extend_from_slice(segment);
+                    let data = self.arena.split();
+                    self.endpoint.handle_packet(
+                        now,
+                        socket,
+                        message.remote,
+                        message.local,
+                        EcnCodepoint::from_bits(message.tos & 0b11),
+                        data,
+                    );
+                }
+            }
+            Telemetry::add(&self.telemetry.packets_received, packets);
+            Telemetry::add(&self.telemetry.bytes_received, bytes);
+            if count < BATCH {
+                break;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Sends the outbox.
+    fn flush(&mut self) -> io::Result<()> {
+        let Self {
+            endpoint,
+            send,
+            sockets,
+            telemetry,
+            stop,
+            ..
+        } = self;
+        let outbox = endpoint.outbox();
+        if outbox.is_empty() {
+            return Ok(());
+        }
+        let (mut packets, mut bytes) = (0, 0);
+        let mut current = 0_u32;
+        send.clear();
+        for packet in outbox.iter() {
+            let offload = sockets[packet.socket as usize].has_segmentation();
+            let segment = packet.segment_size.filter(|&size| size < packet.data.len());
+            packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
+            bytes += packet.data.len() as u64;
+            if packet.socket != current {
+                send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                current = packet.socket;
+            }
+            match segment {
+                Some(size) if !offload => {
+                    for data in packet.data.chunks(size) {
+                        if send.is_full() {
+                            send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                        }
+                        send.push(&outgoing(&Packet { data, ..packet }, None));
+                    }
+                }
+                segment => {
+                    if send.is_full() {
+                        send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                    }
+                    send.push(&outgoing(&packet, segment));
+                }
+            }
+        }
+        send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+        outbox.clear();
+        Telemetry::add(&telemetry.packets_sent, packets);
+        Telemetry::add(&telemetry.bytes_sent, bytes);
+        Ok(())
+    }
+
+    /// Sleeps until something arrives, a timer is due, or the host is to stop.
+    fn wait(&mut self, app: &dyn App, turn: Instant, leave_by: Option<Instant>) {
+        let deadline = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by]
+            .into_iter()
+            .flatten()
+            .min();
+        let mut now = clock::now();
+        let earliest = turn + self.config.wake_interval;
+        if now < earliest {
+            // Let packets gather; only the stop request and a timer may interrupt.
+            let until = deadline.map_or(earliest, |deadline| earliest.min(deadline.max(now)));
+            if until > now && !self.stop.is_requested() {
+                sys::wait_readable(&[self.stop.descriptor()], Some(until - now));
+            }
+            now = clock::now();
+        }
+        let limit = deadline.map(|deadline| deadline.saturating_duration_since(now));
+        if limit == Some(Duration::ZERO) {
+            return;
+        }
+        let socket = self
+            .poller
+            .as_ref()
+            .map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
+        let descriptors: &[RawFd] = if leave_by.is_some() {
+            // The stop descriptor stays readable for ever once signalled.
+            &[socket]
+        } else {
+            &[socket, self.stop.descriptor()]
+        };
+        sys::wait_readable(descriptors, limit);
+        if let Some(deadline) = deadline {
+            let late = clock::now().saturating_duration_since(deadline);
+            if late > Duration::ZERO {
+                self.telemetry.record_lag(late);
+            }
+        }
+    }
+
+    /// Publishes what costs a system call, now and then.
+    fn report(&mut self, now: Instant, last: bool) {
+        if !last && now.saturating_duration_since(self.reported) < REPORT_INTERVAL {
+            return;
+        }
+        self.reported = now;
+        let cpu = u64::try_from(clock::thread_cpu().as_nanos()).unwrap_or(u64::MAX);
+        self.telemetry.cpu_nanos.store(cpu, Ordering::Relaxed);
+        let drops = self
+            .sockets
+            .iter()
+            .map(|socket| sys::receive_drops(socket.descriptor()))
+            .sum();
+        self.telemetry
+            .receive_dropped
+            .store(drops, Ordering::Relaxed);
+    }
+}
+
+fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
+    let tos = packet.ecn.map_or(0, |ecn| ecn as u8);
+    Outgoing {
+        destination: packet.destination,
+        source: packet.source,
+        tos: (tos != TOS_ECT0).then_some(tos),
+        segment_size: segment.and_then(|size| u16::try_from(size).ok()),
+        data: packet.data,
+    }
+}
+
+/// Sends all of a batch, waiting for the socket where needed.
+fn send_batch(
+    socket: &mut UdpSocket,
+    batch: &mut SendBatch,
+    telemetry: &Telemetry,
+    stop: &Stop,
+) -> io::Result<()> {
+    let mut from = 0;
+    while from < batch.len() {
+        Telemetry::add(&telemetry.send_calls, 1);
+        match batch.send(socket.descriptor(), from) {
+            Ok(sent) => from += sent.max(1),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::ENOBUFS) => {
+                    let wake = if stop.is_requested() {
+                        -1
+                    } else {
+                        stop.descriptor()
+                    };
+                    sys::wait_writable(socket.descriptor(), wake, Some(SEND_WAIT));
+                }
+                Some(libc::EINTR) => {}
+                Some(libc::EBADF | libc::ENOTSOCK) => return Err(error),
+                Some(libc::EIO) if socket.has_segmentation() => {
+                    // The device below cannot do it after all. What this batch held in trains is lost
+                    // to the peers' loss recovery; later ones go out packet by packet.
+                    socket.disable_segmentation();
+                    Telemetry::add(&telemetry.send_errors, 1);
+                    from += 1;
+                }
+                // Too large for the device, no route, a firewall: this packet only.
+                _ => {
+                    Telemetry::add(&telemetry.send_errors, 1);
+                    from += 1;
+                }
+            },
+        }
+    }
+    batch.clear();
+    Ok(())
+}
+
+/// Batches read before what they caused is sent: bounds the wait of outgoing packets to a few hundred
+/// incoming ones.
+const BATCHES_PER_TURN: usize = 8;
+/// Packets share pieces of memory of this size: one allocation for some two hundred small packets.
+const ARENA_BYTES: usize = 32 << 10;
+/// How often costly numbers are published.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a full send buffer is waited for before another try.
+const SEND_WAIT: Duration = Duration::from_millis(10);

@@ -1,0 +1,174 @@
+//! What a host tells other threads about itself.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// Numbers of one host thread, written by it and read by anyone. All only grow.
+#[derive(Debug)]
+pub struct Telemetry {
+    pub(crate) packets_received: AtomicU64,
+    pub(crate) packets_sent: AtomicU64,
+    pub(crate) bytes_received: AtomicU64,
+    pub(crate) bytes_sent: AtomicU64,
+    pub(crate) receive_calls: AtomicU64,
+    pub(crate) send_calls: AtomicU64,
+    pub(crate) send_errors: AtomicU64,
+    pub(crate) receive_dropped: AtomicU64,
+    pub(crate) turns: AtomicU64,
+    pub(crate) cpu_nanos: AtomicU64,
+    lag: [AtomicU64; LAG_BUCKETS],
+    lag_max_micros: AtomicU64,
+}
+
+/// [`Telemetry`] at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TelemetrySnapshot {
+    /// UDP payloads received.
+    pub packets_received: u64,
+    /// UDP payloads sent.
+    pub packets_sent: u64,
+    /// Bytes of UDP payload received.
+    pub bytes_received: u64,
+    /// Bytes of UDP payload sent.
+    pub bytes_sent: u64,
+    /// Calls of `recvmmsg`.
+    pub receive_calls: u64,
+    /// Calls of `sendmmsg`.
+    pub send_calls: u64,
+    /// Packets that the system refused to send.
+    pub send_errors: u64,
+    /// Packets that the kernel dropped because the receive buffer was full.
+    pub receive_dropped: u64,
+    /// Turns of the event loop.
+    pub turns: u64,
+    /// CPU time of the thread.
+    pub cpu: Duration,
+    /// How long turns and late timers kept others waiting.
+    pub lag: LagSummary,
+}
+
+/// Distribution of the event loop's lag: how long after it could have been handled something was.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LagSummary {
+    /// Counts by power of two of microseconds: bucket `n` holds lags below `2^n` µs.
+    pub buckets: Vec<u64>,
+    /// The largest.
+    pub max: Duration,
+}
+
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self {
+            packets_received: AtomicU64::new(0),
+            packets_sent: AtomicU64::new(0),
+            bytes_received: AtomicU64::new(0),
+            bytes_sent: AtomicU64::new(0),
+            receive_calls: AtomicU64::new(0),
+            send_calls: AtomicU64::new(0),
+            send_errors: AtomicU64::new(0),
+            receive_dropped: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            cpu_nanos: AtomicU64::new(0),
+            lag: [const { AtomicU64::new(0) }; LAG_BUCKETS],
+            lag_max_micros: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Telemetry {
+    /// The numbers now.
+    pub fn snapshot(&self) -> TelemetrySnapshot {
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        TelemetrySnapshot {
+            packets_received: read(&self.packets_received),
+            packets_sent: read(&self.packets_sent),
+            bytes_received: read(&self.bytes_received),
+            bytes_sent: read(&self.bytes_sent),
+            receive_calls: read(&self.receive_calls),
+            send_calls: read(&self.send_calls),
+            send_errors: read(&self.send_errors),
+            receive_dropped: read(&self.receive_dropped),
+            turns: read(&self.turns),
+            cpu: Duration::from_nanos(read(&self.cpu_nanos)),
+            lag: LagSummary {
+                buckets: self.lag.iter().map(read).collect(),
+                max: Duration::from_micros(read(&self.lag_max_micros)),
+            },
+        }
+    }
+
+    /// Adds to a number that only the calling thread writes: a plain load and store, no bus lock.
+    pub(crate) fn add(value: &AtomicU64, amount: u64) {
+        value.store(value.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record_lag(&self, lag: Duration) {
+        let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
+        let bucket = (u64::BITS - micros.leading_zeros()) as usize;
+        Self::add(&self.lag[bucket.min(LAG_BUCKETS - 1)], 1);
+        if micros > self.lag_max_micros.load(Ordering::Relaxed) {
+            self.lag_max_micros.store(micros, Ordering::Relaxed);
+        }
+    }
+}
+
+impl LagSummary {
+    /// The lag that a share of `quantile` (0 to 1) of all turns stayed below; an upper bound.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let total: u64 = self.buckets.iter().sum();
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a rank within a count of turns; one off does not matter"
+        )]
+        let rank = (total as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
+        let mut seen = 0;
+        for (exponent, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank && seen > 0 {
+                return Duration::from_micros(1 << exponent).min(self.max);
+            }
+        }
+        self.max
+    }
+
+    /// What was added since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |index: usize| earlier.buckets.get(index).copied().unwrap_or(0);
+        let buckets = self
+            .buckets
+            .iter()
+            .enumerate()
+            .map(|(index, count)| count - before(index))
+            .collect();
+        Self {
+            buckets,
+            max: self.max,
+        }
+    }
+}
+
+/// Powers of two of microseconds up to over an hour.
+const LAG_BUCKETS: usize = 33;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lag_quantiles_bound_from_above() {
+        let telemetry = Telemetry::default();
+        for micros in 1..=1000 {
+            telemetry.record_lag(Duration::from_micros(micros));
+        }
+        let lag = telemetry.snapshot().lag;
+        assert_eq!(lag.max, Duration::from_millis(1));
+        assert_eq!(lag.quantile(0.5), Duration::from_micros(512));
+        assert_eq!(lag.quantile(1.0), Duration::from_millis(1));
+        assert_eq!(LagSummary::default().quantile(0.99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,337 @@
+//! Two hosts on loopback with real sockets: datagrams to many, streams that come back whole, bad
+//! certificates and protocols, and a stop that takes leave.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking, and looks only at the events that it is about"
+)]
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use weir_moqt::transport::{Direction, Read, StreamId, Transport as _, WriteError};
+use weir_net::{
+    Host, HostConfig, SocketConfig, Stop, Telemetry, UdpSocket,
+    certificate::Certificate,
+    clock::{self, SystemClock},
+};
+use weir_quic::{
+    App, ClientConfig, Endpoint, EndpointConfig, Event, Handle, Limits, Lost,
+    tls::{ClientTls, ServerTls, Trust},
+};
+
+/// Sends a datagram to every peer each 5 ms, and every stream's bytes back.
+#[derive(Default)]
+struct Server {
+    peers: Vec<Handle>,
+    next: Option<Instant>,
+    unsent: Vec<(Handle, StreamId, Bytes)>,
+    sent: u64,
+    leaving: bool,
+}
+
+impl Server {
+    fn echo(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, stream: StreamId) {
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        loop {
+            match connection.read(stream) {
+                Read::Data(mut data) => {
+                    if connection.write(stream, &mut data) == Err(WriteError::Blocked) {
+                        self.unsent.push((handle, stream, data));
+                    }
+                }
+                Read::Fin => connection.finish(stream),
+                Read::Reset(_) | Read::Blocked => return,
+            }
+        }
+    }
+}
+
+impl App for Server {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        match event {
+            Event::Connected { handle } => {
+                self.peers.push(handle);
+                self.next.get_or_insert(now);
+            }
+            Event::Readable { handle, stream } => self.echo(now, endpoint, handle, stream),
+            Event::Writable { .. } => {
+                for (handle, stream, mut data) in std::mem::take(&mut self.unsent) {
+                    let Some(mut connection) = endpoint.connection(now, handle) else {
+                        continue;
+                    };
+                    if connection.write(stream, &mut data) == Err(WriteError::Blocked) {
+                        self.unsent.push((handle, stream, data));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.next = Some(now + Duration::from_millis(5));
+        let data = Bytes::from(vec![7; 150]);
+        for &handle in &self.peers {
+            if let Some(mut connection) = endpoint.connection(now, handle)
+                && connection.send_datagram(data.clone(), None).is_ok()
+            {
+                self.sent += 1;
+                endpoint.fill_from(now, handle);
+            }
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        endpoint.close_all(now, 9, b"bye");
+        self.next = None;
+        self.leaving = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.leaving
+    }
+}
+
+/// What the clients saw.
+#[derive(Clone, Default)]
+struct Seen {
+    connected: usize,
+    datagrams: usize,
+    echoed: usize,
+    lost: Vec<Lost>,
+}
+
+/// Connects many clients; each sends 100 kB on a stream and wants them back, and 20 datagrams.
+struct Clients {
+    wanted: usize,
+    seen: Arc<Mutex<Seen>>,
+    linger: bool,
+}
+
+impl App for Clients {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let mut seen = self.seen.lock().unwrap();
+        match event {
+            Event::Connected { handle } => {
+                seen.connected += 1;
+                let mut connection = endpoint.connection(now, handle).unwrap();
+                assert_eq!(connection.protocol().as_deref(), Some("weir-test"));
+                let stream = connection.open(Direction::Bi).unwrap();
+                let mut data = Bytes::from(vec![5; ECHO_BYTES]);
+                connection.write(stream, &mut data).unwrap();
+                connection.finish(stream);
+            }
+            Event::Readable { handle, stream } => {
+                let mut connection = endpoint.connection(now, handle).unwrap();
+                while let Read::Data(data) = connection.read(stream) {
+                    assert!(data.iter().all(|&byte| byte == 5));
+                    seen.echoed += data.len();
+                }
+            }
+            Event::Datagram { data, .. } => {
+                assert_eq!(data.len(), 150);
+                seen.datagrams += 1;
+            }
+            Event::Lost { reason, .. } => seen.lost.push(reason),
+            _ => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        endpoint.close_all(now, 0, b"");
+        self.linger = false;
+        self.wanted = 0;
+    }
+
+    fn is_finished(&self) -> bool {
+        let seen = self.seen.lock().unwrap();
+        seen.lost.len() == self.wanted
+            || (!self.linger
+                && seen.echoed >= self.wanted * ECHO_BYTES
+                && seen.datagrams >= self.wanted * 20)
+    }
+}
+
+const ECHO_BYTES: usize = 100_000;
+
+fn endpoint(server: Option<ServerTls>) -> Endpoint {
+    Endpoint::new(EndpointConfig {
+        limits: Limits::default(),
+        server,
+        seed: [3; 32],
+        time_source: Arc::new(SystemClock),
+        qlog: None,
+        segmentation_offload: true,
+    })
+    .unwrap()
+}
+
+fn loopback() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default()).unwrap()
+}
+
+struct Running {
+    address: SocketAddr,
+    certificate: rustls::pki_types::CertificateDer<'static>,
+    stop: Stop,
+    thread: thread::JoinHandle<()>,
+}
+
+fn start_server() -> Running {
+    let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
+    let certificate = made.chain[0].clone();
+    let tls = ServerTls::new(made.chain, made.key, &["weir-test"]).unwrap();
+    let socket = loopback();
+    let address = socket.local_address().unwrap();
+    let stop = Stop::new().unwrap();
+    let server_stop = stop.clone();
+    #[expect(clippy::disallowed_methods, reason = "a test's second host")]
+    let thread = thread::spawn(move || {
+        let telemetry = Arc::new(Telemetry::default());
+        let config = HostConfig::default();
+        let mut host = Host::new(
+            config,
+            vec![socket],
+            endpoint(Some(tls)),
+            telemetry,
+            server_stop,
+        )
+        .unwrap();
+        host.run(&mut Server::default()).unwrap();
+    });
+    Running {
+        address,
+        certificate,
+        stop,
+        thread,
+    }
+}
+
+impl Running {
+    fn stop(self) {
+        self.stop.request();
+        self.thread.join().unwrap();
+    }
+}
+
+/// Runs clients against a server until they have what they want; gives up after a minute.
+fn run_clients(
+    server: &Running,
+    count: usize,
+    sockets: usize,
+    trust: Trust,
+    protocols: &[&str],
+    linger: bool,
+) -> Seen {
+    let stop = Stop::new().unwrap();
+    let telemetry = Arc::new(Telemetry::default());
+    let sockets: Vec<_> = (0..sockets).map(|_| loopback()).collect();
+    let socket_count = u32::try_from(sockets.len()).unwrap();
+    let mut host = Host::new(
+        HostConfig::default(),
+        sockets,
+        endpoint(None),
+        telemetry.clone(),
+        stop.clone(),
+    )
+    .unwrap();
+    let config = ClientConfig {
+        tls: ClientTls::new(trust, protocols).unwrap(),
+    };
+    for number in 0..u32::try_from(count).unwrap() {
+        let socket = number % socket_count;
+        host.endpoint()
+            .connect(clock::now(), &config, server.address, "localhost", socket)
+            .unwrap();
+    }
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let mut app = Clients {
+        wanted: count,
+        seen: seen.clone(),
+        linger,
+    };
+    #[expect(clippy::disallowed_methods, reason = "a test's time limit")]
+    let guard = thread::spawn(move || stop.wait(Duration::from_secs(60)));
+    host.run(&mut app).unwrap();
+    drop(guard);
+    assert_eq!(telemetry.snapshot().send_errors, 0);
+    let seen = seen.lock().unwrap().clone();
+    seen
+}
+
+#[test]
+fn fifty_clients_on_one_socket_get_datagrams_and_streams() {
+    let server = start_server();
+    let trust = Trust::Roots(vec![server.certificate.clone()]);
+    let seen = run_clients(&server, 50, 1, trust, &["weir-test"], false);
+    assert_eq!((seen.connected, seen.echoed), (50, 50 * ECHO_BYTES));
+    assert!(seen.lost.is_empty());
+    server.stop();
+}
+
+#[test]
+fn a_socket_for_each_client_works_too() {
+    let server = start_server();
+    let seen = run_clients(&server, 20, 20, Trust::Anyone, &["weir-test"], false);
+    assert_eq!((seen.connected, seen.echoed), (20, 20 * ECHO_BYTES));
+    server.stop();
+}
+
+#[test]
+fn an_unknown_certificate_is_refused_in_words() {
+    let server = start_server();
+    let stranger = Certificate::self_made(&["localhost".to_owned()]).unwrap();
+    let trust = Trust::Roots(stranger.chain);
+    let seen = run_clients(&server, 1, 1, trust, &["weir-test"], false);
+    assert!(matches!(&seen.lost[..], [Lost::Tls(_)]), "{:?}", seen.lost);
+    server.stop();
+}
+
+#[test]
+fn an_unknown_protocol_is_refused_in_words() {
+    let server = start_server();
+    let seen = run_clients(&server, 1, 1, Trust::Anyone, &["other"], false);
+    assert_eq!(seen.lost, [Lost::NoApplicationProtocol]);
+    server.stop();
+}
+
+#[test]
+fn a_server_that_stops_says_so() {
+    let server = start_server();
+    let stop = server.stop.clone();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "stops the server while the clients run"
+    )]
+    let stopper = thread::spawn(move || {
+        Stop::new().unwrap().wait(Duration::from_millis(500));
+        stop.request();
+    });
+    let seen = run_clients(&server, 3, 1, Trust::Anyone, &["weir-test"], true);
+    let bye = Lost::Application {
+        code: 9,
+        reason: "bye".to_owned(),
+    };
+    assert_eq!(seen.lost, [bye.clone(), bye.clone(), bye]);
+    stopper.join().unwrap();
+    server.stop();
+}

@@ -1,0 +1,172 @@
+//! What an endpoint is made with: limits, keys, protocol parameters.
+
+use std::{
+    fmt,
+    io::Write,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use quinn_proto::{
+    IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt, congestion::CubicConfig,
+};
+
+use crate::tls::{ClientTls, ServerTls};
+
+/// Limits of one endpoint and of each of its connections. Nothing is unlimited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections in total, open or in handshake. Newcomers beyond it are refused.
+    pub connections_max: usize,
+    /// Handshakes in flight. Newcomers beyond it are refused.
+    pub handshakes_max: usize,
+    /// Handshakes in flight above which a newcomer must prove its address first (RFC 9000 §8.1.2).
+    pub handshakes_before_retry_max: usize,
+    /// Unidirectional streams that the peer may have open at once.
+    pub uni_streams_max: u32,
+    /// Bidirectional streams that the peer may have open at once.
+    pub bidi_streams_max: u32,
+    /// Bytes that the peer may send ahead on one stream.
+    pub stream_receive_bytes_max: u32,
+    /// Bytes that the peer may send ahead on all streams of a connection.
+    pub receive_bytes_max: u32,
+    /// Bytes written to streams of a connection and not yet acknowledged.
+    pub send_bytes_max: u64,
+    /// Bytes of received datagrams that wait to be read; the oldest are dropped.
+    pub datagram_receive_bytes_max: usize,
+    /// Bytes of datagrams that wait to be sent; the oldest are dropped.
+    pub datagram_send_bytes_max: usize,
+    /// A connection on which nothing was heard for this long is lost.
+    pub idle_timeout: Duration,
+    /// Ping after this long without traffic, to hold the connection; `None` for servers.
+    pub keep_alive: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 20_000,
+            handshakes_max: 4_096,
+            handshakes_before_retry_max: 1_024,
+            uni_streams_max: 256,
+            bidi_streams_max: 128,
+            stream_receive_bytes_max: 1 << 20,
+            receive_bytes_max: 4 << 20,
+            send_bytes_max: 4 << 20,
+            datagram_receive_bytes_max: 256 << 10,
+            datagram_send_bytes_max: 256 << 10,
+            idle_timeout: Duration::from_secs(30),
+            keep_alive: None,
+        }
+    }
+}
+
+/// Where the wall-clock time for address-validation tokens comes from.
+pub trait TimeSource: Send + Sync {
+    /// The time of day.
+    fn now(&self) -> SystemTime;
+}
+
+/// Opens a log for each connection, in the qlog format (draft-ietf-quic-qlog-main-schema).
+#[derive(Clone)]
+pub struct Qlog {
+    /// Called with the number of the connection, counted from 0; `None` leaves it unlogged.
+    pub open: Arc<OpenLog>,
+    /// Origin of the log's times.
+    pub start: Instant,
+}
+
+/// Gives the writer for the log of the n-th connection.
+pub type OpenLog = dyn Fn(u64) -> Option<Box<dyn Write + Send + Sync>> + Send + Sync;
+
+impl fmt::Debug for Qlog {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Qlog").finish_non_exhaustive()
+    }
+}
+
+/// What an endpoint is made with.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// Certificate and protocols, for an endpoint that accepts connections.
+    pub server: Option<ServerTls>,
+    /// Seed of all that is drawn at random in QUIC (not in TLS). From the system's generator in
+    /// production; fixed in a simulation.
+    pub seed: [u8; 32],
+    /// Time of day for address-validation tokens.
+    pub time_source: Arc<dyn TimeSource>,
+    /// Logs of connections, on request.
+    pub qlog: Option<Qlog>,
+    /// Whether the host can send several packets to one peer at once (GSO).
+    pub segmentation_offload: bool,
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("EndpointConfig")
+            .field("limits", &self.limits)
+            .field("server", &self.server.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What outgoing connections are made with.
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Trust and protocols.
+    pub tls: ClientTls,
+}
+
+/// A limit that QUIC cannot express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("limit {0} is out of range")]
+pub struct ConfigError(pub &'static str);
+
+impl Limits {
+    /// The engine's form of these limits.
+    pub(crate) fn transport(
+        &self,
+        segmentation_offload: bool,
+        qlog: Option<QlogStream>,
+    ) -> Result<TransportConfig, ConfigError> {
+        let idle =
+            IdleTimeout::try_from(self.idle_timeout).map_err(|_| ConfigError("idle_timeout"))?;
+        let mut transport = TransportConfig::default();
+        transport
+            .max_concurrent_uni_streams(VarInt::from_u32(self.uni_streams_max))
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.bidi_streams_max))
+            .stream_receive_window(VarInt::from_u32(self.stream_receive_bytes_max))
+            .receive_window(VarInt::from_u32(self.receive_bytes_max))
+            .send_window(self.send_bytes_max)
+            // Equal priorities are served in the order of arrival: a group is finished before the next
+            // one of the same rank begins, so no viewer waits for two halves.
+            .send_fairness(false)
+            .datagram_receive_buffer_size(Some(self.datagram_receive_bytes_max))
+            .datagram_send_buffer_size(ENGINE_DATAGRAM_BYTES)
+            .max_idle_timeout(Some(idle))
+            .keep_alive_interval(self.keep_alive)
+            .enable_segmentation_offload(segmentation_offload)
+            .congestion_controller_factory(Arc::new(CubicConfig::default()))
+            .qlog_stream(qlog);
+        Ok(transport)
+    }
+}
+
+impl Qlog {
+    /// Opens the log of connection `number`.
+    pub(crate) fn stream(&self, number: u64) -> Option<QlogStream> {
+        let mut config = QlogConfig::default();
+        config
+            .writer((self.open)(number)?)
+            .title(Some("weir".to_owned()))
+            .start_time(self.start);
+        config.into_stream()
+    }
+}
+
+/// Datagrams handed to the engine but not yet sent cannot expire any more, so this is small: a dozen
+/// full-sized ones. What does not fit waits in our own queue, with its deadline.
+pub(crate) const ENGINE_DATAGRAM_BYTES: usize = 16 << 10;

@@ -1,0 +1,284 @@
+//! A borrowed view of one connection, and what MOQT asks of it.
+
+use std::{net::SocketAddr, time::Instant};
+
+use bytes::Bytes;
+use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
+use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+
+use crate::{
+    Handle,
+    event::code,
+    slots::{Hot, Slot, State},
+};
+
+/// One connection of an endpoint, borrowed for a few operations. What is written leaves when the host
+/// next asks the endpoint for packets.
+pub struct Connection<'a> {
+    pub(crate) now: Instant,
+    pub(crate) handle: Handle,
+    pub(crate) hot: &'a mut Hot,
+    pub(crate) slot: &'a mut Slot,
+    pub(crate) dirty: &'a mut Vec<u32>,
+}
+
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendDatagramError {
+    /// The peer takes no datagrams (RFC 9221 §3).
+    #[error("the peer does not accept datagrams")]
+    Unsupported,
+    /// Larger than the path or the peer allows; the limit in bytes.
+    #[error("larger than the {0} bytes that fit a datagram")]
+    TooLarge(usize),
+}
+
+/// Figures of one connection, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ConnectionStats {
+    /// Smoothed round-trip time.
+    pub round_trip: std::time::Duration,
+    /// Congestion window in bytes.
+    pub congestion_window_bytes: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets declared lost.
+    pub packets_lost: u64,
+    /// UDP payload bytes sent.
+    pub bytes_sent: u64,
+    /// UDP payload bytes received.
+    pub bytes_received: u64,
+    /// Largest UDP payload that the path is known to carry.
+    pub path_mtu_bytes: u16,
+    /// Datagrams dropped to make room for newer ones.
+    pub datagrams_dropped_oldest: u64,
+    /// Datagrams dropped because their deadline had passed.
+    pub datagrams_dropped_expired: u64,
+    /// Bytes of datagrams that wait to be sent.
+    pub datagram_bytes_waiting: usize,
+}
+
+impl Connection<'_> {
+    /// The connection's handle.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The peer's address.
+    pub fn remote_address(&self) -> SocketAddr {
+        self.slot.engine.remote_address()
+    }
+
+    /// The application protocol (ALPN) agreed on, once the handshake has come so far.
+    pub fn protocol(&self) -> Option<String> {
+        let data = self.slot.engine.crypto_session().handshake_data()?;
+        let data = data.downcast::<HandshakeData>().ok()?;
+        Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
+    }
+
+    /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
+    pub fn datagram_size_max(&mut self) -> Option<usize> {
+        self.slot.engine.datagrams().max_size()
+    }
+
+    /// Sends `data` as a datagram as soon as the path allows, unless `deadline` passes before. When
+    /// more waits than [`Limits::datagram_send_bytes_max`](crate::Limits), the oldest are dropped.
+    #[inline]
+    pub fn send_datagram(
+        &mut self,
+        data: Bytes,
+        deadline: Option<Instant>,
+    ) -> Result<(), SendDatagramError> {
+        let mut datagrams = self.slot.engine.datagrams();
+        let data = if self.slot.datagrams.is_empty() {
+            match datagrams.send(data, false) {
+                Ok(()) => {
+                    self.mark_dirty();
+                    return Ok(());
+                }
+                Err(quinn_proto::SendDatagramError::Blocked(data)) => data,
+                Err(quinn_proto::SendDatagramError::TooLarge) => {
+                    let size_max = datagrams.max_size().unwrap_or(0);
+                    return Err(SendDatagramError::TooLarge(size_max));
+                }
+                Err(
+                    quinn_proto::SendDatagramError::UnsupportedByPeer
+                    | quinn_proto::SendDatagramError::Disabled,
+                ) => return Err(SendDatagramError::Unsupported),
+            }
+        } else {
+            let size_max = datagrams.max_size().unwrap_or(0);
+            if data.len() > size_max {
+                return Err(SendDatagramError::TooLarge(size_max));
+            }
+            data
+        };
+        let dropped = self
+            .slot
+            .datagrams
+            .push(data, deadline, self.slot.datagram_bytes_max);
+        self.slot.dropped.oldest += dropped.oldest;
+        self.mark_dirty();
+        Ok(())
+    }
+
+    /// Figures of the connection.
+    pub fn stats(&self) -> ConnectionStats {
+        let stats = self.slot.engine.stats();
+        ConnectionStats {
+            round_trip: stats.path.rtt,
+            congestion_window_bytes: stats.path.cwnd,
+            packets_sent: stats.path.sent_packets,
+            packets_lost: stats.path.lost_packets,
+            bytes_sent: stats.udp_tx.bytes,
+            bytes_received: stats.udp_rx.bytes,
+            path_mtu_bytes: stats.path.current_mtu,
+            datagrams_dropped_oldest: self.slot.dropped.oldest,
+            datagrams_dropped_expired: self.slot.dropped.expired,
+            datagram_bytes_waiting: self.slot.datagrams.bytes(),
+        }
+    }
+
+    #[inline]
+    fn mark_dirty(&mut self) {
+        if !self.hot.dirty {
+            self.hot.dirty = true;
+            self.dirty.push(self.handle.index);
+        }
+    }
+}
+
+impl Transport for Connection<'_> {
+    fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        self.slot
+            .engine
+            .streams()
+            .open(dir(direction))
+            .map(from_engine)
+    }
+
+    fn read(&mut self, stream: StreamId) -> Read {
+        let Some(stream) = to_engine(stream) else {
+            return Read::Blocked;
+        };
+        let mut receiver = self.slot.engine.recv_stream(stream);
+        let Ok(mut chunks) = receiver.read(true) else {
+            return Read::Blocked;
+        };
+        let read = match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => Read::Data(chunk.bytes),
+            Ok(None) => Read::Fin,
+            Err(quinn_proto::ReadError::Blocked) => Read::Blocked,
+            Err(quinn_proto::ReadError::Reset(code)) => Read::Reset(code.into_inner()),
+        };
+        if chunks.finalize().should_transmit() {
+            self.mark_dirty();
+        }
+        read
+    }
+
+    fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
+        let Some(stream) = to_engine(stream) else {
+            return Err(WriteError::Closed);
+        };
+        let mut sender = self.slot.engine.send_stream(stream);
+        while !data.is_empty() {
+            match sender.write_chunks(std::slice::from_mut(data)) {
+                Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
+                Ok(_) => {}
+                Err(quinn_proto::WriteError::Blocked) => {
+                    self.mark_dirty();
+                    return Err(WriteError::Blocked);
+                }
+                Err(quinn_proto::WriteError::Stopped(code)) => {
+                    return Err(WriteError::Stopped(code.into_inner()));
+                }
+                Err(quinn_proto::WriteError::ClosedStream) => return Err(WriteError::Closed),
+            }
+        }
+        self.mark_dirty();
+        Ok(())
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        // Fails only for a stream that was stopped or reset: then there is nothing left to finish.
+        if self.slot.engine.send_stream(stream).finish().is_ok() {
+            self.mark_dirty();
+        }
+    }
+
+    fn reset(&mut self, stream: StreamId, error: u64) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        if self
+            .slot
+            .engine
+            .send_stream(stream)
+            .reset(code(error))
+            .is_ok()
+        {
+            self.mark_dirty();
+        }
+    }
+
+    fn stop(&mut self, stream: StreamId, error: u64) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        if self
+            .slot
+            .engine
+            .recv_stream(stream)
+            .stop(code(error))
+            .is_ok()
+        {
+            self.mark_dirty();
+        }
+    }
+
+    fn set_priority(&mut self, stream: StreamId, priority: i32) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        // Fails only for a closed stream, which has nothing left to rank.
+        let _closed = self.slot.engine.send_stream(stream).set_priority(priority);
+    }
+
+    fn close(&mut self, error: u64, reason: &[u8]) {
+        if self.slot.state == State::Closed {
+            return;
+        }
+        self.slot.state = State::Closed;
+        let reason = Bytes::copy_from_slice(reason);
+        self.slot.engine.close(self.now, code(error), reason);
+        self.mark_dirty();
+    }
+}
+
+pub(crate) fn direction(dir: Dir) -> Direction {
+    match dir {
+        Dir::Uni => Direction::Uni,
+        Dir::Bi => Direction::Bi,
+    }
+}
+
+fn dir(direction: Direction) -> Dir {
+    match direction {
+        Direction::Uni => Dir::Uni,
+        Direction::Bi => Dir::Bi,
+    }
+}
+
+pub(crate) fn from_engine(stream: quinn_proto::StreamId) -> StreamId {
+    StreamId(VarInt::from(stream).into_inner())
+}
+
+fn to_engine(stream: StreamId) -> Option<quinn_proto::StreamId> {
+    VarInt::from_u64(stream.0)
+        .ok()
+        .map(quinn_proto::StreamId::from)
+}

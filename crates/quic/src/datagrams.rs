@@ -1,0 +1,146 @@
+//! Datagrams that wait because the path is full: bounded in bytes, oldest dropped first, each with a
+//! deadline after which it is not worth sending.
+
+use std::{collections::VecDeque, time::Instant};
+
+use bytes::Bytes;
+
+/// Waiting datagrams of one connection. Empty, and without memory of its own, unless congested.
+#[derive(Debug, Default)]
+pub(crate) struct DatagramQueue {
+    waiting: VecDeque<Waiting>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    data: Bytes,
+    deadline: Option<Instant>,
+}
+
+/// How many datagrams an operation dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// To make room for newer ones.
+    pub(crate) oldest: u64,
+    /// Because their deadline had passed.
+    pub(crate) expired: u64,
+}
+
+impl DatagramQueue {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Appends a datagram; drops the oldest ones while the queue holds more than `bytes_max`.
+    pub(crate) fn push(
+        &mut self,
+        data: Bytes,
+        deadline: Option<Instant>,
+        bytes_max: usize,
+    ) -> Dropped {
+        let mut dropped = Dropped::default();
+        self.bytes += data.len();
+        self.waiting.push_back(Waiting { data, deadline });
+        while self.bytes > bytes_max {
+            let Some(oldest) = self.waiting.pop_front() else {
+                break;
+            };
+            self.bytes -= oldest.data.len();
+            dropped.oldest += 1;
+        }
+        dropped
+    }
+
+    /// The next datagram of at most `size_max` bytes that is still worth sending.
+    pub(crate) fn pop(
+        &mut self,
+        now: Instant,
+        size_max: usize,
+        dropped: &mut Dropped,
+    ) -> Option<Bytes> {
+        loop {
+            let next = self.waiting.front()?;
+            let expired = next.deadline.is_some_and(|deadline| deadline < now);
+            if !expired && next.data.len() > size_max {
+                return None;
+            }
+            let next = self.waiting.pop_front()?;
+            self.bytes -= next.data.len();
+            if expired {
+                dropped.expired += 1;
+                continue;
+            }
+            if self.waiting.is_empty() {
+                self.waiting = VecDeque::new();
+            }
+            return Some(next.data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn origin() -> Instant {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a test's origin of time; its value is unused"
+        )]
+        Instant::now()
+    }
+
+    #[test]
+    fn holds_exactly_its_limit_and_drops_the_oldest_past_it() {
+        let mut queue = DatagramQueue::default();
+        for _ in 0..10 {
+            assert_eq!(
+                queue.push(Bytes::from_static(&[0; 10]), None, 100),
+                Dropped::default()
+            );
+        }
+        let dropped = queue.push(Bytes::from_static(&[1]), None, 100);
+        assert_eq!(
+            dropped,
+            Dropped {
+                oldest: 1,
+                expired: 0
+            }
+        );
+        assert_eq!(queue.bytes(), 91);
+    }
+
+    #[test]
+    fn skips_what_is_no_longer_worth_sending() {
+        let (start, mut queue) = (origin(), DatagramQueue::default());
+        let soon = start + Duration::from_millis(1);
+        queue.push(Bytes::from_static(b"late"), Some(soon), 100);
+        queue.push(
+            Bytes::from_static(b"fine"),
+            Some(start + Duration::from_secs(1)),
+            100,
+        );
+        let mut dropped = Dropped::default();
+        let now = start + Duration::from_millis(2);
+        assert_eq!(
+            queue.pop(now, 100, &mut dropped).as_deref(),
+            Some(&b"fine"[..])
+        );
+        assert_eq!(
+            dropped,
+            Dropped {
+                oldest: 0,
+                expired: 1
+            }
+        );
+        assert!(queue.is_empty());
+        assert_eq!(queue.bytes(), 0);
+    }
+}

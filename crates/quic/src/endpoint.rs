@@ -1,0 +1,623 @@
+//! One endpoint: many connections, one timer wheel, one outbox.
+
+use std::{
+    collections::VecDeque,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::BytesMut;
+use quinn_proto::{
+    ConnectionHandle, DatagramEvent, EcnCodepoint, Incoming, ServerConfig, StreamEvent, Transmit,
+    TransportConfig,
+};
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use weir_moqt::transport::Transport as _;
+
+use crate::{
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Lost, Outbox, Qlog,
+    config::TimeSource,
+    connection::{direction, from_engine},
+    connection_id::SeededConnectionIds,
+    datagrams::{DatagramQueue, Dropped},
+    slots::{Slot, Slots, State},
+    wheel::{Tick, UNSCHEDULED, Wheel},
+};
+
+/// One connection of an endpoint. Stays distinct from any other that the endpoint ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+impl Handle {
+    /// A small number, reused only after the connection is gone: good for indexing tables.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Why a connection could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The name of the server cannot stand in a certificate.
+    #[error("{0:?} is not a valid server name")]
+    ServerName(String),
+    /// The address cannot be connected to.
+    #[error("{0} is not an address to connect to")]
+    Address(SocketAddr),
+    /// [`Limits::connections_max`] is reached.
+    #[error("the limit of {0} connections is reached")]
+    TooMany(usize),
+    /// The engine refused, for another reason.
+    #[error("cannot connect: {0}")]
+    Engine(String),
+}
+
+/// What an endpoint has done, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections accepted from peers.
+    pub accepted: u64,
+    /// Newcomers refused at [`Limits::connections_max`] or [`Limits::handshakes_max`].
+    pub refused: u64,
+    /// Newcomers asked to prove their address.
+    pub retried: u64,
+    /// Handshakes that failed after they were accepted.
+    pub handshakes_failed: u64,
+    /// Datagrams dropped to make room for newer ones, on connections that are gone.
+    pub datagrams_dropped_oldest: u64,
+    /// Datagrams dropped at their deadline, on connections that are gone.
+    pub datagrams_dropped_expired: u64,
+}
+
+/// Many connections as one pure state machine.
+///
+/// A host feeds it packets and the time; a role gets its events and works on connections through
+/// [`connection`](Self::connection); the host sends what [`fill`](Self::fill) collects.
+pub struct Endpoint {
+    engine: quinn_proto::Endpoint,
+    server: Option<ServerConfig>,
+    transport: Arc<TransportConfig>,
+    limits: Limits,
+    qlog: Option<Qlog>,
+    segmentation_offload: bool,
+    slots: Slots,
+    wheel: Wheel,
+    due: Vec<(u32, Tick)>,
+    /// Connections that may have packets to send.
+    dirty: Vec<u32>,
+    /// Where in `dirty` the next turn goes on.
+    dirty_next: usize,
+    /// Connections that may have events.
+    active: VecDeque<u32>,
+    events: VecDeque<Event>,
+    outbox: Outbox,
+    /// The engine wants an empty buffer for each batch; it is copied to the outbox from here.
+    scratch: Vec<u8>,
+    /// Replies to strangers, waiting for the outbox.
+    responses: VecDeque<(Transmit, u32, Vec<u8>)>,
+    handshakes: usize,
+    opened: u64,
+    counters: Counters,
+}
+
+impl Endpoint {
+    /// An endpoint without connections.
+    pub fn new(config: EndpointConfig) -> Result<Self, ConfigError> {
+        let mut generator = StdRng::from_seed(config.seed);
+        let reset_key: [u8; 64] = generator.random();
+        let token_key: [u8; 32] = generator.random();
+        let id_seed: [u8; 32] = generator.random();
+        let mut engine_config = quinn_proto::EndpointConfig::new(Arc::new(
+            aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &reset_key),
+        ));
+        engine_config
+            .rng_seed(Some(generator.random()))
+            .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed)));
+        let segmentation_offload = config.segmentation_offload;
+        let transport = Arc::new(config.limits.transport(segmentation_offload, None)?);
+        let server = match config.server {
+            Some(tls) => {
+                let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[])
+                    .extract(&token_key);
+                let mut server = ServerConfig::new(tls.config, Arc::new(key));
+                server
+                    .transport_config(Arc::clone(&transport))
+                    .max_incoming(config.limits.handshakes_max)
+                    .incoming_buffer_size(INCOMING_BYTES_MAX)
+                    .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
+                    .time_source(Arc::new(EngineTime(config.time_source)));
+                Some(server)
+            }
+            None => None,
+        };
+        let engine = quinn_proto::Endpoint::new(
+            Arc::new(engine_config),
+            server.clone().map(Arc::new),
+            true,
+            None,
+        );
+        Ok(Self {
+            engine,
+            server,
+            transport,
+            limits: config.limits,
+            qlog: config.qlog,
+            segmentation_offload,
+            slots: Slots::default(),
+            wheel: Wheel::new(),
+            due: Vec::new(),
+            dirty: Vec::new(),
+            dirty_next: 0,
+            active: VecDeque::new(),
+            events: VecDeque::new(),
+            outbox: Outbox::default(),
+            scratch: Vec::with_capacity(SCRATCH_BYTES),
+            responses: VecDeque::new(),
+            handshakes: 0,
+            opened: 0,
+            counters: Counters::default(),
+        })
+    }
+
+    /// Starts a connection to `remote` on the host's socket number `socket`. `server_name` is what the
+    /// peer's certificate has to be for.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        config: &ClientConfig,
+        remote: SocketAddr,
+        server_name: &str,
+        socket: u32,
+    ) -> Result<Handle, ConnectError> {
+        if self.slots.open() >= self.limits.connections_max {
+            return Err(ConnectError::TooMany(self.limits.connections_max));
+        }
+        let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
+        client.transport_config(
+            self.logged_transport()
+                .unwrap_or_else(|| Arc::clone(&self.transport)),
+        );
+        let (handle, engine) = self
+            .engine
+            .connect(now, client, remote, server_name)
+            .map_err(|error| match error {
+                quinn_proto::ConnectError::InvalidServerName(name) => {
+                    ConnectError::ServerName(name)
+                }
+                quinn_proto::ConnectError::InvalidRemoteAddress(address) => {
+                    ConnectError::Address(address)
+                }
+                error @ (quinn_proto::ConnectError::EndpointStopping
+                | quinn_proto::ConnectError::CidsExhausted
+                | quinn_proto::ConnectError::NoDefaultClientConfig
+                | quinn_proto::ConnectError::UnsupportedVersion) => {
+                    ConnectError::Engine(error.to_string())
+                }
+            })?;
+        Ok(self.adopt(handle, engine, socket))
+    }
+
+    /// The connection behind a handle, unless it is lost or closed.
+    #[inline]
+    pub fn connection(&mut self, now: Instant, handle: Handle) -> Option<Connection<'_>> {
+        let (hot, slot) = self.slots.usable(handle)?;
+        Some(Connection {
+            now,
+            handle,
+            hot,
+            slot,
+            dirty: &mut self.dirty,
+        })
+    }
+
+    /// Number of connections, open, in handshake, or closed and still draining.
+    pub fn connections(&self) -> usize {
+        self.slots.open()
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// A UDP payload came in on the host's socket number `socket`.
+    pub fn handle_packet(
+        &mut self,
+        now: Instant,
+        socket: u32,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+    ) {
+        self.scratch.clear();
+        match self
+            .engine
+            .handle(now, remote, local, ecn, data, &mut self.scratch)
+        {
+            None => {}
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let Ok(index) = u32::try_from(handle.0) else {
+                    return;
+                };
+                if let Some((hot, slot)) = self.slots.both(index) {
+                    hot.socket = socket;
+                    slot.engine.handle_event(event);
+                    self.mark(index);
+                }
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => self.admit(now, socket, incoming),
+            Some(DatagramEvent::Response(transmit)) => self.respond(transmit, socket),
+        }
+    }
+
+    /// The next event for the role.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            if let Some(event) = self.events.pop_front() {
+                return Some(event);
+            }
+            let index = self.active.pop_front()?;
+            self.slots.hot(index).active = false;
+            self.collect_events(index);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.wheel.next()
+    }
+
+    /// Time has come for some connection's timer. Early calls do nothing.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.expire(now, &mut due);
+        for (index, tick) in due.drain(..) {
+            let Some((hot, slot)) = self.slots.both(index) else {
+                continue;
+            };
+            if hot.scheduled != tick {
+                continue;
+            }
+            hot.scheduled = UNSCHEDULED;
+            match slot.engine.poll_timeout() {
+                Some(deadline) if deadline <= now => {
+                    slot.engine.handle_timeout(now);
+                    self.mark(index);
+                }
+                Some(deadline) => {
+                    self.wheel
+                        .schedule(now, index, deadline, &mut hot.scheduled);
+                }
+                None => {}
+            }
+        }
+        self.due = due;
+    }
+
+    /// Collects packets of all connections in the [`outbox`](Self::outbox), until it is full. Returns
+    /// whether there is more.
+    pub fn fill(&mut self, now: Instant) -> bool {
+        while let Some((transmit, socket, data)) = self.responses.pop_front() {
+            self.outbox.push(transmit, socket, &data);
+        }
+        while self.dirty_next < self.dirty.len() {
+            if self.outbox.is_full() {
+                return true;
+            }
+            let index = self.dirty[self.dirty_next];
+            if !self.drive(now, index) {
+                return true;
+            }
+            self.dirty_next += 1;
+        }
+        self.dirty.clear();
+        self.dirty_next = 0;
+        false
+    }
+
+    /// Collects the packets of one connection now, while it is in the cache, instead of waiting for
+    /// [`fill`](Self::fill). For a role that has just written to it in a fan-out.
+    #[inline]
+    pub fn fill_from(&mut self, now: Instant, handle: Handle) {
+        if !self.outbox.is_full() {
+            // What does not fit stays marked and leaves with the next `fill`.
+            let _complete = self.drive(now, handle.index);
+        }
+    }
+
+    /// The packets to send. The host clears it.
+    pub fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Closes every connection with an application error code and reason.
+    pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8]) {
+        for index in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
+            let handle = self.slots.handle(index);
+            if let Some(mut connection) = self.connection(now, handle) {
+                connection.close(code, reason);
+            }
+        }
+    }
+
+    /// Takes all packets that one connection has to send. Returns false if the outbox filled up.
+    fn drive(&mut self, now: Instant, index: u32) -> bool {
+        let Some((hot, slot)) = self.slots.both(index) else {
+            return true;
+        };
+        let segments = if self.segmentation_offload {
+            SEGMENTS_MAX
+        } else {
+            1
+        };
+        loop {
+            if !slot.datagrams.is_empty() {
+                slot.feed(now);
+            }
+            self.scratch.clear();
+            let Some(transmit) = slot.engine.poll_transmit(now, segments, &mut self.scratch) else {
+                break;
+            };
+            self.outbox.push(transmit, hot.socket, &self.scratch);
+            if self.outbox.is_full() {
+                return false;
+            }
+        }
+        hot.dirty = false;
+        if let Some(deadline) = slot.engine.poll_timeout() {
+            self.wheel
+                .schedule(now, index, deadline, &mut hot.scheduled);
+        }
+        self.relay_endpoint_events(index);
+        true
+    }
+
+    /// Carries the engine's own messages between a connection and the endpoint.
+    fn relay_endpoint_events(&mut self, index: u32) {
+        let Some(slot) = self.slots.at(index) else {
+            return;
+        };
+        while let Some(event) = slot.engine.poll_endpoint_events() {
+            let drained = event.is_drained();
+            let reply = self
+                .engine
+                .handle_event(ConnectionHandle(index as usize), event);
+            if let Some(reply) = reply {
+                slot.engine.handle_event(reply);
+                let hot = self.slots.hot(index);
+                if !hot.dirty {
+                    hot.dirty = true;
+                    self.dirty.push(index);
+                }
+                return self.relay_endpoint_events(index);
+            }
+            if drained {
+                self.forget(index);
+                return;
+            }
+        }
+    }
+
+    fn forget(&mut self, index: u32) {
+        let Some(slot) = self.slots.remove(index) else {
+            return;
+        };
+        self.handshakes -= usize::from(slot.handshaking);
+        self.counters.datagrams_dropped_oldest += slot.dropped.oldest;
+        self.counters.datagrams_dropped_expired += slot.dropped.expired;
+    }
+
+    fn mark(&mut self, index: u32) {
+        let hot = self.slots.hot(index);
+        if !hot.dirty {
+            hot.dirty = true;
+            self.dirty.push(index);
+        }
+        if !hot.active {
+            hot.active = true;
+            self.active.push_back(index);
+        }
+    }
+
+    /// Decides about a newcomer.
+    fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
+        self.scratch.clear();
+        let full = self.slots.open() >= self.limits.connections_max
+            || self.handshakes >= self.limits.handshakes_max;
+        if full {
+            self.counters.refused += 1;
+            let transmit = self.engine.refuse(incoming, &mut self.scratch);
+            self.respond(transmit, socket);
+            return;
+        }
+        if self.handshakes >= self.limits.handshakes_before_retry_max
+            && !incoming.remote_address_validated()
+            && incoming.may_retry()
+        {
+            match self.engine.retry(incoming, &mut self.scratch) {
+                Ok(transmit) => {
+                    self.counters.retried += 1;
+                    self.respond(transmit, socket);
+                }
+                Err(error) => self.engine.ignore(error.into_incoming()),
+            }
+            return;
+        }
+        let logged = self.logged_server();
+        match self.engine.accept(incoming, now, &mut self.scratch, logged) {
+            Ok((handle, engine)) => {
+                self.counters.accepted += 1;
+                self.adopt(handle, engine, socket);
+            }
+            Err(error) => {
+                self.counters.handshakes_failed += 1;
+                if let Some(transmit) = error.response {
+                    self.respond(transmit, socket);
+                }
+            }
+        }
+    }
+
+    /// The server's configuration with a log for the next connection, if logs are wanted.
+    fn logged_server(&self) -> Option<Arc<ServerConfig>> {
+        let transport = self.logged_transport()?;
+        let mut server = self.server.clone()?;
+        server.transport_config(transport);
+        Some(Arc::new(server))
+    }
+
+    fn logged_transport(&self) -> Option<Arc<TransportConfig>> {
+        let stream = self.qlog.as_ref()?.stream(self.opened)?;
+        self.limits
+            .transport(self.segmentation_offload, Some(stream))
+            .ok()
+            .map(Arc::new)
+    }
+
+    fn adopt(
+        &mut self,
+        handle: ConnectionHandle,
+        engine: quinn_proto::Connection,
+        socket: u32,
+    ) -> Handle {
+        self.opened += 1;
+        self.handshakes += 1;
+        let slot = Slot {
+            engine,
+            datagrams: DatagramQueue::default(),
+            datagram_bytes_max: self.limits.datagram_send_bytes_max,
+            state: State::Handshake,
+            handshaking: true,
+            dropped: Dropped::default(),
+        };
+        let handle = self.slots.insert(handle.0, slot, socket);
+        self.mark(handle.index);
+        handle
+    }
+
+    /// Keeps a reply to a stranger for the next burst; under a flood the rest is not worth answering.
+    fn respond(&mut self, transmit: Transmit, socket: u32) {
+        if self.responses.len() < RESPONSES_MAX {
+            let data = self.scratch[..transmit.size].to_vec();
+            self.responses.push_back((transmit, socket, data));
+        }
+    }
+
+    /// Turns the engine's events of one connection into ours.
+    fn collect_events(&mut self, index: u32) {
+        let handle = self.slots.handle(index);
+        let Some(slot) = self.slots.at(index) else {
+            return;
+        };
+        while let Some(event) = slot.engine.poll() {
+            if slot.state == State::Closed {
+                continue;
+            }
+            match event {
+                quinn_proto::Event::HandshakeDataReady | quinn_proto::Event::DatagramsUnblocked => {
+                }
+                quinn_proto::Event::Connected => {
+                    slot.state = State::Established;
+                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
+                    self.events.push_back(Event::Connected { handle });
+                }
+                quinn_proto::Event::ConnectionLost { reason } => {
+                    if std::mem::take(&mut slot.handshaking) {
+                        self.handshakes -= 1;
+                        self.counters.handshakes_failed += 1;
+                    }
+                    slot.state = State::Closed;
+                    if let Some(reason) = Lost::from_engine(reason) {
+                        self.events.push_back(Event::Lost { handle, reason });
+                    }
+                }
+                quinn_proto::Event::DatagramReceived => {
+                    while let Some(data) = slot.engine.datagrams().recv() {
+                        self.events.push_back(Event::Datagram { handle, data });
+                    }
+                }
+                quinn_proto::Event::Stream(event) => {
+                    stream_event(handle, &mut slot.engine, &event, &mut self.events);
+                }
+            }
+        }
+    }
+}
+
+fn stream_event(
+    handle: Handle,
+    engine: &mut quinn_proto::Connection,
+    event: &StreamEvent,
+    events: &mut VecDeque<Event>,
+) {
+    match *event {
+        StreamEvent::Opened { dir } => {
+            while let Some(id) = engine.streams().accept(dir) {
+                let (stream, direction) = (from_engine(id), direction(dir));
+                events.push_back(Event::Opened {
+                    handle,
+                    stream,
+                    direction,
+                });
+                events.push_back(Event::Readable { handle, stream });
+            }
+        }
+        StreamEvent::Readable { id } => {
+            events.push_back(Event::Readable {
+                handle,
+                stream: from_engine(id),
+            });
+        }
+        StreamEvent::Writable { id } => {
+            events.push_back(Event::Writable {
+                handle,
+                stream: from_engine(id),
+            });
+        }
+        StreamEvent::Finished { id } => {
+            events.push_back(Event::Finished {
+                handle,
+                stream: from_engine(id),
+            });
+        }
+        StreamEvent::Stopped { id, error_code } => {
+            let (stream, code) = (from_engine(id), error_code.into_inner());
+            events.push_back(Event::Stopped {
+                handle,
+                stream,
+                code,
+            });
+        }
+        StreamEvent::Available { dir } => {
+            events.push_back(Event::StreamsAvailable {
+                handle,
+                direction: direction(dir),
+            });
+        }
+    }
+}
+
+/// Our time source in the engine's dress.
+struct EngineTime(Arc<dyn TimeSource>);
+
+impl quinn_proto::TimeSource for EngineTime {
+    fn now(&self) -> std::time::SystemTime {
+        self.0.now()
+    }
+}
+
+/// Packets of one peer that may be joined in one GSO batch: a keyframe of 20 kB in one system call.
+const SEGMENTS_MAX: usize = 16;
+/// Room for one GSO batch.
+const SCRATCH_BYTES: usize = SEGMENTS_MAX * 1500;
+/// Replies to strangers kept for one burst.
+const RESPONSES_MAX: usize = 1024;
+/// Early packets kept for one newcomer until it is accepted, which happens at once.
+const INCOMING_BYTES_MAX: u64 = 64 << 10;
+/// The same for all newcomers together.
+const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;

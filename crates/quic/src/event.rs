@@ -1,0 +1,221 @@
+//! What an endpoint tells its role.
+
+use bytes::Bytes;
+use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
+use weir_moqt::transport::{Direction, StreamId};
+
+use crate::Handle;
+
+/// Something that happened on a connection.
+#[derive(Debug)]
+pub enum Event {
+    /// The handshake is complete; streams and datagrams may be used.
+    Connected {
+        /// The connection.
+        handle: Handle,
+    },
+    /// The connection is gone; its handle is of no more use. Not sent for one that was closed locally.
+    Lost {
+        /// The connection.
+        handle: Handle,
+        /// Why.
+        reason: Lost,
+    },
+    /// The peer opened a stream. A `Readable` for it follows.
+    Opened {
+        /// The connection.
+        handle: Handle,
+        /// The new stream.
+        stream: StreamId,
+        /// Whether it can be answered.
+        direction: Direction,
+    },
+    /// There may be something to read: data, the end, or a reset.
+    Readable {
+        /// The connection.
+        handle: Handle,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// A stream that refused data takes some again.
+    Writable {
+        /// The connection.
+        handle: Handle,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer no longer wants what is sent on a stream (RFC 9000 §3.5).
+    Stopped {
+        /// The connection.
+        handle: Handle,
+        /// The stream.
+        stream: StreamId,
+        /// The peer's application error code.
+        code: u64,
+    },
+    /// All of a finished stream was acknowledged.
+    Finished {
+        /// The connection.
+        handle: Handle,
+        /// The stream.
+        stream: StreamId,
+    },
+    /// The peer raised its limit: more streams can be opened.
+    StreamsAvailable {
+        /// The connection.
+        handle: Handle,
+        /// Which kind.
+        direction: Direction,
+    },
+    /// A datagram arrived (RFC 9221).
+    Datagram {
+        /// The connection.
+        handle: Handle,
+        /// Its payload.
+        data: Bytes,
+    },
+}
+
+/// Why a connection was lost. The `Display` text names who ended it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lost {
+    /// Nothing was heard for the idle time-out.
+    #[error("timed out: the peer did not answer")]
+    TimedOut,
+    /// The peer lost its state and said so (RFC 9000 §10.3).
+    #[error("the peer reset the connection")]
+    Reset,
+    /// The peer's application closed the connection.
+    #[error("the peer closed the session with code {code:#x}{}", quoted(.reason))]
+    Application {
+        /// The application's error code.
+        code: u64,
+        /// Its reason phrase, as text.
+        reason: String,
+    },
+    /// The handshake failed because no application protocol (ALPN) was shared.
+    #[error("no common protocol: the peer does not speak any of the offered ALPNs")]
+    NoApplicationProtocol,
+    /// The TLS handshake failed; the text comes from TLS or from the peer's alert.
+    #[error("TLS handshake failed: {0}")]
+    Tls(String),
+    /// The peer or the engine closed the connection for a transport error.
+    #[error("QUIC transport error: {0}")]
+    Transport(String),
+    /// The peer does not speak QUIC version 1.
+    #[error("the peer does not speak QUIC version 1")]
+    Version,
+    /// This endpoint ran out of connection IDs.
+    #[error("connection IDs exhausted")]
+    ConnectionIdsExhausted,
+}
+
+impl Lost {
+    pub(crate) fn from_engine(error: ConnectionError) -> Option<Self> {
+        Some(match error {
+            ConnectionError::TimedOut => Self::TimedOut,
+            ConnectionError::Reset => Self::Reset,
+            ConnectionError::VersionMismatch => Self::Version,
+            ConnectionError::CidsExhausted => Self::ConnectionIdsExhausted,
+            ConnectionError::LocallyClosed => return None,
+            ConnectionError::ApplicationClosed(close) => Self::Application {
+                code: close.error_code.into_inner(),
+                reason: printable(&close.reason),
+            },
+            ConnectionError::ConnectionClosed(close) => {
+                Self::from_code(close.error_code, &printable(&close.reason))
+            }
+            ConnectionError::TransportError(error) => {
+                let text = error.to_string();
+                Self::from_code(error.code, &text)
+            }
+        })
+    }
+
+    fn from_code(code: TransportErrorCode, text: &str) -> Self {
+        let number = u64::from(code);
+        if number == NO_APPLICATION_PROTOCOL {
+            return Self::NoApplicationProtocol;
+        }
+        if (CRYPTO_ERRORS..CRYPTO_ERRORS + 256).contains(&number) {
+            let alert = alert_name(number - CRYPTO_ERRORS);
+            return Self::Tls(if text.is_empty() {
+                alert
+            } else {
+                text.to_owned()
+            });
+        }
+        let text = if text.is_empty() {
+            code.to_string()
+        } else {
+            text.to_owned()
+        };
+        Self::Transport(text)
+    }
+}
+
+/// An engine error code from a MOQT code; codes beyond 2^62 - 1 cannot be carried and become the
+/// largest that can.
+pub(crate) fn code(value: u64) -> VarInt {
+    VarInt::from_u64(value).unwrap_or(VarInt::MAX)
+}
+
+fn quoted(reason: &str) -> String {
+    if reason.is_empty() {
+        String::new()
+    } else {
+        format!(": {reason:?}")
+    }
+}
+
+/// The peer's text without anything that could disturb a terminal or log.
+fn printable(reason: &[u8]) -> String {
+    String::from_utf8_lossy(&reason[..reason.len().min(REASON_BYTES_MAX)])
+        .chars()
+        .filter(|character| !character.is_control())
+        .collect()
+}
+
+fn alert_name(alert: u64) -> String {
+    match alert {
+        40 => "handshake failure".to_owned(),
+        42 => "bad certificate".to_owned(),
+        45 => "certificate expired".to_owned(),
+        46 => "certificate unknown".to_owned(),
+        48 => "unknown certificate authority".to_owned(),
+        112 => "unrecognised server name".to_owned(),
+        116 => "certificate required".to_owned(),
+        other => format!("alert {other}"),
+    }
+}
+
+/// Longest part of a peer's reason phrase that is kept.
+const REASON_BYTES_MAX: usize = 256;
+/// First of the 256 codes that carry a TLS alert (RFC 9001 §4.8).
+const CRYPTO_ERRORS: u64 = 0x100;
+/// TLS alert 120, `no_application_protocol` (RFC 7301), as a QUIC code.
+const NO_APPLICATION_PROTOCOL: u64 = CRYPTO_ERRORS + 120;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_cannot_write_to_the_terminal() {
+        let close = quinn_proto::ApplicationClose {
+            error_code: VarInt::from_u32(3),
+            reason: Bytes::from_static(b"bad\x1b[2J\nthing"),
+        };
+        let lost = Lost::from_engine(ConnectionError::ApplicationClosed(close)).unwrap();
+        assert_eq!(
+            lost.to_string(),
+            r#"the peer closed the session with code 0x3: "bad[2Jthing""#
+        );
+    }
+
+    #[test]
+    fn oversized_codes_are_clamped() {
+        assert_eq!(code(u64::MAX), VarInt::MAX);
+        assert_eq!(code(7).into_inner(), 7);
+    }
+}

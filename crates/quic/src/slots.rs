@@ -1,0 +1,167 @@
+//! The table of connections: what is looked at for every packet lies apart from the engine's state.
+
+use std::time::Instant;
+
+use crate::{
+    Handle,
+    datagrams::{DatagramQueue, Dropped},
+    wheel::{Tick, UNSCHEDULED},
+};
+
+/// Connections by the engine's index.
+#[derive(Default)]
+pub(crate) struct Slots {
+    hot: Vec<Hot>,
+    cold: Vec<Option<Slot>>,
+    open: usize,
+}
+
+/// The few bytes that are read for every packet and every turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Hot {
+    generation: u32,
+    /// Socket on which the peer's packets come.
+    pub(crate) socket: u32,
+    /// In the list of connections that may have packets to send.
+    pub(crate) dirty: bool,
+    /// In the list of connections that may have events.
+    pub(crate) active: bool,
+    /// The live entry in the timer wheel.
+    pub(crate) scheduled: Tick,
+}
+
+/// One connection.
+pub(crate) struct Slot {
+    pub(crate) engine: quinn_proto::Connection,
+    pub(crate) datagrams: DatagramQueue,
+    pub(crate) datagram_bytes_max: usize,
+    pub(crate) state: State,
+    /// Counts among the handshakes in flight.
+    pub(crate) handshaking: bool,
+    /// Datagrams dropped before they reached the engine.
+    pub(crate) dropped: Dropped,
+}
+
+/// How far a connection has come, as its role sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Handshake,
+    Established,
+    /// Closed by either side: no more events, waiting for the engine to drain it.
+    Closed,
+}
+
+impl Slots {
+    /// Number of connections that the engine still keeps.
+    pub(crate) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Takes in a new connection under the engine's index.
+    pub(crate) fn insert(&mut self, index: usize, slot: Slot, socket: u32) -> Handle {
+        while self.hot.len() <= index {
+            self.hot.push(Hot::vacant());
+            self.cold.push(None);
+        }
+        debug_assert!(
+            self.cold[index].is_none(),
+            "the engine reuses an index only after removal"
+        );
+        self.open += 1;
+        self.cold[index] = Some(slot);
+        let hot = &mut self.hot[index];
+        *hot = Hot {
+            generation: hot.generation,
+            socket,
+            ..Hot::vacant()
+        };
+        Handle {
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            generation: hot.generation,
+        }
+    }
+
+    /// Frees a drained connection's place.
+    pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
+        let slot = self.cold.get_mut(index as usize)?.take()?;
+        self.hot[index as usize].generation += 1;
+        self.open -= 1;
+        Some(slot)
+    }
+
+    pub(crate) fn hot(&mut self, index: u32) -> &mut Hot {
+        &mut self.hot[index as usize]
+    }
+
+    pub(crate) fn handle(&self, index: u32) -> Handle {
+        Handle {
+            index,
+            generation: self.hot[index as usize].generation,
+        }
+    }
+
+    /// The connection at an index, whoever it is now.
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut Slot> {
+        self.cold.get_mut(index as usize)?.as_mut()
+    }
+
+    /// Both halves of the entry at an index.
+    pub(crate) fn both(&mut self, index: u32) -> Option<(&mut Hot, &mut Slot)> {
+        let slot = self.cold.get_mut(index as usize)?.as_mut()?;
+        Some((&mut self.hot[index as usize], slot))
+    }
+
+    /// Number of indexes ever used.
+    pub(crate) fn len(&self) -> usize {
+        self.hot.len()
+    }
+
+    /// Both halves of a connection that its role may still use.
+    pub(crate) fn usable(&mut self, handle: Handle) -> Option<(&mut Hot, &mut Slot)> {
+        let hot = self.hot.get_mut(handle.index as usize)?;
+        if hot.generation != handle.generation {
+            return None;
+        }
+        let slot = self.cold[handle.index as usize].as_mut()?;
+        (slot.state != State::Closed).then_some((hot, slot))
+    }
+}
+
+impl Hot {
+    fn vacant() -> Self {
+        Self {
+            generation: 0,
+            socket: 0,
+            dirty: false,
+            active: false,
+            scheduled: UNSCHEDULED,
+        }
+    }
+}
+
+impl Slot {
+    /// Gives the engine as many waiting datagrams as it takes now.
+    pub(crate) fn feed(&mut self, now: Instant) {
+        while !self.datagrams.is_empty() {
+            let space = self.engine.datagrams().send_buffer_space();
+            let size_max = self.engine.datagrams().max_size().unwrap_or(0);
+            if space < size_max {
+                return;
+            }
+            let Some(data) = self.datagrams.pop(now, size_max, &mut self.dropped) else {
+                // The next one no longer fits the path: drop it rather than block the rest.
+                if self
+                    .datagrams
+                    .pop(now, usize::MAX, &mut self.dropped)
+                    .is_some()
+                {
+                    self.dropped.oldest += 1;
+                }
+                continue;
+            };
+            if self.engine.datagrams().send(data, false).is_err() {
+                return;
+            }
+        }
+    }
+}
