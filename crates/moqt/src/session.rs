@@ -17,9 +17,11 @@ mod event;
 mod incoming;
 mod outgoing;
 mod questions;
+mod replies;
 mod request_ids;
 mod requests;
 mod state;
+mod streams;
 mod tokens;
 mod tracks;
 mod waiting;
@@ -31,21 +33,22 @@ use bytes::{Bytes, BytesMut};
 
 use self::control::Control;
 pub use self::counters::Counters;
-use self::data_streams::{Fetches, Stream};
+use self::data_streams::Fetches;
 pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
 use self::request_ids::RequestIds;
 use self::requests::Requests;
 use self::state::End;
+use self::streams::{Stream, refuse};
 use self::tokens::TokenCache;
 use self::tracks::{Resolved, Tracks};
 use self::waiting::WaitingRoom;
 use crate::data::ObjectDatagram;
 use crate::draft::Draft;
-use crate::error::{DecodeError, MessageTooLong, ResetCode, SessionError, Violation};
+use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
 use crate::reader::MessageReader;
-use crate::transport::{Direction, Read, StreamId, Transport};
+use crate::transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;
@@ -303,7 +306,7 @@ impl Session {
         }
         let size_bytes = data.len() as u64;
         match ObjectDatagram::decode(self.draft, data) {
-            Ok(Some(datagram)) => match self.tracks.resolve(datagram.track_alias) {
+            Ok(Some(datagram)) => match self.resolve(datagram.track_alias) {
                 Resolved::Live(request) => return Some((request, datagram)),
                 Resolved::Retired => self.counters.datagrams_late += 1,
                 Resolved::Unknown => self.hold_datagram(now, &datagram),
@@ -333,7 +336,11 @@ impl Session {
 
     /// Takes the next event. To be called until `None` after each call that takes the transport.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() && self.events.capacity() > EVENTS_KEPT {
+            self.events = VecDeque::new();
+        }
+        event
     }
 
     /// Closes the session and its transport; nothing follows but events not yet taken.
@@ -436,140 +443,6 @@ impl Session {
         }
     }
 
-    fn read(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-    ) -> Result<(), DecodeError> {
-        loop {
-            let is_ready = self.control.peer().is_some();
-            match self.streams.get(&stream) {
-                Some(known) if known.is_readable(is_ready) => {}
-                Some(_) | None => return Ok(()),
-            }
-            match transport.read(stream) {
-                Read::Data(data) => self.on_data(now, transport, stream, data)?,
-                Read::Fin => return self.on_fin(now, transport, stream),
-                Read::Reset(code) => return self.on_reset(now, transport, stream, ResetCode(code)),
-                Read::Blocked => return Ok(()),
-            }
-        }
-    }
-
-    fn on_data(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-        data: Bytes,
-    ) -> Result<(), DecodeError> {
-        match self.streams.get_mut(&stream) {
-            Some(Stream::Subgroup(subgroup)) => {
-                subgroup.reader.push(data);
-                self.poll_subgroup(now, transport, stream)
-            }
-            Some(Stream::Fetch(fetch)) => {
-                fetch.reader.push(data);
-                self.poll_fetch(transport, stream)
-            }
-            Some(Stream::Padding) => {
-                self.counters.padding_bytes += data.len() as u64;
-                Ok(())
-            }
-            Some(Stream::Typeless(start)) => {
-                *start = join(start, data);
-                self.recognise(now, transport, stream)
-            }
-            Some(Stream::Control) => self.on_control_data(now, transport, data),
-            Some(Stream::Opening(reader)) => {
-                reader.push(data);
-                self.poll_opening(now, transport, stream)
-            }
-            Some(&mut Stream::Request(id)) => self.on_request_data(now, transport, id, data),
-            None => Ok(()),
-        }
-    }
-
-    fn on_fin(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-    ) -> Result<(), DecodeError> {
-        match self.streams.get(&stream) {
-            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
-            Some(&Stream::Request(id)) => {
-                if let Some(request) = self.requests.get(id) {
-                    request.reader.fin()?;
-                }
-                self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
-                Ok(())
-            }
-            Some(Stream::Opening(reader)) => {
-                reader.fin()?;
-                transport.reset(stream, ResetCode::CANCELLED.0);
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Typeless(start)) if !start.is_empty() => Err(DecodeError::Short),
-            Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Fin)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn on_reset(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-        code: ResetCode,
-    ) -> Result<(), DecodeError> {
-        match self.streams.get(&stream) {
-            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
-            Some(&Stream::Request(id)) => {
-                self.on_end(now, transport, id, End::Reset, code);
-                Ok(())
-            }
-            Some(Stream::Opening(_)) => {
-                transport.reset(stream, ResetCode::CANCELLED.0);
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Reset(code))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
-        let known = self.streams.remove(&stream)?;
-        let opened_here = match known {
-            Stream::Request(id) => self.ids.is_assigned(id),
-            Stream::Typeless(_)
-            | Stream::Control
-            | Stream::Opening(_)
-            | Stream::Subgroup(_)
-            | Stream::Fetch(_)
-            | Stream::Padding => false,
-        };
-        if !opened_here {
-            self.streams_from_peer -= 1;
-        }
-        Some(known)
-    }
-
     fn encode(&self, message: &Message) -> Result<Bytes, MessageTooLong> {
         let mut out = BytesMut::new();
         message.encode(self.draft, &mut out)?;
@@ -577,29 +450,8 @@ impl Session {
     }
 }
 
-const CONTROL_ENDED: Violation = Violation {
-    code: SessionError::PROTOCOL_VIOLATION,
-    reason: "the control stream was closed",
-};
-
-/// Turns away a stream nothing is known of.
-fn refuse(transport: &mut dyn Transport, stream: StreamId, direction: Direction, code: ResetCode) {
-    transport.stop(stream, code.0);
-    if direction == Direction::Bi {
-        transport.reset(stream, code.0);
-    }
-}
-
-/// The bytes of `start` with those of `data` behind them; without a copy if `start` is empty.
-fn join(start: &Bytes, data: Bytes) -> Bytes {
-    if start.is_empty() {
-        return data;
-    }
-    let mut joined = BytesMut::with_capacity(start.len() + data.len());
-    joined.extend_from_slice(start);
-    joined.extend_from_slice(&data);
-    joined.freeze()
-}
+/// Room for events that a session keeps while it has none; what a burst needed beyond is freed.
+const EVENTS_KEPT: usize = 32;
 
 #[cfg(test)]
 mod tests;

@@ -247,7 +247,7 @@ impl Session {
             kinds.contains(&request.kind),
             "not the answer to this kind of request"
         );
-        request.establish();
+        self.requests.establish(id);
         self.send(transport, id, message);
     }
 

@@ -114,6 +114,7 @@ impl Session {
             self.control.outgoing.hold_first(bytes);
         }
         self.control.flush(transport);
+        self.open_queued(transport);
     }
 
     /// Finds out what a stream from the peer carries, once its first bytes say so.

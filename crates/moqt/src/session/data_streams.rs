@@ -3,47 +3,29 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
+use super::streams::Stream;
 use super::tracks::Resolved;
 use super::waiting::WaitingStream;
 use super::{Event, RequestId, Session, StreamEnd};
-use crate::data::{FetchHeader, ObjectDatagram, StreamKind, SubgroupHeader};
+use crate::data::{FetchHeader, ObjectDatagram, SubgroupHeader};
 use crate::error::{DecodeError, ResetCode, Violation};
+use crate::message::RequestKind;
 use crate::parameter::GroupOrder;
-use crate::reader::{FetchItem, FetchReader, MessageReader, SubgroupItem, SubgroupReader};
+use crate::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
 use crate::transport::{StreamId, Transport};
-
-/// What the session knows of a stream.
-#[derive(Debug)]
-pub(super) enum Stream {
-    /// Unidirectional from the peer, with what came of its type; held here in full until SETUP is
-    /// there.
-    Typeless(Bytes),
-    /// The peer's control stream.
-    Control,
-    /// Bidirectional from the peer, before its first message.
-    Opening(Box<MessageReader>),
-    /// The stream of a request of either endpoint.
-    Request(RequestId),
-    /// Objects of a subgroup.
-    Subgroup(Box<SubgroupStream>),
-    /// Objects of a fetch.
-    Fetch(Box<FetchStream>),
-    /// Bytes to discard.
-    Padding,
-}
 
 /// A subgroup stream and whose it is.
 #[derive(Debug)]
 pub(super) struct SubgroupStream {
     pub(super) reader: SubgroupReader,
-    owner: Owner,
+    pub(super) owner: Owner,
 }
 
 /// Whose objects a subgroup stream carries.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Owner {
+pub(super) enum Owner {
     /// The header is not complete.
     Headless,
     /// Nothing explained the alias of this header; the stream is left unread.
@@ -57,7 +39,7 @@ enum Owner {
 pub(super) struct FetchStream {
     pub(super) reader: FetchReader,
     /// `None` until the header is complete.
-    request: Option<RequestId>,
+    pub(super) request: Option<RequestId>,
 }
 
 /// Own fetches that wait for their data stream or its end.
@@ -104,19 +86,6 @@ impl Fetches {
     }
 }
 
-impl Stream {
-    /// Whether the session reads the stream now. Before SETUP that is only what may be or bring
-    /// the peer's SETUP, and never more of a data stream than its type.
-    pub(super) fn is_readable(&self, is_ready: bool) -> bool {
-        match self {
-            Self::Control => true,
-            Self::Typeless(start) => is_ready || start.is_empty() || is_cut(start),
-            Self::Opening(_) | Self::Request(_) | Self::Fetch(_) | Self::Padding => is_ready,
-            Self::Subgroup(subgroup) => is_ready && !matches!(subgroup.owner, Owner::Waiting(_)),
-        }
-    }
-}
-
 impl Session {
     /// Asks the peer to stop an inbound data stream; nothing more comes of it.
     pub fn stop_data(&mut self, transport: &mut dyn Transport, stream: StreamId, code: ResetCode) {
@@ -132,38 +101,6 @@ impl Session {
         {
             self.fetches.remove(request);
         }
-    }
-
-    pub(super) fn is_control(&self, stream: StreamId) -> bool {
-        matches!(self.streams.get(&stream), Some(Stream::Control))
-    }
-
-    /// Finds out what a unidirectional stream carries, once enough of it is there, and reads what
-    /// came with its type.
-    pub(super) fn recognise(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-    ) -> Result<(), DecodeError> {
-        let Some(Stream::Typeless(start)) = self.streams.get(&stream) else {
-            return Ok(());
-        };
-        if start.is_empty() {
-            return Ok(());
-        }
-        let kind = match StreamKind::recognise(self.draft, start) {
-            Ok(kind) => kind,
-            Err(DecodeError::Short) => return Ok(()),
-            Err(error @ DecodeError::Invalid { .. }) => return Err(error),
-        };
-        if kind != StreamKind::Control && self.control.peer().is_none() {
-            return Ok(());
-        }
-        let start = start.clone();
-        let known = self.stream_of_kind(kind)?;
-        self.streams.insert(stream, known);
-        self.on_data(now, transport, stream, start)
     }
 
     /// Hands on what a subgroup stream says.
@@ -255,6 +192,15 @@ impl Session {
         Ok(())
     }
 
+    /// Finds the subscription of an alias. While a subscription of this endpoint is not answered,
+    /// an alias that has ended may be the one its answer brings back.
+    pub(super) fn resolve(&self, alias: u64) -> Resolved {
+        match self.tracks.resolve(alias) {
+            Resolved::Retired if self.requests.is_awaiting_alias() => Resolved::Unknown,
+            resolved @ (Resolved::Live(_) | Resolved::Retired | Resolved::Unknown) => resolved,
+        }
+    }
+
     /// Lets a datagram wait for its alias, copied out of the buffer it came in.
     pub(super) fn hold_datagram(&mut self, now: Instant, datagram: &ObjectDatagram) {
         let mut copy = BytesMut::new();
@@ -324,25 +270,6 @@ impl Session {
         }
     }
 
-    fn stream_of_kind(&mut self, kind: StreamKind) -> Result<Stream, Violation> {
-        let (draft, bytes_max) = (self.draft, self.limits.object_header_bytes_max);
-        Ok(match kind {
-            StreamKind::Control => {
-                self.on_control_opened()?;
-                Stream::Control
-            }
-            StreamKind::Subgroup => Stream::Subgroup(Box::new(SubgroupStream {
-                reader: SubgroupReader::new(draft, bytes_max),
-                owner: Owner::Headless,
-            })),
-            StreamKind::Fetch => Stream::Fetch(Box::new(FetchStream {
-                reader: FetchReader::new(draft, bytes_max),
-                request: None,
-            })),
-            StreamKind::Padding => Stream::Padding,
-        })
-    }
-
     fn on_subgroup_header(
         &mut self,
         now: Instant,
@@ -350,7 +277,7 @@ impl Session {
         stream: StreamId,
         header: SubgroupHeader,
     ) {
-        let owner = match self.tracks.resolve(header.track_alias) {
+        let owner = match self.resolve(header.track_alias) {
             Resolved::Live(request) => {
                 self.events.push_back(Event::Subgroup {
                     stream,
@@ -394,6 +321,15 @@ impl Session {
                 "a fetch stream names a request never sent",
             ));
         }
+        if self
+            .requests
+            .get(request)
+            .is_some_and(|request| request.kind != RequestKind::Fetch)
+        {
+            return Err(Violation::protocol(
+                "a fetch stream names another kind of request",
+            ));
+        }
         let Some(fetching) = self.fetches.table.get_mut(&request) else {
             self.counters.streams_late += 1;
             self.stop_data(transport, stream, ResetCode::CANCELLED);
@@ -410,27 +346,4 @@ impl Session {
         self.events.push_back(Event::Fetched { stream, request });
         Ok(())
     }
-}
-
-impl Stream {
-    /// The request whose objects the stream carries.
-    fn data_of(&self) -> Option<RequestId> {
-        match self {
-            Self::Subgroup(subgroup) => match subgroup.owner {
-                Owner::Request(request) => Some(request),
-                Owner::Headless | Owner::Waiting(_) => None,
-            },
-            Self::Fetch(fetch) => fetch.request,
-            Self::Typeless(_)
-            | Self::Control
-            | Self::Opening(_)
-            | Self::Request(_)
-            | Self::Padding => None,
-        }
-    }
-}
-
-/// Whether the bytes end within a stream type.
-fn is_cut(start: &Bytes) -> bool {
-    crate::varint::decode(start).is_none()
 }

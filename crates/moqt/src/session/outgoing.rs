@@ -49,6 +49,13 @@ impl Outgoing {
         self.queue.push_front(data);
     }
 
+    /// Ends a stream that is not open yet, after everything that waits.
+    pub(super) fn hold_finish(&mut self) {
+        if self.state == State::Open {
+            self.state = State::Finishing;
+        }
+    }
+
     /// Ends the side cleanly after everything that waits.
     pub(super) fn finish(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         if self.state == State::Open {

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::data_streams::Stream;
 use super::requests::{Announced, Request as Entry, Subject};
 use super::state::{Opener, State};
+use super::streams::{Stream, refuse};
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
 use crate::error::{ResetCode, SessionError, Violation};
 use crate::message::{
@@ -265,10 +265,12 @@ impl Session {
 
     /// Ends the own direction of a request after what was sent.
     pub(super) fn finish_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
-        if let Some(request) = self.requests.get_mut(id)
-            && let Some(stream) = request.stream
-        {
-            request.outgoing.finish(transport, stream);
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        match request.stream {
+            Some(stream) => request.outgoing.finish(transport, stream),
+            None => request.outgoing.hold_finish(),
         }
     }
 
@@ -315,8 +317,10 @@ impl Session {
         id: RequestId,
         code: ResetCode,
     ) {
-        self.tracks.retire(id, self.limits.aliases_retired_max);
-        self.stop_data_of(transport, id, code);
+        if self.requests.get(id).is_none_or(Entry::receives_objects) {
+            self.tracks.retire(id, self.limits.aliases_retired_max);
+            self.stop_data_of(transport, id, code);
+        }
     }
 
     fn ask(
@@ -340,7 +344,7 @@ impl Session {
             Ok(encoded) => encoded,
             Err(refused) => {
                 if let Some(stream) = stream {
-                    super::refuse(transport, stream, Direction::Bi, ResetCode::INTERNAL_ERROR);
+                    refuse(transport, stream, Direction::Bi, ResetCode::INTERNAL_ERROR);
                 }
                 return Err(refused);
             }

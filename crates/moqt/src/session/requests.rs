@@ -24,6 +24,8 @@ pub(super) struct Requests {
     draining: VecDeque<RequestId>,
     own_live: usize,
     peer_live: usize,
+    /// Own subscriptions without an answer.
+    awaiting_alias: usize,
 }
 
 /// One request.
@@ -111,10 +113,19 @@ impl Request {
         }
     }
 
-    /// Takes the OK that establishes the request.
-    pub(super) fn establish(&mut self) {
-        assert_eq!(self.state, State::Pending, "a request is answered once");
-        self.state = State::Established { updating: false };
+    /// Whether objects of the request come to this endpoint.
+    pub(super) fn receives_objects(&self) -> bool {
+        match self.opener {
+            Opener::Here => matches!(self.kind, RequestKind::Subscribe | RequestKind::Fetch),
+            Opener::Peer => self.kind == RequestKind::Publish,
+        }
+    }
+
+    /// Whether the request will bring an alias that is not known yet.
+    fn awaits_alias(&self) -> bool {
+        self.opener == Opener::Here
+            && self.kind == RequestKind::Subscribe
+            && self.state == State::Pending
     }
 
     /// Whether neither side has ended the request.
@@ -143,6 +154,7 @@ impl Requests {
             Opener::Here => self.own_live += 1,
             Opener::Peer => self.peer_live += 1,
         }
+        self.awaiting_alias += usize::from(request.awaits_alias());
         let previous = self.table.insert(id, request);
         assert!(previous.is_none(), "a Request ID is used once");
     }
@@ -166,6 +178,16 @@ impl Requests {
         Some(request)
     }
 
+    /// Takes note of the OK to a request.
+    pub(super) fn establish(&mut self, id: RequestId) {
+        let Some(request) = self.table.get_mut(&id) else {
+            return;
+        };
+        assert_eq!(request.state, State::Pending, "a request is answered once");
+        self.awaiting_alias -= usize::from(request.awaits_alias());
+        request.state = State::Established { updating: false };
+    }
+
     /// Ends a request in one of the states after its life, and keeps it until its stream is over.
     pub(super) fn end(&mut self, id: RequestId, state: State) {
         assert!(!matches!(state, State::Pending | State::Established { .. }));
@@ -173,6 +195,7 @@ impl Requests {
             return;
         };
         let was_live = request.is_live();
+        self.awaiting_alias -= usize::from(request.awaits_alias());
         request.state = state;
         let opener = request.opener;
         if was_live {
@@ -184,6 +207,7 @@ impl Requests {
     /// Forgets a request.
     pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
         let request = self.table.remove(&id)?;
+        self.awaiting_alias -= usize::from(request.awaits_alias());
         if request.is_live() {
             self.count_down(request.opener);
         } else if let Some(at) = self.draining.iter().position(|&other| other == id) {
@@ -212,6 +236,11 @@ impl Requests {
     /// The peer's requests that neither side has ended.
     pub(super) fn peer_live(&self) -> usize {
         self.peer_live
+    }
+
+    /// Whether an own subscription is not answered, so that an alias may come to life again.
+    pub(super) fn is_awaiting_alias(&self) -> bool {
+        self.awaiting_alias > 0
     }
 
     /// Own requests that wait for a stream.

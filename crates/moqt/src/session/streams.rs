@@ -1,0 +1,285 @@
+//! All streams a session reads: what each carries, and who takes what comes.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+
+use super::data_streams::{FetchStream, Owner, SubgroupStream};
+use super::state::End;
+use super::{RequestId, Session, StreamEnd};
+use crate::data::StreamKind;
+use crate::error::{DecodeError, ResetCode, SessionError, Violation};
+use crate::reader::{FetchReader, MessageReader, SubgroupReader};
+use crate::transport::{Direction, Read, StreamId, Transport};
+use crate::varint;
+
+/// What the session knows of a stream.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// Unidirectional from the peer, with what came of its type; held here in full until SETUP is
+    /// there.
+    Typeless(Bytes),
+    /// The peer's control stream.
+    Control,
+    /// Bidirectional from the peer, before its first message.
+    Opening(Box<MessageReader>),
+    /// The stream of a request of either endpoint.
+    Request(RequestId),
+    /// Objects of a subgroup.
+    Subgroup(Box<SubgroupStream>),
+    /// Objects of a fetch.
+    Fetch(Box<FetchStream>),
+    /// Bytes to discard.
+    Padding,
+}
+
+impl Stream {
+    /// Whether the session reads the stream now. Before SETUP that is only what may be or bring
+    /// the peer's SETUP, and never more of a data stream than its type.
+    pub(super) fn is_readable(&self, is_ready: bool) -> bool {
+        match self {
+            Self::Control => true,
+            Self::Typeless(start) => is_ready || start.is_empty() || is_cut(start),
+            Self::Opening(_) | Self::Request(_) | Self::Fetch(_) | Self::Padding => is_ready,
+            Self::Subgroup(subgroup) => is_ready && !matches!(subgroup.owner, Owner::Waiting(_)),
+        }
+    }
+
+    /// The request whose objects the stream carries.
+    pub(super) fn data_of(&self) -> Option<RequestId> {
+        match self {
+            Self::Subgroup(subgroup) => match subgroup.owner {
+                Owner::Request(request) => Some(request),
+                Owner::Headless | Owner::Waiting(_) => None,
+            },
+            Self::Fetch(fetch) => fetch.request,
+            Self::Typeless(_)
+            | Self::Control
+            | Self::Opening(_)
+            | Self::Request(_)
+            | Self::Padding => None,
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn is_control(&self, stream: StreamId) -> bool {
+        matches!(self.streams.get(&stream), Some(Stream::Control))
+    }
+
+    /// Reads all there is on a stream, as far as it is to be read now.
+    pub(super) fn read(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        loop {
+            let is_ready = self.control.peer().is_some();
+            match self.streams.get(&stream) {
+                Some(known) if known.is_readable(is_ready) => {}
+                Some(_) | None => return Ok(()),
+            }
+            match transport.read(stream) {
+                Read::Data(data) => self.on_data(now, transport, stream, data)?,
+                Read::Fin => return self.on_fin(now, transport, stream),
+                Read::Reset(code) => return self.on_reset(now, transport, stream, ResetCode(code)),
+                Read::Blocked => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn on_data(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get_mut(&stream) {
+            Some(Stream::Subgroup(subgroup)) => {
+                subgroup.reader.push(data);
+                self.poll_subgroup(now, transport, stream)
+            }
+            Some(Stream::Fetch(fetch)) => {
+                fetch.reader.push(data);
+                self.poll_fetch(transport, stream)
+            }
+            Some(Stream::Padding) => {
+                self.counters.padding_bytes += data.len() as u64;
+                Ok(())
+            }
+            Some(Stream::Typeless(start)) => {
+                *start = join(start, data);
+                self.recognise(now, transport, stream)
+            }
+            Some(Stream::Control) => self.on_control_data(now, transport, data),
+            Some(Stream::Opening(reader)) => {
+                reader.push(data);
+                self.poll_opening(now, transport, stream)
+            }
+            Some(&mut Stream::Request(id)) => self.on_request_data(now, transport, id, data),
+            None => Ok(()),
+        }
+    }
+
+    fn on_fin(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get(&stream) {
+            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(&Stream::Request(id)) => {
+                if let Some(request) = self.requests.get(id) {
+                    request.reader.fin()?;
+                }
+                self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
+                Ok(())
+            }
+            Some(Stream::Opening(reader)) => {
+                reader.fin()?;
+                transport.reset(stream, ResetCode::CANCELLED.0);
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Typeless(start)) if !start.is_empty() => Err(DecodeError::Short),
+            Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
+                self.on_data_end(transport, stream, StreamEnd::Fin)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn on_reset(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        code: ResetCode,
+    ) -> Result<(), DecodeError> {
+        match self.streams.get(&stream) {
+            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(&Stream::Request(id)) => {
+                self.on_end(now, transport, id, End::Reset, code);
+                Ok(())
+            }
+            Some(Stream::Opening(_)) => {
+                transport.reset(stream, ResetCode::CANCELLED.0);
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.forget_stream(stream);
+                Ok(())
+            }
+            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
+                self.on_data_end(transport, stream, StreamEnd::Reset(code))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
+        let known = self.streams.remove(&stream)?;
+        let opened_here = match known {
+            Stream::Request(id) => self.ids.is_assigned(id),
+            Stream::Typeless(_)
+            | Stream::Control
+            | Stream::Opening(_)
+            | Stream::Subgroup(_)
+            | Stream::Fetch(_)
+            | Stream::Padding => false,
+        };
+        if !opened_here {
+            self.streams_from_peer -= 1;
+        }
+        Some(known)
+    }
+
+    /// Finds out what a unidirectional stream carries, once enough of it is there, and reads what
+    /// came with its type.
+    pub(super) fn recognise(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        let Some(Stream::Typeless(start)) = self.streams.get(&stream) else {
+            return Ok(());
+        };
+        if start.is_empty() {
+            return Ok(());
+        }
+        let kind = match StreamKind::recognise(self.draft, start) {
+            Ok(kind) => kind,
+            Err(DecodeError::Short) => return Ok(()),
+            Err(error @ DecodeError::Invalid { .. }) => return Err(error),
+        };
+        if kind != StreamKind::Control && self.control.peer().is_none() {
+            return Ok(());
+        }
+        let start = start.clone();
+        let known = self.stream_of_kind(kind)?;
+        self.streams.insert(stream, known);
+        self.on_data(now, transport, stream, start)
+    }
+
+    fn stream_of_kind(&mut self, kind: StreamKind) -> Result<Stream, Violation> {
+        let (draft, bytes_max) = (self.draft, self.limits.object_header_bytes_max);
+        Ok(match kind {
+            StreamKind::Control => {
+                self.on_control_opened()?;
+                Stream::Control
+            }
+            StreamKind::Subgroup => Stream::Subgroup(Box::new(SubgroupStream {
+                reader: SubgroupReader::new(draft, bytes_max),
+                owner: Owner::Headless,
+            })),
+            StreamKind::Fetch => Stream::Fetch(Box::new(FetchStream {
+                reader: FetchReader::new(draft, bytes_max),
+                request: None,
+            })),
+            StreamKind::Padding => Stream::Padding,
+        })
+    }
+}
+
+const CONTROL_ENDED: Violation = Violation {
+    code: SessionError::PROTOCOL_VIOLATION,
+    reason: "the control stream was closed",
+};
+
+/// Turns away a stream nothing is known of.
+pub(super) fn refuse(
+    transport: &mut dyn Transport,
+    stream: StreamId,
+    direction: Direction,
+    code: ResetCode,
+) {
+    transport.stop(stream, code.0);
+    if direction == Direction::Bi {
+        transport.reset(stream, code.0);
+    }
+}
+
+/// The bytes of `start` with those of `data` behind them; without a copy if `start` is empty.
+fn join(start: &Bytes, data: Bytes) -> Bytes {
+    if start.is_empty() {
+        return data;
+    }
+    let mut joined = BytesMut::with_capacity(start.len() + data.len());
+    joined.extend_from_slice(start);
+    joined.extend_from_slice(&data);
+    joined.freeze()
+}
+
+/// Whether the bytes end within a stream type.
+fn is_cut(start: &Bytes) -> bool {
+    varint::decode(start).is_none()
+}
