@@ -270,12 +270,11 @@ fn run_clients(
         linger,
     };
     #[expect(clippy::disallowed_methods, reason = "a test's time limit")]
-    let guard = thread::spawn(move || stop.wait(Duration::from_secs(60)));
+    let guard = thread::spawn(move || stop.wait(Duration::from_mins(1)));
     host.run(&mut app).unwrap();
     drop(guard);
     assert_eq!(telemetry.snapshot().send_errors, 0);
-    let seen = seen.lock().unwrap().clone();
-    seen
+    seen.lock().unwrap().clone()
 }
 
 #[test]
