@@ -123,6 +123,11 @@ mod tests {
         let mut random = Random::new(1);
         assert!((0..10_000).all(|_| random.chance(Probability::ONE)));
         assert!((0..10_000).all(|_| !random.chance(Probability::ZERO)));
+        // This state gives 2^23, whose upper half is zero.
+        let mut zero = Random {
+            state: [0, 0, 0, 1],
+        };
+        assert!(!zero.chance(Probability::ZERO));
     }
 
     #[test]

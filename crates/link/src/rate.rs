@@ -1,6 +1,7 @@
 //! How fast a link takes packets off its queue: a bit rate, or a recorded trace of opportunities.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The bytes one opportunity of a [`Trace`] carries: Mahimahi's packet size.
@@ -63,7 +64,7 @@ pub enum Rate {
 pub struct Trace {
     /// Never empty; in order; the last one is above zero and is the period after which the trace
     /// repeats.
-    opportunities_ms: Vec<u32>,
+    opportunities_ms: Arc<[u32]>,
 }
 
 impl Trace {
@@ -84,7 +85,9 @@ impl Trace {
         }
         match opportunities_ms.last() {
             None | Some(0) => Err(TraceError::Empty),
-            Some(_) => Ok(Self { opportunities_ms }),
+            Some(_) => Ok(Self {
+                opportunities_ms: opportunities_ms.into(),
+            }),
         }
     }
 

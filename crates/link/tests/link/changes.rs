@@ -1,6 +1,6 @@
 //! Changes while packets are inside.
 
-use weir_link::{Config, Loss, Probability, Queue, Rate, Trace};
+use weir_link::{Config, GilbertElliott, Loss, Probability, Queue, Rate, Trace};
 
 use crate::{Story, delay, kilobits, micros, millis};
 
@@ -104,6 +104,28 @@ fn a_packet_goes_over_from_a_rate_to_a_trace_and_back() {
 }
 
 #[test]
+fn opportunities_that_others_used_do_not_count_for_the_packet_being_sent() {
+    let trace = Rate::Trace(Trace::new(vec![10]).expect("a good trace"));
+    let mut story = Story::new(
+        Config {
+            rate: trace,
+            ..Config::default()
+        },
+        0,
+    );
+    for packet in 0..3 {
+        story.send(millis(0), packet, 1504); // at 10 and at 20
+    }
+    story.send(millis(0), 3, 3008); // 1504 bytes of it at 40
+    story.run_until(millis(45));
+    story.link.set_rate(story.at(millis(45)), kilobits(1504)); // 188 bytes each millisecond
+    assert_eq!(
+        story.finish(),
+        [(10, 0), (20, 1), (30, 2), (53, 3)].map(|(at, packet)| (millis(at), packet))
+    );
+}
+
+#[test]
 fn a_smaller_queue_keeps_what_it_has() {
     let mut story = Story::new(
         Config {
@@ -181,4 +203,24 @@ fn loss_can_be_switched_on_and_off() {
     story.send(millis(2), 2, 1);
     assert_eq!(story.link.stats().lost, 1);
     assert_eq!(story.finish(), [(millis(0), 0), (millis(2), 2)]);
+}
+
+#[test]
+fn burst_loss_begins_in_its_good_state_whenever_it_is_set() {
+    let stuck = GilbertElliott {
+        good_to_bad: Probability::ONE,
+        bad_to_good: Probability::ZERO,
+        loss_in_good: Probability::ZERO,
+        loss_in_bad: Probability::ONE,
+    };
+    let mut story = Story::new(Config::default(), 0);
+    for packet in 0..6 {
+        if packet % 3 == 0 {
+            story
+                .link
+                .set_loss(story.at(millis(packet)), Loss::Burst(stuck));
+        }
+        story.send(millis(packet), packet, 1);
+    }
+    assert_eq!(story.finish(), [(millis(0), 0), (millis(3), 3)]);
 }

@@ -140,5 +140,9 @@ fn a_time_that_runs_backwards_counts_as_the_latest() {
     let mut story = Story::new(config, 0);
     story.link.handle_packet(story.at(millis(500)), 0, 100);
     story.link.handle_packet(story.at(millis(400)), 1, 100);
-    assert_eq!(story.finish(), [(millis(600), 0), (millis(700), 1)]);
+    story.run_until(millis(900));
+    assert_eq!(story.link.poll_packet(story.at(millis(900))), None);
+    story.link.handle_packet(story.at(millis(800)), 2, 100);
+    let expected = [(600, 0), (700, 1), (1000, 2)].map(|(at, packet)| (millis(at), packet));
+    assert_eq!(story.finish(), expected);
 }

@@ -106,13 +106,22 @@ fn the_queue_is_full_at_its_bytes_and_not_before() {
     story.send(millis(1000), 5, 1000);
     story.send(millis(1000), 6, 1);
     assert_eq!(story.link.stats().dropped_queue_bytes, 2);
-    assert_eq!(story.link.stats().queue_bytes_peak, 3000);
+
+    // The queue is lower later on, which the peak remembers.
+    story.send(millis(4500), 7, 10);
+    assert_eq!(
+        (
+            story.link.queue_bytes(),
+            story.link.stats().queue_bytes_peak
+        ),
+        (10, 3000)
+    );
     let packets: Vec<u64> = story
         .finish()
         .into_iter()
         .map(|(_, packet)| packet)
         .collect();
-    assert_eq!(packets, [0, 1, 2, 3, 5]);
+    assert_eq!(packets, [0, 1, 2, 3, 5, 7]);
 }
 
 #[test]
