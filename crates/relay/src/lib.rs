@@ -1,1 +1,28 @@
-//! The MOQT relay: namespaces, tracks, subscriptions, fan-out, limits.
+//! The MOQT relay: many sessions, the tracks between them, and the fan-out.
+//!
+//! Pure: a host drives [`Relay`] as an [`App`](weir_quic::App). An object arrives once, is kept once and is handed
+//! to each subscriber's connection without a copy: every subscriber knows a track by the same Track Alias, so
+//! that the bytes of a datagram or of a piece of a stream are the same for all of them. What a subscriber
+//! has not taken yet is not queued for it; it has a cursor into the one log of the subgroup, and the distance
+//! is limited.
+//!
+//! It does not know media, and no draft: both are the business of others.
+
+mod config;
+mod counters;
+mod namespaces;
+mod objects;
+mod peer;
+mod priority;
+mod publishing;
+mod relay;
+mod subgroup;
+mod subscriber;
+mod subscribing;
+mod timers;
+mod track;
+mod tracks;
+
+pub use config::{Config, Limits};
+pub use counters::{Counters, Gauges};
+pub use relay::Relay;

@@ -1,0 +1,72 @@
+//! What a relay is made with.
+
+use std::time::Duration;
+
+use weir_moqt::draft::Draft;
+
+/// What a relay is made with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The drafts that may be negotiated, by their ALPN.
+    pub drafts: Vec<Draft>,
+    /// Bounds of the relay's own tables.
+    pub limits: Limits,
+    /// Bounds of each session.
+    pub session_limits: weir_moqt::limits::Limits,
+    /// Name and version told to peers in SETUP; `None` to say nothing.
+    pub implementation: Option<String>,
+}
+
+/// Bounds of the relay's tables and queues. What lies past one costs the one who caused it: a request is
+/// refused, an object is dropped for one subscriber, and a counter says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Subscriptions of one session, waiting ones included; refused with `EXCESSIVE_LOAD` beyond.
+    pub subscriptions_per_session_max: usize,
+    /// Tracks that one session may publish; refused with `EXCESSIVE_LOAD` beyond.
+    pub publications_per_session_max: usize,
+    /// Namespaces that one session may announce; refused with `EXCESSIVE_LOAD` beyond.
+    pub namespaces_per_session_max: usize,
+    /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
+    pub tracks_max: usize,
+    /// Bytes of a subgroup that a subscriber may be behind. Its stream is reset with `TOO_FAR_BEHIND` beyond.
+    pub lag_bytes_max: u64,
+    /// Subgroup streams of one subscription that may be open at once; further subgroups are skipped for it.
+    pub streams_per_subscription_max: usize,
+    /// Subgroups of one track that may be open upstream at once; further ones are stopped.
+    pub subgroups_per_track_max: usize,
+    /// Longest time that a SUBSCRIBE may wait for a publisher, whatever it asks for.
+    pub rendezvous_max: Duration,
+    /// How long subscribers of a track are kept when its last publisher vanishes without a word.
+    pub publisher_linger: Duration,
+    /// How long streams may still arrive after a publisher's PUBLISH_DONE.
+    pub done_linger: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            subscriptions_per_session_max: 1024,
+            publications_per_session_max: 1024,
+            namespaces_per_session_max: 1024,
+            tracks_max: 100_000,
+            lag_bytes_max: 4 << 20,
+            streams_per_subscription_max: 128,
+            subgroups_per_track_max: 256,
+            rendezvous_max: Duration::from_secs(30),
+            publisher_linger: Duration::from_secs(5),
+            done_linger: Duration::from_secs(2),
+        }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            drafts: Draft::ALL.to_vec(),
+            limits: Limits::default(),
+            session_limits: weir_moqt::limits::Limits::default(),
+            implementation: Some("weir".to_owned()),
+        }
+    }
+}

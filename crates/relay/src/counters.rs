@@ -1,0 +1,90 @@
+//! What a relay has done and what it holds.
+
+macro_rules! numbers {
+    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)+ }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: u64,)+
+        }
+
+        impl $name {
+            /// Each number with its name, in the order of the fields.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)+].into_iter()
+            }
+        }
+    };
+}
+
+numbers! {
+    /// Numbers that only grow.
+    Counters {
+        /// Sessions that were set up.
+        sessions,
+        /// Sessions closed because the peer broke the protocol.
+        sessions_violated,
+        /// Objects received in datagrams.
+        datagrams_received,
+        /// Objects handed to subscribers' connections as datagrams.
+        datagrams_sent,
+        /// Datagrams dropped for a subscriber whose path does not carry that size.
+        datagrams_dropped_size,
+        /// Datagrams dropped for a subscriber that takes none.
+        datagrams_dropped_unsupported,
+        /// Objects received on subgroup streams.
+        stream_objects_received,
+        /// Subgroup streams received.
+        streams_received,
+        /// Subgroup streams opened to subscribers.
+        streams_sent,
+        /// Payload and header bytes written to subscribers' streams.
+        stream_bytes_sent,
+        /// Streams to subscribers that were reset because they fell too far behind.
+        streams_reset_lag,
+        /// Streams to subscribers that were reset because an object's delivery time-out had passed.
+        streams_reset_timeout,
+        /// Streams to subscribers that were reset because the publisher reset its own.
+        streams_reset_upstream,
+        /// Streams that subscribers stopped.
+        streams_stopped,
+        /// Subgroups skipped for a subscriber with too many streams open.
+        subgroups_skipped,
+        /// Subgroup streams stopped because a track had too many open.
+        subgroups_refused,
+        /// Objects and streams received again from another publisher of the same track.
+        duplicates,
+        /// Objects that came for no track that the relay still holds.
+        objects_unwanted,
+        /// Requests refused because nobody publishes what they ask for.
+        refused_does_not_exist,
+        /// Requests that waited for a publisher in vain.
+        refused_timeout,
+        /// Requests refused at a limit.
+        refused_load,
+        /// Requests refused because the session already has that subscription.
+        refused_duplicate,
+        /// Requests of kinds that the relay does not serve.
+        refused_not_supported,
+    }
+}
+
+numbers! {
+    /// Numbers that rise and fall: what the relay holds now.
+    Gauges {
+        /// Sessions.
+        sessions,
+        /// Tracks with a publisher, a subscriber, or someone waiting.
+        tracks,
+        /// Subscriptions that get objects.
+        subscriptions,
+        /// Requests that wait for a publisher.
+        waiting,
+        /// Namespaces announced.
+        namespaces,
+        /// Subgroups being received or not yet taken by all.
+        subgroups,
+        /// Bytes of subgroups that some subscriber has not taken yet.
+        log_bytes,
+    }
+}

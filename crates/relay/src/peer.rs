@@ -1,0 +1,145 @@
+//! One session and what it takes part in.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use rustc_hash::FxHashMap;
+use weir_moqt::{
+    name::Namespace,
+    session::{RequestId, Session},
+    transport::StreamId,
+};
+use weir_quic::Handle;
+
+use crate::{subgroup::SubgroupId, tracks::TrackId};
+
+/// One session.
+pub(crate) struct Peer {
+    pub(crate) handle: Handle,
+    pub(crate) session: Session,
+    /// When the session's timer in the relay's queue is due.
+    pub(crate) timer: Option<Instant>,
+    pub(crate) requests: BTreeMap<RequestId, Part>,
+    /// Track of each request that brings objects: looked at for every datagram, so small and in one piece.
+    sources: Vec<(RequestId, TrackId)>,
+    /// Subgroup streams being received.
+    pub(crate) inbound: BTreeMap<StreamId, Inbound>,
+    /// Subgroup streams being sent that took no more data.
+    pub(crate) blocked: FxHashMap<StreamId, (TrackId, RequestId, SubgroupId)>,
+    pub(crate) counts: Counts,
+}
+
+/// A subgroup stream being received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inbound {
+    pub(crate) track: TrackId,
+    pub(crate) request: RequestId,
+    pub(crate) subgroup: SubgroupId,
+    /// The objects are dropped, because another publisher sends the same subgroup.
+    pub(crate) is_repeated: bool,
+}
+
+/// What a request of a session stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Objects of the track come from this session: its PUBLISH, or a SUBSCRIBE to it.
+    Source(TrackId),
+    /// Objects of the track go to this session, or will once there is a publisher.
+    Subscriber(TrackId),
+    /// The session announced a namespace.
+    Namespace(Namespace),
+}
+
+/// How many requests of each kind a session has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) sources: usize,
+    pub(crate) subscribers: usize,
+    pub(crate) namespaces: usize,
+}
+
+impl Peer {
+    pub(crate) fn new(handle: Handle, session: Session) -> Self {
+        Self {
+            handle,
+            session,
+            timer: None,
+            requests: BTreeMap::new(),
+            sources: Vec::new(),
+            inbound: BTreeMap::new(),
+            blocked: FxHashMap::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, request: RequestId, part: Part) {
+        match &part {
+            Part::Source(track) => {
+                self.sources.push((request, *track));
+                self.counts.sources += 1;
+            }
+            Part::Subscriber(_) => self.counts.subscribers += 1,
+            Part::Namespace(_) => self.counts.namespaces += 1,
+        }
+        let before = self.requests.insert(request, part);
+        debug_assert!(
+            before.is_none(),
+            "the session gives every request its own ID"
+        );
+    }
+
+    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Part> {
+        let part = self.requests.remove(&request)?;
+        match part {
+            Part::Source(_) => {
+                self.sources.retain(|&(other, _)| other != request);
+                self.counts.sources -= 1;
+            }
+            Part::Subscriber(_) => self.counts.subscribers -= 1,
+            Part::Namespace(_) => self.counts.namespaces -= 1,
+        }
+        Some(part)
+    }
+
+    /// The track that the objects of a request belong to.
+    #[inline]
+    pub(crate) fn source(&self, request: RequestId) -> Option<TrackId> {
+        self.sources
+            .iter()
+            .find(|&&(other, _)| other == request)
+            .map(|&(_, track)| track)
+    }
+}
+
+/// All sessions, by their connection.
+#[derive(Default)]
+pub(crate) struct Peers {
+    peers: Vec<Option<Box<Peer>>>,
+    count: usize,
+}
+
+impl Peers {
+    pub(crate) fn insert(&mut self, peer: Peer) {
+        let index = peer.handle.index();
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        self.peers[index] = Some(Box::new(peer));
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Peer> {
+        let peer = self.peers.get_mut(handle.index())?.as_deref_mut()?;
+        (peer.handle == handle).then_some(peer)
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
+        self.get(handle)?;
+        self.count -= 1;
+        self.peers[handle.index()].take()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+}

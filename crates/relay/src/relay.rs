@@ -1,0 +1,385 @@
+//! The relay as a role: what happens on connections and sessions, and who deals with it.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use weir_moqt::{
+    draft::Draft,
+    error::SessionError,
+    message::Setup,
+    session::{self, Accepted, Request, RequestId, Session, Side},
+    transport::{Direction, StreamId},
+};
+use weir_quic::{App, Connection, Endpoint, Event, Handle};
+
+use crate::{
+    Config, Counters, Gauges,
+    namespaces::Namespaces,
+    peer::{Part, Peer, Peers},
+    subgroup::{Subgroup, SubgroupId},
+    timers::{Timer, Timers},
+    tracks::{TrackId, Tracks},
+};
+
+/// A MOQT relay.
+pub struct Relay {
+    pub(crate) config: Config,
+    pub(crate) peers: Peers,
+    pub(crate) tracks: Tracks,
+    pub(crate) namespaces: Namespaces,
+    /// Tracks that someone wants and nobody sends.
+    pub(crate) unserved: BTreeSet<TrackId>,
+    pub(crate) timers: Timers,
+    /// Subgroups that grew in this turn.
+    pub(crate) grown: Vec<(TrackId, SubgroupId)>,
+    pub(crate) counters: Counters,
+    is_stopping: bool,
+}
+
+impl Relay {
+    /// A relay without sessions.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            peers: Peers::default(),
+            tracks: Tracks::default(),
+            namespaces: Namespaces::default(),
+            unserved: BTreeSet::new(),
+            timers: Timers::default(),
+            grown: Vec::new(),
+            counters: Counters::default(),
+            is_stopping: false,
+        }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// What is held now. Looks at every track.
+    pub fn gauges(&self) -> Gauges {
+        let mut gauges = Gauges {
+            sessions: self.peers.len() as u64,
+            tracks: self.tracks.len() as u64,
+            namespaces: self.namespaces.len() as u64,
+            ..Gauges::default()
+        };
+        for track in self.tracks.iter() {
+            gauges.subscriptions += track.subscribers.len() as u64;
+            gauges.waiting += track.waiting.len() as u64;
+            gauges.subgroups += track.subgroups.len() as u64;
+            gauges.log_bytes += track.subgroups.iter().map(Subgroup::held).sum::<u64>();
+        }
+        gauges
+    }
+
+    /// Does something with a session and its connection, if both are still there.
+    pub(crate) fn with_session<T>(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        act: impl FnOnce(&mut Session, &mut Connection<'_>) -> T,
+    ) -> Option<T> {
+        let peer = self.peers.get(handle)?;
+        let mut connection = endpoint.connection(now, handle)?;
+        Some(act(&mut peer.session, &mut connection))
+    }
+
+    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let protocol = connection.protocol().unwrap_or_default();
+        let Some(draft) = Draft::from_alpn(protocol.as_bytes()) else {
+            weir_moqt::transport::Transport::close(
+                &mut connection,
+                SessionError::VERSION_NEGOTIATION_FAILED.0,
+                b"no draft of MOQT was negotiated",
+            );
+            return;
+        };
+        let mut session = Session::new(session::Config {
+            draft,
+            side: Side::Server,
+            limits: self.config.session_limits.clone(),
+            setup: Setup {
+                implementation: self.config.implementation.clone(),
+                ..Setup::default()
+            },
+        });
+        session.start(now, &mut connection);
+        self.peers.insert(Peer::new(handle, session));
+        self.settle(now, endpoint, handle);
+    }
+
+    fn on_lost(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(peer) = self.peers.remove(handle) else {
+            return;
+        };
+        for inbound in peer.inbound.values() {
+            self.cut_subgroup(inbound);
+        }
+        for (request, part) in peer.requests {
+            match part {
+                Part::Source(track) => self.source_gone(now, endpoint, track, handle, request),
+                Part::Subscriber(track) => {
+                    self.subscriber_gone(now, endpoint, track, handle, request);
+                }
+                Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, request)),
+            }
+        }
+        self.publish_grown(now, endpoint);
+    }
+
+    /// Deals with all that a session has to say, sends on what came with it, and keeps its timer.
+    pub(crate) fn settle(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        while let Some(event) = self
+            .peers
+            .get(handle)
+            .and_then(|peer| peer.session.poll_event())
+        {
+            self.on_session_event(now, endpoint, handle, event);
+        }
+        self.publish_grown(now, endpoint);
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        if let Some(at) = peer.session.poll_timeout()
+            && peer.timer.is_none_or(|timer| at < timer)
+        {
+            peer.timer = Some(at);
+            self.timers.set(at, Timer::Session(handle));
+        }
+    }
+
+    fn on_session_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        event: session::Event,
+    ) {
+        use session::Event as E;
+        match event {
+            E::Ready { .. } => self.counters.sessions += 1,
+            E::Request { id, request } => self.on_request(now, endpoint, handle, id, request),
+            E::Update { id, parameters, .. } => {
+                self.on_update(now, endpoint, handle, id, &parameters);
+            }
+            E::Accepted {
+                id,
+                ok: Accepted::Subscribe(ok),
+            } => {
+                self.on_source_accepted(now, endpoint, handle, id, &ok);
+            }
+            E::Rejected { id, error } => self.on_source_rejected(now, endpoint, handle, id, &error),
+            E::Done { id, done } => self.on_source_done(now, endpoint, handle, id, done),
+            E::Closed { id, .. } => self.on_closed(now, endpoint, handle, id),
+            E::Subgroup {
+                stream,
+                request,
+                header,
+            } => {
+                self.on_subgroup(now, endpoint, handle, stream, request, header);
+            }
+            E::Object { stream, object } => self.on_object(now, endpoint, handle, stream, object),
+            E::Payload { stream, data } => self.on_payload(handle, stream, &data),
+            E::StreamEnd { stream, end } => self.on_stream_end(now, endpoint, handle, stream, end),
+            E::Datagram { request, datagram } => {
+                if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(request)) {
+                    self.forward_datagram(now, endpoint, track, datagram);
+                }
+            }
+            E::Violated(_) => {
+                self.counters.sessions_violated += 1;
+                self.on_lost(now, endpoint, handle);
+            }
+            // Answers to requests that the relay does not make, and notices that need no answer: a client
+            // that is going away ends its requests itself.
+            E::Accepted {
+                ok: Accepted::Fetch(_) | Accepted::Ok(_),
+                ..
+            }
+            | E::Updated { .. }
+            | E::Namespace { .. }
+            | E::NamespaceDone { .. }
+            | E::PublishBlocked { .. }
+            | E::GoAway(_)
+            | E::RequestGoAway { .. }
+            | E::Fetched { .. }
+            | E::FetchObject { .. } => {}
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        request: Request,
+    ) {
+        match request {
+            Request::Subscribe(subscribe) => {
+                self.on_subscribe(now, endpoint, handle, id, subscribe);
+            }
+            Request::Publish(publish) => self.on_publish(now, endpoint, handle, id, &publish),
+            Request::PublishNamespace(publish) => {
+                self.on_publish_namespace(now, endpoint, handle, id, &publish.namespace);
+            }
+            Request::TrackStatus(status) => {
+                self.on_track_status(now, endpoint, handle, id, &status.track);
+            }
+            Request::Fetch(_) | Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => {
+                self.refuse_unsupported(now, endpoint, handle, id);
+            }
+        }
+    }
+
+    /// The peer ended one of its requests.
+    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, id: RequestId) {
+        let Some(part) = self.peers.get(handle).and_then(|peer| peer.remove(id)) else {
+            return;
+        };
+        match part {
+            Part::Source(track) => self.source_gone(now, endpoint, track, handle, id),
+            Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, id),
+            Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, id)),
+        }
+    }
+
+    fn on_timer(&mut self, now: Instant, endpoint: &mut Endpoint, timer: Timer) {
+        match timer {
+            Timer::Session(handle) => {
+                if let Some(peer) = self.peers.get(handle) {
+                    peer.timer = None;
+                }
+                self.with_session(now, endpoint, handle, |session, connection| {
+                    session.handle_timeout(now, connection);
+                });
+                self.settle(now, endpoint, handle);
+            }
+            Timer::Rendezvous(handle, request) => {
+                self.on_waited(now, endpoint, handle, request);
+            }
+            Timer::Orphaned(track) => self.on_orphaned(now, endpoint, track),
+            Timer::Ending(track) => self.on_ending(now, endpoint, track),
+        }
+    }
+
+    fn on_writable(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) {
+        let is_control = self.with_session(now, endpoint, handle, |session, connection| {
+            session.handle_writable(now, connection, stream)
+        });
+        match is_control {
+            Some(true) => self.settle(now, endpoint, handle),
+            Some(false) => self.resume_stream(now, endpoint, handle, stream),
+            None => {}
+        }
+    }
+
+    fn on_stopped(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+        code: u64,
+    ) {
+        let is_control = self.with_session(now, endpoint, handle, |session, connection| {
+            session.handle_stopped(now, connection, stream, code)
+        });
+        match is_control {
+            Some(true) => self.settle(now, endpoint, handle),
+            Some(false) => self.stop_stream(now, endpoint, handle, stream),
+            None => {}
+        }
+    }
+}
+
+impl App for Relay {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        match event {
+            Event::Datagram { handle, data } => {
+                let Some(peer) = self.peers.get(handle) else {
+                    return;
+                };
+                let Some(mut connection) = endpoint.connection(now, handle) else {
+                    return;
+                };
+                match peer.session.handle_datagram(now, &mut connection, data) {
+                    Some((request, datagram)) => {
+                        if let Some(track) = peer.source(request) {
+                            self.forward_datagram(now, endpoint, track, datagram);
+                        } else {
+                            self.counters.objects_unwanted += 1;
+                        }
+                    }
+                    None => self.settle(now, endpoint, handle),
+                }
+            }
+            Event::Readable { handle, stream } => {
+                self.with_session(now, endpoint, handle, |session, connection| {
+                    session.handle_readable(now, connection, stream);
+                });
+                self.settle(now, endpoint, handle);
+            }
+            Event::Opened {
+                handle,
+                stream,
+                direction,
+            } => {
+                self.with_session(now, endpoint, handle, |session, connection| {
+                    session.handle_opened(now, connection, stream, direction);
+                });
+                self.settle(now, endpoint, handle);
+            }
+            Event::Writable { handle, stream } => self.on_writable(now, endpoint, handle, stream),
+            Event::Stopped {
+                handle,
+                stream,
+                code,
+            } => {
+                self.on_stopped(now, endpoint, handle, stream, code);
+            }
+            Event::StreamsAvailable { handle, direction } => {
+                self.with_session(now, endpoint, handle, |session, connection| {
+                    session.handle_streams_available(now, connection, direction);
+                });
+                if direction == Direction::Uni {
+                    self.resume_pending(now, endpoint, handle);
+                }
+                self.settle(now, endpoint, handle);
+            }
+            Event::Connected { handle } => self.on_connected(now, endpoint, handle),
+            Event::Lost { handle, .. } => self.on_lost(now, endpoint, handle),
+            Event::Finished { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while let Some(timer) = self.timers.expired(now) {
+            self.on_timer(now, endpoint, timer);
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        endpoint.close_all(now, SessionError::NO_ERROR.0, b"the relay is shutting down");
+        self.is_stopping = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_stopping
+    }
+}

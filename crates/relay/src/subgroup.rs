@@ -1,0 +1,223 @@
+//! One subgroup on its way through: the log that all its subscribers read from.
+
+use std::{collections::VecDeque, time::Instant};
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::{
+    data::{ObjectHeader, SubgroupHeader, SubgroupId as WireSubgroup},
+    draft::Draft,
+    location::Location,
+};
+
+/// Names a subgroup within its track, for as long as the track lives.
+pub(crate) type SubgroupId = u64;
+
+/// The bytes of a subgroup as every subscriber gets them, from the oldest that someone still needs.
+#[derive(Debug)]
+pub(crate) struct Subgroup {
+    pub(crate) id: SubgroupId,
+    pub(crate) header: SubgroupHeader,
+    draft: Draft,
+    /// Pieces not yet taken by all.
+    log: VecDeque<Piece>,
+    /// Offset of the end of the log; what came before its first piece was taken by all.
+    end: u64,
+    /// Received in this turn, not yet in the log.
+    fresh: BytesMut,
+    /// Objects that begin in `fresh`.
+    marks: Vec<Mark>,
+    previous: Option<u64>,
+    /// The subgroup's ID, known with its first object if the header leaves it to that.
+    number: Option<u64>,
+    ended: Option<Ended>,
+}
+
+/// A piece of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) data: Bytes,
+    start: u64,
+    /// When it was received: delivery time-outs count from here.
+    pub(crate) received: Instant,
+}
+
+/// Where an object begins in the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Mark {
+    pub(crate) location: Location,
+    pub(crate) object: ObjectHeader,
+    /// Offset of its payload.
+    body: u64,
+    /// Nothing but the subgroup's header stands before it.
+    first: bool,
+}
+
+/// How the publisher ended a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    Finished,
+    Reset(u64),
+}
+
+/// Where a subscriber's stream starts.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    /// Bytes that stand before the log for this subscriber.
+    pub(crate) prologue: Bytes,
+    /// Offset in the log from which it reads.
+    pub(crate) cursor: u64,
+}
+
+impl Subgroup {
+    /// A subgroup whose header, with the relay's own Track Alias, is `header`.
+    pub(crate) fn new(id: SubgroupId, header: SubgroupHeader, draft: Draft) -> Self {
+        let mut fresh = BytesMut::new();
+        header.encode(draft, &mut fresh);
+        let number = match header.subgroup {
+            WireSubgroup::Explicit(number) => Some(number),
+            WireSubgroup::Zero => Some(0),
+            WireSubgroup::FirstObject => None,
+        };
+        Self {
+            id,
+            header,
+            draft,
+            log: VecDeque::new(),
+            end: 0,
+            fresh,
+            marks: Vec::new(),
+            previous: None,
+            number,
+            ended: None,
+        }
+    }
+
+    /// An object begins.
+    pub(crate) fn begin(&mut self, object: ObjectHeader) {
+        let location = Location {
+            group: self.header.group,
+            object: object.id,
+        };
+        object.encode_in_subgroup(
+            self.previous,
+            self.header.has_properties,
+            self.draft,
+            &mut self.fresh,
+        );
+        let first = self.previous.is_none();
+        let body = self.end + self.fresh.len() as u64;
+        self.previous = Some(object.id);
+        self.number.get_or_insert(object.id);
+        self.marks.push(Mark {
+            location,
+            object,
+            body,
+            first,
+        });
+    }
+
+    /// The next bytes of the object's payload.
+    pub(crate) fn extend(&mut self, payload: &[u8]) {
+        self.fresh.extend_from_slice(payload);
+    }
+
+    /// The publisher ended it; nothing follows.
+    pub(crate) fn end(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+    }
+
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    /// Group and subgroup ID, once known.
+    pub(crate) fn key(&self) -> Option<(u64, u64)> {
+        Some((self.header.group, self.number?))
+    }
+
+    /// Whether something arrived since the last [`publish`](Self::publish).
+    pub(crate) fn is_fresh(&self) -> bool {
+        !self.fresh.is_empty()
+    }
+
+    /// Moves what arrived to the log, as one piece, and gives the objects that begin in it.
+    pub(crate) fn publish(&mut self, now: Instant) -> Vec<Mark> {
+        if !self.fresh.is_empty() {
+            let data = self.fresh.split().freeze();
+            let start = self.end;
+            self.end += data.len() as u64;
+            self.log.push_back(Piece {
+                data,
+                start,
+                received: now,
+            });
+        }
+        std::mem::take(&mut self.marks)
+    }
+
+    /// Offset of the end of the log.
+    pub(crate) fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// The piece that holds the byte at `cursor`, from that byte on.
+    #[inline]
+    pub(crate) fn from(&self, cursor: u64) -> Option<Piece> {
+        let last = self.log.back()?;
+        let piece = if cursor >= last.start {
+            last
+        } else {
+            let index = self
+                .log
+                .partition_point(|piece| piece.start <= cursor)
+                .checked_sub(1)?;
+            &self.log[index]
+        };
+        let skip = usize::try_from(cursor - piece.start).ok()?;
+        if skip >= piece.data.len() {
+            return None;
+        }
+        Some(Piece {
+            data: piece.data.slice(skip..),
+            start: cursor,
+            received: piece.received,
+        })
+    }
+
+    /// Where a subscriber starts that joins with the object at `mark`.
+    pub(crate) fn start_at(&self, mark: &Mark) -> Start {
+        if mark.first {
+            return Start {
+                prologue: Bytes::new(),
+                cursor: 0,
+            };
+        }
+        let mut prologue = BytesMut::new();
+        let header = SubgroupHeader {
+            subgroup: WireSubgroup::Explicit(self.number.unwrap_or(0)),
+            first_object: false,
+            ..self.header
+        };
+        header.encode(self.draft, &mut prologue);
+        mark.object
+            .encode_in_subgroup(None, self.header.has_properties, self.draft, &mut prologue);
+        Start {
+            prologue: prologue.freeze(),
+            cursor: mark.body,
+        }
+    }
+
+    /// Forgets pieces that end at or before `taken`.
+    pub(crate) fn trim(&mut self, taken: u64) {
+        while let Some(piece) = self.log.front()
+            && piece.start + piece.data.len() as u64 <= taken
+        {
+            self.log.pop_front();
+        }
+    }
+
+    /// Bytes held for subscribers that have not taken them.
+    pub(crate) fn held(&self) -> u64 {
+        self.log.front().map_or(0, |piece| self.end - piece.start)
+    }
+}
