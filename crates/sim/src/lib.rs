@@ -1,1 +1,50 @@
-//! The host with a virtual clock and virtual links, from a seed.
+//! The host with a virtual clock: many QUIC endpoints with their roles, joined by emulated links.
+//!
+//! A [`Sim`] runs the same [`App`](weir_quic::App)s as the host with real sockets, exchanges the
+//! same QUIC packets between them, and gets through minutes of virtual time in seconds. Everything
+//! that is left to chance follows from one seed: two runs with the same seed and the same calls
+//! send the same packets at the same times, in one process or in two, and [`Sim::trace_hash`]
+//! tells.
+//!
+//! ```text
+//! node: App + Endpoint ──▶ link ──▶ App + Endpoint :node
+//!                      ◀── link ◀──
+//! ```
+//!
+//! A *node* is an endpoint with its role and one or more socket addresses. Each ordered pair of
+//! nodes has a link of its own, in each direction. Faults and changes are *steps*: closures that
+//! run at their virtual time and may do to the simulation whatever a test may do between two runs.
+//!
+//! ```text
+//! let mut sim = Sim::new(7);
+//! let delay = Delay::fixed(Duration::from_millis(10))?;
+//! sim.set_default_link(Config { delay, ..Config::default() });
+//!
+//! let server = Some(sim.server_tls(&["moqt-18"]));
+//! let relay = sim.add_node(NodeConfig { server, ..NodeConfig::default() });
+//! let load = sim.add_node(NodeConfig::default());
+//! sim.start(relay, Relay::new(..));
+//! sim.start(load, Load::new(sim.client_config(&["moqt-18"]), sim.address(relay), ..));
+//!
+//! sim.blackhole(relay, load, Duration::from_secs(3), Duration::from_secs(5));
+//! sim.at(Duration::from_secs(8), move |sim| sim.kill(relay));
+//! let end = sim.run_until(Duration::from_secs(35), |sim| !sim.is_busy(load));
+//! let report = sim.app::<Load>(load).report();
+//! ```
+//!
+//! It is *not* a model of the machine: roles and QUIC take no virtual time, sockets have no
+//! buffers, and no packet is lost but by a link or for want of a receiver.
+
+mod agenda;
+mod certificate;
+mod clock;
+mod network;
+mod node;
+mod sim;
+mod trace;
+
+pub use certificate::{Certificate, SERVER_NAME, certificate};
+pub use network::Datagram;
+pub use node::{AnyApp, NodeConfig, NodeId};
+pub use sim::{End, Sim};
+pub use trace::Traffic;

@@ -1,0 +1,183 @@
+//! The links between nodes, and who has which address.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use rustc_hash::FxHashMap;
+use weir_link::{Config, Link, Random};
+use weir_quic::EcnCodepoint;
+
+use crate::agenda::{Agenda, Alarm, Task};
+use crate::trace::{Moment, Trace};
+
+/// A UDP datagram on its way: what the links of a simulation carry.
+#[derive(Clone, Debug)]
+pub struct Datagram {
+    /// The address it was sent from.
+    pub source: SocketAddr,
+    /// The address it was sent to.
+    pub destination: SocketAddr,
+    /// The ECN codepoint of its IP header.
+    pub ecn: Option<EcnCodepoint>,
+    /// Its payload.
+    pub data: BytesMut,
+}
+
+/// The node, and the number of its socket, that has an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner {
+    pub(crate) node: usize,
+    pub(crate) socket: u32,
+}
+
+/// All links and addresses.
+#[derive(Debug)]
+pub(crate) struct Network {
+    seed: u64,
+    default_config: Config,
+    links: Vec<Wired>,
+    /// Links by their sending and receiving nodes.
+    by_pair: FxHashMap<(usize, usize), usize>,
+    owners: FxHashMap<SocketAddr, Owner>,
+    trace: Trace,
+}
+
+/// A link in its place.
+#[derive(Debug)]
+struct Wired {
+    link: Link<Datagram>,
+    alarm: Alarm,
+}
+
+impl Network {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            default_config: Config::default(),
+            links: Vec::new(),
+            by_pair: FxHashMap::default(),
+            owners: FxHashMap::default(),
+            trace: Trace::default(),
+        }
+    }
+
+    pub(crate) fn set_default_config(&mut self, config: Config) {
+        self.default_config = config;
+    }
+
+    /// The index of a link, which is made with the default configuration if there was none.
+    pub(crate) fn link_index(&mut self, now: Instant, from: usize, to: usize) -> usize {
+        if let Some(index) = self.by_pair.get(&(from, to)) {
+            return *index;
+        }
+        self.links.push(Wired {
+            link: Link::new(now, self.default_config.clone(), self.link_seed(from, to)),
+            alarm: Alarm::default(),
+        });
+        let index = self.links.len() - 1;
+        self.by_pair.insert((from, to), index);
+        index
+    }
+
+    /// Puts an empty link with this configuration in place of what was there.
+    pub(crate) fn replace_link(&mut self, now: Instant, from: usize, to: usize, config: Config) {
+        let index = self.link_index(now, from, to);
+        self.links[index].link = Link::new(now, config, self.link_seed(from, to));
+    }
+
+    pub(crate) fn link(&mut self, index: usize) -> &mut Link<Datagram> {
+        &mut self.links[index].link
+    }
+
+    pub(crate) fn existing_link(&self, from: usize, to: usize) -> Option<&Link<Datagram>> {
+        let index = self.by_pair.get(&(from, to))?;
+        Some(&self.links[*index].link)
+    }
+
+    /// Sees to it that a link is looked at in time.
+    pub(crate) fn schedule(&mut self, agenda: &mut Agenda, index: usize) {
+        let Wired { link, alarm } = &mut self.links[index];
+        alarm.set(agenda, Task::Link(index), link.poll_timeout());
+    }
+
+    /// Whether a link has to be looked at, its entry at `at` having come up.
+    pub(crate) fn alarm_rings(&mut self, index: usize, at: Instant) -> bool {
+        self.links[index].alarm.rings(at)
+    }
+
+    pub(crate) fn owner(&self, address: SocketAddr) -> Option<Owner> {
+        self.owners.get(&address).copied()
+    }
+
+    /// Gives an address to a node's socket. It must be free.
+    pub(crate) fn claim(&mut self, address: SocketAddr, owner: Owner) {
+        let before = self.owners.insert(address, owner);
+        assert!(before.is_none(), "{address} belongs to {before:?} already");
+    }
+
+    pub(crate) fn release(&mut self, address: SocketAddr) {
+        self.owners.remove(&address);
+    }
+
+    /// Puts a datagram of the node `from` on its link.
+    pub(crate) fn send(
+        &mut self,
+        now: Instant,
+        elapsed: Duration,
+        agenda: &mut Agenda,
+        from: usize,
+        datagram: Datagram,
+    ) {
+        self.record(elapsed, Moment::Sent, &datagram);
+        let Some(to) = self.owner(datagram.destination) else {
+            self.record(elapsed, Moment::Unroutable, &datagram);
+            return;
+        };
+        let index = self.link_index(now, from, to.node);
+        let size_bytes = datagram.data.len() + header_bytes(datagram.destination);
+        self.links[index]
+            .link
+            .handle_packet(now, datagram, size_bytes);
+        self.schedule(agenda, index);
+    }
+
+    pub(crate) fn record(&mut self, elapsed: Duration, moment: Moment, datagram: &Datagram) {
+        let Datagram {
+            source,
+            destination,
+            data,
+            ..
+        } = datagram;
+        self.trace
+            .record(elapsed, moment, *source, *destination, data.len());
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// A seed for each pair that does not depend on when, or whether, other links are made.
+    fn link_seed(&self, from: usize, to: usize) -> u64 {
+        derived(self.seed, [LINK_SEEDS, from as u64, to as u64]).next_u64()
+    }
+}
+
+/// A generator for one purpose, named by `path`, independent of those for others.
+pub(crate) fn derived(seed: u64, path: [u64; 3]) -> Random {
+    path.into_iter()
+        .fold(Random::new(seed), |mut random, part| {
+            Random::new(random.next_u64() ^ part)
+        })
+}
+
+/// What IP and UDP add to a datagram on the link.
+fn header_bytes(address: SocketAddr) -> usize {
+    match address.ip() {
+        IpAddr::V4(_) => 20 + 8,
+        IpAddr::V6(_) => 40 + 8,
+    }
+}
+
+/// The first part of the path of link seeds.
+const LINK_SEEDS: u64 = 1;

@@ -1,0 +1,389 @@
+//! The simulation: nodes, links, steps, and the loop that runs them.
+
+use std::any::{Any, type_name};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use weir_link::{Config, Link, Stats};
+use weir_quic::tls::{ClientTls, ServerTls, Trust};
+use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig};
+
+use crate::agenda::{Agenda, Task};
+use crate::certificate::certificate;
+use crate::clock::Clock;
+use crate::network::{Datagram, Network, derived};
+use crate::node::{AnyApp, Node, NodeConfig, NodeId};
+use crate::trace::{Moment, Traffic};
+
+/// A network of nodes in virtual time.
+///
+/// Misuse (a node or a type that does not exist, an address taken twice) panics: it is a mistake in
+/// the test.
+pub struct Sim {
+    seed: u64,
+    clock: Clock,
+    agenda: Agenda,
+    network: Network,
+    nodes: Vec<Node>,
+    /// Nodes that must be turned before time moves on.
+    dirty: Vec<usize>,
+    /// How many nodes run and have something left to do.
+    busy_nodes: usize,
+    steps: Vec<Option<Step>>,
+    steps_left: usize,
+}
+
+type Step = Box<dyn FnOnce(&mut Sim)>;
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// What was waited for has come.
+    Finished,
+    /// The deadline passed.
+    Deadline,
+    /// Nothing is left that could ever happen.
+    Idle,
+}
+
+impl Sim {
+    /// A simulation without nodes. Everything that is left to chance follows from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            clock: Clock::new(),
+            agenda: Agenda::default(),
+            network: Network::new(seed),
+            nodes: Vec::new(),
+            dirty: Vec::new(),
+            busy_nodes: 0,
+            steps: Vec::new(),
+            steps_left: 0,
+        }
+    }
+
+    /// The virtual time.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The virtual time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// The instant this long after the start.
+    pub fn instant(&self, elapsed: Duration) -> Instant {
+        self.clock.at(elapsed)
+    }
+
+    /// TLS for a node that accepts connections, with the [`certificate`] and the simulation's time
+    /// of day.
+    pub fn server_tls(&self, protocols: &[&str]) -> ServerTls {
+        let certificate = certificate();
+        let time = self.clock.time_of_day();
+        ServerTls::with_time(certificate.chain, certificate.key, protocols, Some(time))
+            .expect("the certificate belongs to its key")
+    }
+
+    /// What a node connects with to a server that has the [`certificate`]; the name to give is
+    /// [`SERVER_NAME`](crate::SERVER_NAME).
+    ///
+    /// It remembers sessions, so runs that are to be equal must not share one.
+    pub fn client_config(&self, protocols: &[&str]) -> ClientConfig {
+        let time = self.clock.time_of_day();
+        let trust = Trust::Roots(certificate().chain);
+        let tls = ClientTls::with_time(trust, protocols, Some(time))
+            .expect("the certificate is a well-formed one");
+        ClientConfig { tls }
+    }
+
+    /// Adds a node, which has its address but does not run yet.
+    pub fn add_node(&mut self, config: NodeConfig) -> NodeId {
+        let id = self.nodes.len();
+        self.nodes.push(Node::new(id, config, &mut self.network));
+        NodeId(id)
+    }
+
+    /// Starts a node with a role, or starts it again: nothing is left of what it was before but its
+    /// address.
+    pub fn start(&mut self, node: NodeId, app: impl App + 'static) {
+        self.kill(node);
+        let node_state = &mut self.nodes[node.0];
+        let mut random = derived(
+            self.seed,
+            [ENDPOINT_SEEDS, node.0 as u64, node_state.starts],
+        );
+        let mut seed = [0; 32];
+        for part in seed.chunks_exact_mut(8) {
+            part.copy_from_slice(&random.next_u64().to_le_bytes());
+        }
+        let endpoint = Endpoint::new(EndpointConfig {
+            limits: node_state.config.limits.clone(),
+            server: node_state.config.server.clone(),
+            seed,
+            time_source: self.clock.time_of_day(),
+            qlog: None,
+            segmentation_offload: node_state.config.segmentation_offload,
+        });
+        node_state.starts += 1;
+        let endpoint = endpoint.expect("the node's limits are within QUIC's");
+        node_state.endpoint = Some(Box::new(endpoint));
+        node_state.app = Some(Box::new(app));
+        self.recount(node.0);
+        self.mark(node.0);
+    }
+
+    /// Stops a node as a crash does: it sends nothing more, and what it is sent vanishes. Its role
+    /// stays for [`app`](Self::app). Does nothing to a node that does not run.
+    pub fn kill(&mut self, node: NodeId) {
+        self.nodes[node.0].endpoint = None;
+        self.recount(node.0);
+    }
+
+    /// Asks a running node to stop, as a signal does: its role may take leave of its peers.
+    pub fn shutdown(&mut self, node: NodeId) {
+        self.with(node, |now, app, endpoint| {
+            app.handle_shutdown(now, endpoint);
+        });
+    }
+
+    /// Gives a node another address, as a NAT does: the node does not know, and packets to the old
+    /// one vanish.
+    pub fn rebind(&mut self, node: NodeId, address: SocketAddr) {
+        self.nodes[node.0].rebind(address, &mut self.network);
+    }
+
+    /// The address of a node's first socket.
+    pub fn address(&self, node: NodeId) -> SocketAddr {
+        self.nodes[node.0].address()
+    }
+
+    /// Whether a node was started and neither killed since nor has it finished.
+    pub fn is_busy(&self, node: NodeId) -> bool {
+        self.nodes[node.0].is_busy()
+    }
+
+    /// The role of a node that was started with one of this type, even if the node was killed
+    /// since.
+    pub fn app<A: App + 'static>(&self, node: NodeId) -> &A {
+        let app = self.nodes[node.0].app.as_deref().map(|app| app as &dyn Any);
+        let app = app.and_then(|app| app.downcast_ref());
+        app.unwrap_or_else(|| panic!("{node:?} was not started with a {}", type_name::<A>()))
+    }
+
+    /// Works on the role and the endpoint of a running node from outside.
+    pub fn with_app<A: App + 'static, R>(
+        &mut self,
+        node: NodeId,
+        work: impl FnOnce(Instant, &mut A, &mut Endpoint) -> R,
+    ) -> R {
+        self.with(node, |now, app, endpoint| {
+            let app = (app as &mut dyn Any).downcast_mut();
+            let app = app
+                .unwrap_or_else(|| panic!("{node:?} was not started with a {}", type_name::<A>()));
+            work(now, app, endpoint)
+        })
+    }
+
+    /// The configuration of links between pairs of nodes that have not exchanged a packet yet.
+    pub fn set_default_link(&mut self, config: Config) {
+        self.network.set_default_config(config);
+    }
+
+    /// Puts a new link in one direction between two nodes. Packets in the old one are lost.
+    pub fn set_link(&mut self, from: NodeId, to: NodeId, config: Config) {
+        self.network
+            .replace_link(self.clock.now(), from.0, to.0, config);
+    }
+
+    /// Puts new, equal links in both directions between two nodes. Packets in the old ones are
+    /// lost.
+    pub fn set_path(&mut self, one: NodeId, other: NodeId, config: Config) {
+        self.set_link(one, other, config.clone());
+        self.set_link(other, one, config);
+    }
+
+    /// Changes the link in one direction between two nodes, with the packets inside it.
+    pub fn change_link(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        change: impl FnOnce(Instant, &mut Link<Datagram>),
+    ) {
+        let now = self.clock.now();
+        let index = self.network.link_index(now, from.0, to.0);
+        change(now, self.network.link(index));
+        self.network.schedule(&mut self.agenda, index);
+    }
+
+    /// Counts of the link in one direction between two nodes.
+    pub fn link_stats(&self, from: NodeId, to: NodeId) -> Stats {
+        self.network
+            .existing_link(from.0, to.0)
+            .map(Link::stats)
+            .unwrap_or_default()
+    }
+
+    /// Loses all packets in one direction between two nodes from `begin` to `end`.
+    pub fn blackhole(&mut self, from: NodeId, to: NodeId, begin: Duration, end: Duration) {
+        for (at, is_blackhole) in [(begin, true), (end, false)] {
+            self.at(at, move |sim| {
+                sim.change_link(from, to, |now, link| link.set_blackhole(now, is_blackhole));
+            });
+        }
+    }
+
+    /// Does something when this much virtual time has passed since the start, or at once if it has.
+    pub fn at(&mut self, elapsed: Duration, step: impl FnOnce(&mut Self) + 'static) {
+        let at = self.clock.at(elapsed).max(self.clock.now());
+        self.agenda.enter(at, Task::Step(self.steps.len()));
+        self.steps.push(Some(Box::new(step)));
+        self.steps_left += 1;
+    }
+
+    /// Runs until no step is left and all running roles have finished, but not beyond `deadline`
+    /// from the start.
+    pub fn run(&mut self, deadline: Duration) -> End {
+        self.run_until(deadline, |sim| sim.busy_nodes == 0 && sim.steps_left == 0)
+    }
+
+    /// Runs until `is_done`, which is asked whenever something has happened, but not beyond
+    /// `deadline` from the start.
+    pub fn run_until(&mut self, deadline: Duration, mut is_done: impl FnMut(&Self) -> bool) -> End {
+        let deadline = self.clock.at(deadline);
+        let mut rounds = 0;
+        loop {
+            self.turn_nodes();
+            if is_done(self) {
+                return End::Finished;
+            }
+            let Some(next) = self.agenda.next() else {
+                return End::Idle;
+            };
+            if next > deadline {
+                self.clock.advance(deadline.max(self.clock.now()));
+                return End::Deadline;
+            }
+            rounds = if next > self.clock.now() {
+                0
+            } else {
+                rounds + 1
+            };
+            assert!(
+                rounds < ROUNDS_MAX,
+                "time stands still at {:?}",
+                self.elapsed()
+            );
+            self.clock.advance(next.max(self.clock.now()));
+            while let Some((at, task)) = self.agenda.pop(self.clock.now()) {
+                self.perform(at, task);
+            }
+        }
+    }
+
+    /// A hash of every datagram so far: when, from where, to where, how long. Runs with equal ones
+    /// were equal.
+    pub fn trace_hash(&self) -> u64 {
+        self.network.trace().hash()
+    }
+
+    /// What the nodes sent each other so far.
+    pub fn traffic(&self) -> Traffic {
+        self.network.trace().traffic()
+    }
+
+    fn perform(&mut self, at: Instant, task: Task) {
+        match task {
+            Task::Step(index) => {
+                if let Some(step) = self.steps[index].take() {
+                    self.steps_left -= 1;
+                    step(self);
+                }
+            }
+            Task::Link(index) => {
+                if self.network.alarm_rings(index, at) {
+                    self.deliver(index);
+                }
+            }
+            Task::Node(index) => {
+                if self.nodes[index].alarm.rings(at) {
+                    self.mark(index);
+                }
+            }
+        }
+    }
+
+    /// Hands over what has come out of a link.
+    fn deliver(&mut self, link: usize) {
+        let now = self.clock.now();
+        let elapsed = self.clock.elapsed();
+        while let Some(datagram) = self.network.link(link).poll_packet(now) {
+            let owner = self.network.owner(datagram.destination);
+            let endpoint = owner.and_then(|owner| self.nodes[owner.node].endpoint.as_mut());
+            let Some((owner, endpoint)) = owner.zip(endpoint) else {
+                self.network.record(elapsed, Moment::Unroutable, &datagram);
+                continue;
+            };
+            self.network.record(elapsed, Moment::Delivered, &datagram);
+            endpoint.handle_packet(
+                now,
+                owner.socket,
+                datagram.source,
+                None,
+                datagram.ecn,
+                datagram.data,
+            );
+            self.mark(owner.node);
+        }
+        self.network.schedule(&mut self.agenda, link);
+    }
+
+    /// Works on the role and the endpoint of a running node.
+    fn with<R>(
+        &mut self,
+        node: NodeId,
+        work: impl FnOnce(Instant, &mut dyn AnyApp, &mut Endpoint) -> R,
+    ) -> R {
+        let Node { endpoint, app, .. } = &mut self.nodes[node.0];
+        let (endpoint, app) = endpoint
+            .as_deref_mut()
+            .zip(app.as_deref_mut())
+            .unwrap_or_else(|| panic!("{node:?} does not run"));
+        let result = work(self.clock.now(), app, endpoint);
+        self.recount(node.0);
+        self.mark(node.0);
+        result
+    }
+
+    /// Puts a node on the list of those that must be turned.
+    fn mark(&mut self, node: usize) {
+        if !std::mem::replace(&mut self.nodes[node].is_dirty, true) {
+            self.dirty.push(node);
+        }
+    }
+
+    fn turn_nodes(&mut self) {
+        for next in 0..self.dirty.len() {
+            let index = self.dirty[next];
+            let node = &mut self.nodes[index];
+            node.is_dirty = false;
+            node.turn(&self.clock, &mut self.network, &mut self.agenda);
+            self.recount(index);
+        }
+        self.dirty.clear();
+    }
+
+    /// Corrects the count of busy nodes for one of them.
+    fn recount(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        self.busy_nodes -= usize::from(node.counts_as_busy);
+        node.counts_as_busy = node.is_busy();
+        self.busy_nodes += usize::from(node.counts_as_busy);
+    }
+}
+
+/// The first part of the path of endpoint seeds.
+const ENDPOINT_SEEDS: u64 = 2;
+/// More rounds than this without time passing mean that packets go in a circle for ever.
+const ROUNDS_MAX: u32 = 100_000;
