@@ -1,0 +1,620 @@
+//! Random values of everything the codec encodes, valid by construction.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+use weir_moqt::data::{
+    FetchEntry, FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId,
+};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
+use weir_moqt::location::Location;
+use weir_moqt::message::{
+    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace, Redirect,
+    RequestError, RequestKind, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace,
+    SubscribeOk, SubscribeTracks, TrackStatus,
+};
+use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_moqt::parameter::{Filter, GroupOrder, Parameters, Step};
+use weir_moqt::property::{self, Properties, PropertiesBuilder};
+use weir_moqt::token::Token;
+
+pub(crate) const DRAFT: Draft = Draft::Draft18;
+
+/// Integers of all encoded lengths.
+pub(crate) fn int() -> impl Strategy<Value = u64> {
+    (any::<u64>(), 0_u32..64).prop_map(|(value, shift)| value >> shift)
+}
+
+fn bytes(len_max: usize) -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..=len_max).prop_map(Bytes::from)
+}
+
+fn millis() -> impl Strategy<Value = Duration> {
+    int().prop_map(Duration::from_millis)
+}
+
+pub(crate) fn location() -> impl Strategy<Value = Location> {
+    (int(), int()).prop_map(|(group, object)| Location { group, object })
+}
+
+pub(crate) fn namespace() -> impl Strategy<Value = Namespace> {
+    let few = vec(vec(any::<u8>(), 1..20), 0..4);
+    let many = vec(vec(any::<u8>(), 1..200), 0..=20);
+    prop_oneof![3 => few, 1 => many]
+        .prop_map(|fields| Namespace::new(fields).expect("few and short fields"))
+}
+
+fn track_name() -> impl Strategy<Value = TrackName> {
+    bytes(90).prop_map(|name| TrackName::new(name).expect("a short name"))
+}
+
+pub(crate) fn track() -> impl Strategy<Value = FullTrackName> {
+    (namespace(), track_name())
+        .prop_map(|(namespace, name)| FullTrackName::new(namespace, name).expect("a short name"))
+}
+
+fn setup_token() -> impl Strategy<Value = Token> {
+    prop_oneof![
+        (int(), int(), bytes(40)).prop_map(|(alias, token_type, value)| Token::Register {
+            alias,
+            token_type,
+            value
+        }),
+        (int(), bytes(40)).prop_map(|(token_type, value)| Token::UseValue { token_type, value }),
+    ]
+}
+
+fn token() -> impl Strategy<Value = Token> {
+    prop_oneof![
+        setup_token(),
+        int().prop_map(|alias| Token::Delete { alias }),
+        int().prop_map(|alias| Token::UseAlias { alias }),
+    ]
+}
+
+fn filter() -> impl Strategy<Value = Filter> {
+    prop_oneof![
+        Just(Filter::NextGroupStart),
+        Just(Filter::LargestObject),
+        location().prop_map(Filter::AbsoluteStart),
+        (location(), int()).prop_map(|(start, delta)| Filter::AbsoluteRange {
+            start,
+            end_group: start.group.saturating_add(delta),
+        }),
+    ]
+}
+
+pub(crate) fn group_order() -> impl Strategy<Value = GroupOrder> {
+    select(vec![GroupOrder::Ascending, GroupOrder::Descending])
+}
+
+/// Parameters that may stand at this moment of a request of this kind.
+fn parameters(kind: RequestKind, step: Step) -> BoxedStrategy<Parameters> {
+    let durations = (
+        option::of(millis()),
+        option::of(millis()),
+        option::of(millis()),
+        option::of(millis()),
+        option::of(millis()),
+    );
+    let others = (
+        vec(token(), 0..4),
+        option::of(location()),
+        option::of(any::<bool>()),
+        option::of(any::<u8>()),
+        option::of(filter()),
+        option::of(group_order()),
+        option::of(int()),
+        option::of(namespace()),
+    );
+    let parameters = (durations, others).prop_map(move |(durations, others)| {
+        let all = Parameters {
+            object_delivery_timeout: durations.0,
+            rendezvous_timeout: durations.1,
+            subgroup_delivery_timeout: durations.2,
+            expires: durations.3,
+            fill_timeout: durations.4,
+            authorization_tokens: others.0,
+            largest_object: others.1,
+            forward: others.2,
+            subscriber_priority: others.3,
+            filter: others.4,
+            group_order: others.5,
+            new_group_request: others.6,
+            track_namespace_prefix: others.7,
+        };
+        allowed(&all, kind, step)
+    });
+    parameters.boxed()
+}
+
+/// Leaves out the parameters that may not stand there, asking for each of them alone.
+fn allowed(all: &Parameters, kind: RequestKind, step: Step) -> Parameters {
+    macro_rules! keep {
+        ($kept:ident, $($field:ident),+) => {
+            $(
+                let alone = Parameters { $field: all.$field.clone(), ..Parameters::default() };
+                if alone.check(DRAFT, kind, step).is_ok() {
+                    $kept.$field = alone.$field;
+                }
+            )+
+        };
+    }
+    let mut kept = Parameters::default();
+    keep!(
+        kept,
+        object_delivery_timeout,
+        authorization_tokens,
+        rendezvous_timeout,
+        subgroup_delivery_timeout,
+        expires,
+        largest_object,
+        fill_timeout,
+        forward,
+        subscriber_priority,
+        filter,
+        group_order,
+        new_group_request,
+        track_namespace_prefix
+    );
+    kept
+}
+
+fn pairs(builder: PropertiesBuilder, pairs: Vec<(u64, u64, Bytes)>) -> PropertiesBuilder {
+    pairs
+        .into_iter()
+        .fold(builder, |builder, (property_type, int, bytes)| {
+            if property_type.is_multiple_of(2) {
+                builder.int(property_type, int)
+            } else {
+                builder.bytes(property_type, bytes)
+            }
+        })
+}
+
+/// Well-formed pairs of types without a meaning here.
+fn unknown_pairs() -> impl Strategy<Value = Vec<(u64, u64, Bytes)>> {
+    let types = prop_oneof![0x38_u64..0x3C, 0x9D_u64..0x200, 0x8000_u64..u64::MAX];
+    vec((types, int(), bytes(30)), 0..4)
+}
+
+pub(crate) fn object_properties() -> impl Strategy<Value = Properties> {
+    let known = (
+        option::of(int()),
+        option::of(int()),
+        option::of(unknown_pairs()),
+    );
+    (unknown_pairs(), known).prop_map(|(unknown, (group_gap, object_gap, immutable))| {
+        let mut builder = pairs(Properties::builder(), unknown);
+        if let Some(gap) = group_gap {
+            builder = builder.int(property::PRIOR_GROUP_ID_GAP, gap);
+        }
+        if let Some(gap) = object_gap {
+            builder = builder.int(property::PRIOR_OBJECT_ID_GAP, gap);
+        }
+        if let Some(immutable) = immutable {
+            let inner = pairs(Properties::builder(), immutable).build();
+            builder = builder.bytes(property::IMMUTABLE, inner.as_bytes().clone());
+        }
+        builder.build()
+    })
+}
+
+fn track_properties() -> impl Strategy<Value = Properties> {
+    let known = (
+        option::of(int()),
+        option::of(int()),
+        option::of(any::<u8>()),
+        option::of(1_u64..=2),
+        option::of(0_u64..=1),
+        option::of(unknown_pairs()),
+    );
+    (unknown_pairs(), known).prop_map(|(unknown, known)| {
+        let mut builder = pairs(Properties::builder(), unknown);
+        let ints = [
+            (property::OBJECT_DELIVERY_TIMEOUT, known.0),
+            (property::MAX_CACHE_DURATION, known.1),
+            (property::DEFAULT_PUBLISHER_PRIORITY, known.2.map(u64::from)),
+            (property::DEFAULT_PUBLISHER_GROUP_ORDER, known.3),
+            (property::DYNAMIC_GROUPS, known.4),
+        ];
+        for (property_type, value) in ints {
+            if let Some(value) = value {
+                builder = builder.int(property_type, value);
+            }
+        }
+        if let Some(immutable) = known.5 {
+            let inner = pairs(Properties::builder(), immutable).build();
+            builder = builder.bytes(property::IMMUTABLE, inner.as_bytes().clone());
+        }
+        builder.build()
+    })
+}
+
+fn reason() -> impl Strategy<Value = String> {
+    ".{0,60}"
+}
+
+fn uri() -> impl Strategy<Value = String> {
+    "(moqt://[a-z]{1,20}(:[0-9]{1,5})?(/[a-z]{0,9}){0,3})?"
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    (
+        option::of("((/[a-zA-Z0-9._~-]{0,9}){1,4}(\\?[a-z=&]{0,9})?)?"),
+        option::of("([a-z]{1,9}@)?([a-z.]{1,20}|\\[[0-9a-f:]{2,20}\\])(:[0-9]{0,5})?"),
+        option::of(".{0,40}"),
+        option::of(int()),
+        vec(setup_token(), 0..4),
+    )
+        .prop_map(
+            |(path, authority, implementation, max_auth_token_cache_size, authorization_tokens)| {
+                Setup {
+                    path,
+                    authority,
+                    implementation,
+                    max_auth_token_cache_size,
+                    authorization_tokens,
+                }
+            },
+        )
+}
+
+fn goaway() -> impl Strategy<Value = GoAway> {
+    (uri(), option::of(int()), option::of(int())).prop_map(
+        |(new_session_uri, timeout, request_id)| GoAway {
+            new_session_uri,
+            timeout: timeout.map(|timeout| Duration::from_millis(timeout.max(1))),
+            request_id,
+        },
+    )
+}
+
+/// A range that does not end before it starts, be it by its last object or by the end of a group.
+fn range() -> impl Strategy<Value = (Location, Location)> {
+    let end = prop_oneof![1 => Just(u64::MAX), 3 => 0..u64::MAX - 1];
+    (int(), 0..u64::MAX - 1, 0_u64..1000, end).prop_map(|(group, object, groups, end)| {
+        let start = Location { group, object };
+        let end = Location {
+            group: group.saturating_add(groups),
+            object: end.max(object),
+        };
+        (start, end)
+    })
+}
+
+fn fetch_kind() -> impl Strategy<Value = FetchKind> {
+    prop_oneof![
+        (track(), range()).prop_map(|(track, (start, end))| FetchKind::Standalone {
+            track,
+            start,
+            end
+        }),
+        (int(), int())
+            .prop_map(|(request_id, groups)| FetchKind::RelativeJoining { request_id, groups }),
+        (int(), int())
+            .prop_map(|(request_id, group)| FetchKind::AbsoluteJoining { request_id, group }),
+    ]
+}
+
+fn publish_done() -> impl Strategy<Value = PublishDone> {
+    let known = int().prop_map(|count| Some(count).filter(|count| *count != (1 << 62) - 1));
+    (int(), known, reason()).prop_map(|(code, stream_count, reason)| PublishDone {
+        code: PublishDoneCode(code),
+        stream_count,
+        reason,
+    })
+}
+
+fn request_error() -> impl Strategy<Value = RequestError> {
+    let plain = prop_oneof![0_u64..0x34, 0x35_u64..u64::MAX].prop_map(|code| (code, None));
+    let redirect = (uri(), track())
+        .prop_map(|(connect_uri, track)| (0x34, Some(Redirect { connect_uri, track })));
+    let retry_after = option::of((0..u64::MAX - 1).prop_map(Duration::from_millis));
+    (prop_oneof![plain, redirect], retry_after, reason()).prop_map(
+        |((code, redirect), retry_after, reason)| RequestError {
+            code: RequestErrorCode(code),
+            retry_after,
+            reason,
+            redirect,
+        },
+    )
+}
+
+fn request_ok() -> impl Strategy<Value = RequestOk> {
+    let answers = vec![
+        (RequestKind::Publish, Step::Answer),
+        (RequestKind::PublishNamespace, Step::Answer),
+        (RequestKind::Subscribe, Step::UpdateAnswer),
+    ];
+    let without_properties = select(answers)
+        .prop_flat_map(|(kind, step)| parameters(kind, step))
+        .prop_map(|parameters| RequestOk {
+            parameters,
+            properties: Properties::EMPTY,
+        });
+    let of_track_status = (
+        parameters(RequestKind::TrackStatus, Step::Answer),
+        track_properties(),
+    )
+        .prop_map(|(parameters, properties)| RequestOk {
+            parameters,
+            properties,
+        });
+    prop_oneof![without_properties, of_track_status]
+}
+
+fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
+    let request = (int(), parameters(kind, Step::Request));
+    match kind {
+        RequestKind::Subscribe => (request, track())
+            .prop_map(|((request_id, parameters), track)| {
+                Message::Subscribe(Subscribe {
+                    request_id,
+                    track,
+                    parameters,
+                })
+            })
+            .boxed(),
+        RequestKind::Publish => (request, track(), int(), track_properties())
+            .prop_map(
+                |((request_id, parameters), track, track_alias, properties)| {
+                    Message::Publish(Publish {
+                        request_id,
+                        track,
+                        track_alias,
+                        parameters,
+                        properties,
+                    })
+                },
+            )
+            .boxed(),
+        RequestKind::Fetch => (request, fetch_kind())
+            .prop_map(|((request_id, parameters), kind)| {
+                Message::Fetch(Fetch {
+                    request_id,
+                    kind,
+                    parameters,
+                })
+            })
+            .boxed(),
+        RequestKind::TrackStatus => (request, track())
+            .prop_map(|((request_id, parameters), track)| {
+                Message::TrackStatus(TrackStatus {
+                    request_id,
+                    track,
+                    parameters,
+                })
+            })
+            .boxed(),
+        RequestKind::PublishNamespace => (request, namespace())
+            .prop_map(|((request_id, parameters), namespace)| {
+                Message::PublishNamespace(PublishNamespace {
+                    request_id,
+                    namespace,
+                    parameters,
+                })
+            })
+            .boxed(),
+        RequestKind::SubscribeNamespace => (request, namespace())
+            .prop_map(|((request_id, parameters), prefix)| {
+                Message::SubscribeNamespace(SubscribeNamespace {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            })
+            .boxed(),
+        RequestKind::SubscribeTracks => (request, namespace())
+            .prop_map(|((request_id, parameters), prefix)| {
+                Message::SubscribeTracks(SubscribeTracks {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            })
+            .boxed(),
+    }
+}
+
+fn answer() -> impl Strategy<Value = Message> {
+    let subscribe_ok = (
+        int(),
+        parameters(RequestKind::Subscribe, Step::Answer),
+        track_properties(),
+    )
+        .prop_map(|(track_alias, parameters, properties)| {
+            Message::SubscribeOk(SubscribeOk {
+                track_alias,
+                parameters,
+                properties,
+            })
+        });
+    let fetch_ok = (any::<bool>(), location(), track_properties()).prop_map(
+        |(end_of_track, end, properties)| {
+            let parameters = Parameters::default();
+            Message::FetchOk(FetchOk {
+                end_of_track,
+                end,
+                parameters,
+                properties,
+            })
+        },
+    );
+    prop_oneof![
+        subscribe_ok,
+        fetch_ok,
+        request_ok().prop_map(Message::RequestOk),
+        request_error().prop_map(Message::RequestError),
+        publish_done().prop_map(Message::PublishDone),
+    ]
+}
+
+fn update() -> impl Strategy<Value = Message> {
+    let kinds = [
+        RequestKind::Subscribe,
+        RequestKind::Fetch,
+        RequestKind::SubscribeTracks,
+    ];
+    let parameters = select(kinds.to_vec()).prop_flat_map(|kind| parameters(kind, Step::Update));
+    (int(), parameters).prop_map(|(request_id, parameters)| {
+        Message::RequestUpdate(RequestUpdate {
+            request_id,
+            parameters,
+        })
+    })
+}
+
+pub(crate) fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        7 => select(RequestKind::ALL.to_vec()).prop_flat_map(first_message).boxed(),
+        5 => answer().boxed(),
+        2 => update().boxed(),
+        2 => setup().prop_map(Message::Setup).boxed(),
+        1 => goaway().prop_map(Message::GoAway),
+        1 => namespace().prop_map(Message::Namespace),
+        1 => namespace().prop_map(Message::NamespaceDone),
+        1 => (namespace(), track_name())
+            .prop_map(|(suffix, name)| Message::PublishBlocked { suffix, name }),
+    ]
+}
+
+fn special_status() -> impl Strategy<Value = ObjectStatus> {
+    select(vec![ObjectStatus::EndOfGroup, ObjectStatus::EndOfTrack])
+}
+
+pub(crate) fn datagram() -> impl Strategy<Value = ObjectDatagram> {
+    let normal = (object_properties(), bytes(60), any::<bool>())
+        .prop_map(|(properties, payload, end)| (ObjectStatus::Normal, properties, payload, end));
+    let special =
+        special_status().prop_map(|status| (status, Properties::EMPTY, Bytes::new(), false));
+    let object = prop_oneof![Just(0), int()];
+    let ids = (int(), int(), object, option::of(any::<u8>()));
+    (ids, prop_oneof![3 => normal, 1 => special]).prop_map(
+        |((track_alias, group, object, priority), (status, properties, payload, end_of_group))| {
+            ObjectDatagram {
+                track_alias,
+                group,
+                object,
+                priority,
+                end_of_group,
+                properties,
+                status,
+                payload,
+            }
+        },
+    )
+}
+
+pub(crate) fn subgroup_header() -> impl Strategy<Value = SubgroupHeader> {
+    let subgroup = prop_oneof![
+        Just(SubgroupId::Zero),
+        Just(SubgroupId::FirstObject),
+        int().prop_map(SubgroupId::Explicit),
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (int(), int(), subgroup, option::of(any::<u8>()), flags).prop_map(
+        |(track_alias, group, subgroup, priority, flags)| SubgroupHeader {
+            track_alias,
+            group,
+            subgroup,
+            priority,
+            has_properties: flags.0,
+            end_of_group: flags.1,
+            first_object: flags.2,
+        },
+    )
+}
+
+/// A stream: its header, and objects with their payloads.
+pub(crate) fn subgroup() -> impl Strategy<Value = (SubgroupHeader, Vec<(ObjectHeader, Bytes)>)> {
+    let normal = (object_properties(), bytes(60))
+        .prop_map(|(properties, payload)| (ObjectStatus::Normal, properties, payload));
+    let special = special_status().prop_map(|status| (status, Properties::EMPTY, Bytes::new()));
+    let step = prop_oneof![3 => Just(0_u64), 1 => 0_u64..1 << 40];
+    let objects = vec((step, prop_oneof![4 => normal, 1 => special]), 0..6);
+    (subgroup_header(), objects).prop_map(|(header, objects)| {
+        let mut next = 0;
+        let objects = objects
+            .into_iter()
+            .map(|(step, (status, properties, payload))| {
+                let id = next + step;
+                next = id + 1;
+                let properties = if header.has_properties {
+                    properties
+                } else {
+                    Properties::EMPTY
+                };
+                let payload_len = payload.len() as u64;
+                (
+                    ObjectHeader {
+                        id,
+                        properties,
+                        status,
+                        payload_len,
+                    },
+                    payload,
+                )
+            });
+        (header, objects.collect())
+    })
+}
+
+/// The entries of a stream with their payloads, in the order of groups said.
+pub(crate) fn fetch() -> impl Strategy<Value = (GroupOrder, Vec<(FetchEntry, Bytes)>)> {
+    let group_step = prop_oneof![3 => Just(0_u64), 1 => 1_u64..3, 1 => 1_u64..1 << 30];
+    let object = (
+        (group_step, 1_u64..300),
+        option::of(prop_oneof![0_u64..3, int()]),
+        0_u8..3,
+        object_properties(),
+        bytes(60),
+        prop_oneof![6 => Just(None), 1 => any::<bool>().prop_map(Some)],
+    );
+    (group_order(), vec(object, 0..8)).prop_map(|(order, objects)| {
+        let mut at = Location {
+            group: 1 << 40,
+            object: 0,
+        };
+        let entries = objects.into_iter().map(
+            |((groups, step), subgroup, priority, properties, payload, end_of_range)| {
+                let group = match order {
+                    GroupOrder::Ascending => at.group + groups,
+                    GroupOrder::Descending => at.group - groups,
+                };
+                let object = if groups == 0 {
+                    at.object + step
+                } else {
+                    step - 1
+                };
+                at = Location { group, object };
+                if let Some(unknown) = end_of_range {
+                    return (
+                        FetchEntry::EndOfRange {
+                            unknown,
+                            location: at,
+                        },
+                        Bytes::new(),
+                    );
+                }
+                let payload_len = payload.len() as u64;
+                let object = FetchObject {
+                    group,
+                    subgroup,
+                    object,
+                    priority,
+                    properties,
+                    payload_len,
+                };
+                (FetchEntry::Object(object), payload)
+            },
+        );
+        let entries = entries.collect();
+        (order, entries)
+    })
+}
