@@ -1,3 +1,29 @@
 //! `weir`: measure Media-over-QUIC relays; be one.
 
-fn main() {}
+mod cmd;
+mod endpoints;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+/// Small objects come and go by the million: this allocator costs the load generator about a third less CPU
+/// than the system's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let arguments = cmd::Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(arguments.log_filter())
+        .with_writer(std::io::stderr)
+        .init();
+    match arguments.run() {
+        Ok(code) => code,
+        Err(error) => {
+            cmd::print_error(&error);
+            ExitCode::from(cmd::EXIT_ERROR)
+        }
+    }
+}

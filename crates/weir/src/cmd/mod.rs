@@ -1,0 +1,56 @@
+//! The subcommands, one file each: they parse and wire, nothing else.
+
+mod relay;
+
+use std::{io::Write as _, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// Measure Media-over-QUIC relays; be one.
+#[derive(Debug, Parser)]
+#[command(name = "weir", version, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// What to log on standard error, e.g. `info` or `weir_relay=debug`
+    #[arg(
+        long,
+        global = true,
+        env = "WEIR_LOG",
+        default_value = "warn",
+        value_name = "FILTER"
+    )]
+    log: String,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a relay
+    Relay(relay::RelayArguments),
+}
+
+impl Arguments {
+    pub(crate) fn log_filter(&self) -> EnvFilter {
+        EnvFilter::builder().parse_lossy(&self.log)
+    }
+
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Relay(arguments) => relay::run(&arguments),
+        }
+    }
+}
+
+/// Says in one line on standard error what went wrong and where.
+pub(crate) fn print_error(error: &anyhow::Error) {
+    print_line(&format!("weir: {error:#}"));
+}
+
+/// Writes a line to standard error. Nothing can be done if that fails.
+pub(crate) fn print_line(line: &str) {
+    drop(writeln!(std::io::stderr().lock(), "{line}"));
+}
+
+/// Bad arguments, files or addresses: nothing was measured. (1 is a run whose service level broke.)
+pub(crate) const EXIT_ERROR: u8 = 2;
