@@ -1,0 +1,72 @@
+# The menu. `make` or `make help` lists it; CI runs the same targets.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+CARGO ?= cargo
+PROFILE ?= profiles/audio.ini
+FUZZ_SECONDS ?= 30
+FUZZ_TOOLCHAIN ?= nightly
+PEERS := target/peers
+
+# Backtraces keep their lines, and builds stay small and fast. The same for everybody, so that a
+# contributor and CI share one set of build outputs.
+export CARGO_PROFILE_DEV_DEBUG := line-tables-only
+
+.PHONY: help
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PROFILE=$(PROFILE)  FUZZ_SECONDS=$(FUZZ_SECONDS)  FUZZ_TOOLCHAIN=$(FUZZ_TOOLCHAIN)"
+
+.PHONY: bench
+bench: ## The main job: benchmark our relay with PROFILE
+	$(CARGO) run --release --locked --bin weir -- bench $(PROFILE)
+
+.PHONY: test
+test: lint doc ## Everything a change has to pass
+	$(CARGO) test --workspace --locked
+
+.PHONY: lint
+lint: ## Formatting and clippy
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+.PHONY: doc
+doc: ## The crates' documentation; a broken link is an error
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+.PHONY: fuzz
+fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
+	@for target in $$($(CARGO) +$(FUZZ_TOOLCHAIN) fuzz list); do \
+		echo "== $$target: $(FUZZ_SECONDS) s"; \
+		$(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $$target -- \
+			-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
+	done
+
+.PHONY: interop
+interop: $(PEERS)/bin/moq-test-client $(PEERS)/bin/moq-relay-ietf ## Other people's conformance cases against our relay
+	$(CARGO) build --release --locked --bin weir
+	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
+
+$(PEERS)/bin/moq-test-client:
+	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
+
+$(PEERS)/bin/moq-relay-ietf:
+	$(CARGO) install --locked --root $(PEERS) moq-relay-ietf@0.8.0
+
+.PHONY: floor
+floor: ## What a datagram costs at the very least on this machine
+	$(CARGO) bench --locked -p weir-net --bench floor
+
+.PHONY: instructions
+instructions: ## Count the instructions of the fan-out; more than 2 % above the committed number fails
+	$(CARGO) build --release --locked -p weir --example fanout
+	scripts/count-instructions.sh
+
+.PHONY: deny
+deny: ## Licences, advisories and sources of the dependencies (needs cargo-deny)
+	$(CARGO) deny --locked check
+
+.PHONY: clean
+clean: ## Remove what was built
+	$(CARGO) clean
