@@ -88,3 +88,92 @@ fn read_status(draft: Draft, cursor: &mut Cursor<'_>) -> Result<ObjectStatus, De
 /// Objects of any status but normal have neither properties nor payload.
 const PROPERTIES_WITH_STATUS: DecodeError =
     DecodeError::protocol("an object that is not normal has properties");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DRAFT: Draft = Draft::Draft18;
+
+    #[test]
+    fn a_stream_is_recognised_by_its_first_bytes() {
+        for (start, kind) in [
+            (&[0x05, 0][..], StreamKind::Fetch),
+            (&[0x10], StreamKind::Subgroup),
+            (&[0x7D], StreamKind::Subgroup),
+            (&[0xAF, 0x00, 0], StreamKind::Control),
+            (&[0xF0, 0x13, 0x2B, 0x3E, 0x28], StreamKind::Padding),
+        ] {
+            assert_eq!(
+                StreamKind::recognise(DRAFT, start),
+                Ok(kind),
+                "{start:02x?}"
+            );
+        }
+        assert_eq!(StreamKind::recognise(DRAFT, &[]), Err(DecodeError::Short));
+        assert_eq!(
+            StreamKind::recognise(DRAFT, &[0xAF]),
+            Err(DecodeError::Short)
+        );
+        for unknown in [0x00, 0x16, 0x7F] {
+            let error = StreamKind::recognise(DRAFT, &[unknown]);
+            assert!(
+                matches!(error, Err(DecodeError::Invalid { .. })),
+                "{unknown:02x}"
+            );
+        }
+    }
+
+    #[test]
+    fn padding_is_recognised_and_dropped() {
+        let mut out = BytesMut::new();
+        encode_padding_stream(DRAFT, &mut out);
+        assert_eq!(StreamKind::recognise(DRAFT, &out), Ok(StreamKind::Padding));
+
+        let mut out = BytesMut::new();
+        encode_padding_datagram(DRAFT, &mut out);
+        out.extend_from_slice(&[0; 100]);
+        assert_eq!(ObjectDatagram::decode(DRAFT, out.freeze()), Ok(None));
+    }
+
+    #[test]
+    fn a_datagram_keeps_its_payload_where_it_lies() {
+        let datagram = ObjectDatagram {
+            track_alias: 1,
+            group: 2,
+            object: 3,
+            priority: None,
+            end_of_group: false,
+            properties: Properties::builder().int(0x08, 1).build(),
+            status: ObjectStatus::Normal,
+            payload: Bytes::from_static(b"payload"),
+        };
+        let mut out = BytesMut::new();
+        datagram.encode(DRAFT, &mut out);
+        let data = out.freeze();
+        let payload = data[data.len() - 7..].as_ptr();
+        let decoded = ObjectDatagram::decode(DRAFT, data)
+            .expect("a datagram")
+            .expect("an object");
+        assert_eq!(decoded, datagram);
+        assert_eq!(decoded.payload.as_ptr(), payload);
+    }
+
+    #[test]
+    fn a_header_that_is_cut_leaves_its_bytes() {
+        let mut data = Bytes::from_static(&[0x30, 1]);
+        assert_eq!(
+            SubgroupHeader::decode(DRAFT, &mut data),
+            Err(DecodeError::Short)
+        );
+        assert_eq!(&data[..], [0x30, 1]);
+        let mut data = Bytes::from_static(&[0x05, 9, 0x1C, 7]);
+        assert_eq!(
+            FetchHeader::decode(DRAFT, &mut data),
+            Ok(FetchHeader { request_id: 9 })
+        );
+        let mut decoder = FetchDecoder::new(DRAFT, crate::parameter::GroupOrder::Ascending);
+        assert_eq!(decoder.decode(&mut data), Err(DecodeError::Short));
+        assert_eq!(&data[..], [0x1C, 7]);
+    }
+}

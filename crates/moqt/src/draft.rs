@@ -437,3 +437,44 @@ static PARAMETERS_18: [ParameterRow; 13] = [
         scopes: NAMESPACE_UPDATE,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_draft_is_found_by_its_alpn() {
+        for draft in Draft::ALL {
+            assert_eq!(Draft::from_alpn(draft.alpn().as_bytes()), Some(draft));
+        }
+        assert_eq!(Draft::from_alpn(b"moqt-18 "), None);
+        assert_eq!(Draft::from_alpn(b"moq-00"), None);
+    }
+
+    #[test]
+    fn each_type_number_belongs_to_one_message() {
+        for draft in Draft::ALL {
+            assert!(draft.messages().is_sorted_by(|a, b| a.0 < b.0));
+            for (number, kind) in draft.messages() {
+                assert_eq!(draft.message_type(*kind), *number);
+                assert_eq!(draft.message_kind(*number), Some(*kind));
+            }
+        }
+    }
+
+    #[test]
+    fn each_stream_type_is_of_one_kind() {
+        let draft = Draft::Draft18;
+        assert_eq!(draft.stream_kind(0x05), Some(StreamKind::Fetch));
+        assert_eq!(draft.stream_kind(0x2F00), Some(StreamKind::Control));
+        assert_eq!(draft.stream_kind(0x132B_3E28), Some(StreamKind::Padding));
+        let subgroups = (0..0x1000).filter(|t| draft.stream_kind(*t) == Some(StreamKind::Subgroup));
+        assert_eq!(subgroups.count(), 4 * 12);
+    }
+
+    #[test]
+    fn each_datagram_type_of_the_draft_has_flags() {
+        let defined = (0..0x1000).filter(|t| Draft::Draft18.datagram_flags(*t).is_some());
+        assert_eq!(defined.count(), 16 + 8);
+    }
+}

@@ -565,3 +565,6 @@ fn read_track_properties(cursor: &mut Cursor<'_>) -> Result<Properties, DecodeEr
     properties.check_track()?;
     Ok(properties)
 }
+
+#[cfg(test)]
+mod tests;

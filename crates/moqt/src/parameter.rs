@@ -457,3 +457,6 @@ fn write_prefixed(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut)) {
     varint::encode(value.len() as u64, out);
     out.extend_from_slice(&value);
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,9 @@ use weir_moqt::property::{self, Properties};
 use weir_moqt::token::Token;
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
