@@ -45,7 +45,8 @@ pub enum Event {
         /// The answer.
         ok: Accepted,
     },
-    /// The peer answered the oldest own update of a request.
+    /// The peer answered the oldest own update of a request. After an error only a subscription
+    /// goes on, until its publisher sends `PUBLISH_DONE`.
     Updated {
         /// The request.
         id: RequestId,

@@ -122,10 +122,12 @@ impl Session {
                 self.check_error(&error, kind)?;
                 self.on_rejected(transport, id, error);
             }
-            (Verdict::UpdateAnswer, Message::RequestOk(ok)) => self.on_updated(id, Ok(ok))?,
+            (Verdict::UpdateAnswer, Message::RequestOk(ok)) => {
+                self.on_updated(transport, id, Ok(ok))?;
+            }
             (Verdict::UpdateAnswer, Message::RequestError(error)) => {
                 self.check_error(&error, kind)?;
-                self.on_updated(id, Err(error))?;
+                self.on_updated(transport, id, Err(error))?;
             }
             (Verdict::Update, Message::RequestUpdate(update)) => {
                 update.parameters.check(self.draft, kind, Step::Update)?;
@@ -275,6 +277,7 @@ impl Session {
 
     fn on_updated(
         &mut self,
+        transport: &mut dyn Transport,
         id: RequestId,
         result: Result<RequestOk, RequestError>,
     ) -> Result<(), Violation> {
@@ -288,7 +291,14 @@ impl Session {
                 announced.prefix = prefix;
             }
         }
+        let outlives =
+            result.is_ok() || matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
         self.events.push_back(Event::Updated { id, result });
+        if !outlives {
+            // The responder ends it [moqt-18 §10.9.1].
+            self.finish_request(transport, id);
+            self.drain(transport, id, State::EndedByPeer);
+        }
         Ok(())
     }
 

@@ -1,4 +1,17 @@
-//! Stories of two sessions.
+//! Stories of two sessions over a link that reorders, and of one session against a scripted peer.
+
+mod data;
+mod ends;
+mod limits;
+mod link;
+mod model;
+mod namespaces;
+mod pair;
+mod policies;
+mod requests;
+mod setup;
+mod table;
+mod violations;
 
 use std::time::Instant;
 

@@ -111,12 +111,6 @@ impl Tracks {
             .front()
             .map(|(until, track)| (*until, track.request))
     }
-
-    /// How many live aliases there are.
-    #[cfg(test)]
-    pub(super) fn live_len(&self) -> usize {
-        self.live.len()
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,261 @@
+//! What a peer must not do, and the code that closes the session for it.
+
+mod objects;
+mod requests;
+
+use bytes::{Bytes, BytesMut};
+
+use super::pair::{
+    DRAFT, Pair, config, done, goaway, header, mandatory, namespace, object, ok, publish,
+    request_error, subgroup, subscribe, subscribe_ok, track, update,
+};
+use crate::data::FetchHeader;
+use crate::error::{RequestErrorCode, ResetCode, SessionError};
+use crate::location::Location;
+use crate::message::{
+    FetchKind, FetchOk, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup,
+    Subscribe,
+};
+use crate::name::{FullTrackName, TrackName};
+use crate::parameter::Parameters;
+use crate::property::Properties;
+use crate::session::{Session, Side};
+use crate::token::Token;
+use crate::transport::{Direction, StreamId, Transport};
+use crate::varint;
+
+const SERVER: Side = Side::Server;
+const CLIENT: Side = Side::Client;
+/// The server's first request stream.
+const OWN: StreamId = StreamId(1);
+
+/// A name, the side that notices, what the peer does, and what it is closed with.
+type Row = (&'static str, Side, fn(&mut Pair, StreamId), SessionError);
+
+/// Runs each row on a session that has its peer's SETUP; the second argument of a row is the
+/// peer's control stream.
+fn check(rows: &[Row]) {
+    for (name, side, breach, code) in rows {
+        println!("{name}");
+        let mut config = config(*side);
+        config.setup.max_auth_token_cache_size = Some(40);
+        let (mut pair, control) = Pair::alone_ready(config);
+        breach(&mut pair, control);
+        pair.run();
+        pair.assert_violated(*side, *code);
+        assert_eq!(
+            pair.session(*side).requests_len(),
+            0,
+            "{name}: everything is freed"
+        );
+    }
+}
+
+fn uni(pair: &mut Pair, of: Side, data: &[u8]) -> StreamId {
+    let stream = pair.peer_opens(of, Direction::Uni, &[]);
+    pair.peer_writes(of, stream, data);
+    stream
+}
+
+fn own_subscribe(pair: &mut Pair) {
+    own(pair, |session, view| {
+        session
+            .subscribe(view, track("t"), Parameters::default())
+            .unwrap();
+    });
+}
+
+fn own(pair: &mut Pair, call: impl FnOnce(&mut Session, &mut dyn Transport)) {
+    pair.server(|session, view| call(session, view));
+    pair.run();
+}
+
+fn own_fetch(pair: &mut Pair) {
+    let kind = FetchKind::Standalone {
+        track: track("t"),
+        start: Location::new(3, 4),
+        end: Location::new(5, 0),
+    };
+    own(pair, |session, view| {
+        session.fetch(view, kind, Parameters::default()).unwrap();
+    });
+}
+
+fn register(alias: u64, len: usize) -> Token {
+    Token::Register {
+        alias,
+        token_type: 0,
+        value: Bytes::from(vec![7; len]),
+    }
+}
+
+#[test]
+fn control_streams() {
+    check(&[
+        (
+            "a second control stream",
+            SERVER,
+            |pair, _| {
+                pair.peer_opens(SERVER, Direction::Uni, &[Message::Setup(Setup::default())]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "a second SETUP",
+            SERVER,
+            |pair, control| {
+                pair.peer_sends(SERVER, control, &[Message::Setup(Setup::default())]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "a request on the control stream",
+            SERVER,
+            |pair, control| {
+                pair.peer_sends(SERVER, control, &[subscribe(0, "t")]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "an unknown message",
+            SERVER,
+            |pair, control| {
+                pair.peer_writes(SERVER, control, &[0x3F, 0, 0]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "the control stream is finished",
+            SERVER,
+            |pair, control| {
+                pair.peer_finishes(SERVER, control);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "the control stream is reset",
+            SERVER,
+            |pair, control| {
+                pair.peer_resets(SERVER, control, ResetCode::CANCELLED);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "the control stream is stopped",
+            SERVER,
+            |pair, _| {
+                pair.peer_stops(SERVER, StreamId(3), ResetCode::CANCELLED);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "GOAWAY twice",
+            CLIENT,
+            |pair, control| {
+                let goaway = Message::GoAway(goaway(Some(0)));
+                pair.peer_sends(CLIENT, control, &[goaway.clone(), goaway]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "GOAWAY without a Request ID",
+            CLIENT,
+            |pair, control| {
+                pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(None))]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+        (
+            "GOAWAY with a Request ID of its sender",
+            CLIENT,
+            |pair, control| {
+                pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(Some(1)))]);
+            },
+            SessionError::INVALID_REQUEST_ID,
+        ),
+        (
+            "GOAWAY with a URI from a client",
+            SERVER,
+            |pair, control| {
+                let new_session_uri = String::from("moqt://other.example/");
+                let goaway = GoAway {
+                    new_session_uri,
+                    ..goaway(Some(1))
+                };
+                pair.peer_sends(SERVER, control, &[Message::GoAway(goaway)]);
+            },
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+    ]);
+}
+
+#[test]
+fn setup() {
+    let setups: [(&str, Side, Setup, SessionError); 3] = [
+        (
+            "PATH from a server",
+            CLIENT,
+            Setup {
+                path: Some(String::from("/")),
+                ..Setup::default()
+            },
+            SessionError::INVALID_PATH,
+        ),
+        (
+            "AUTHORITY from a server",
+            CLIENT,
+            Setup {
+                authority: Some(String::from("a")),
+                ..Setup::default()
+            },
+            SessionError::INVALID_AUTHORITY,
+        ),
+        (
+            "a token twice",
+            SERVER,
+            Setup {
+                authorization_tokens: vec![register(1, 3), register(2, 3)],
+                ..Setup::default()
+            },
+            SessionError::MALFORMED_AUTH_TOKEN,
+        ),
+    ];
+    for (name, side, setup, code) in setups {
+        println!("{name}");
+        let mut pair = Pair::alone(config(side));
+        pair.peer_opens(side, Direction::Uni, &[Message::Setup(setup)]);
+        pair.assert_violated(side, code);
+    }
+}
+
+#[test]
+fn setup_as_bytes() {
+    let rows: [(&str, &[u8], SessionError); 4] = [
+        (
+            "a malformed PATH",
+            &[0xAF, 0x00, 0, 4, 1, 2, b'x', b' '],
+            SessionError::MALFORMED_PATH,
+        ),
+        (
+            "a malformed AUTHORITY",
+            &[0xAF, 0x00, 0, 3, 5, 1, b' '],
+            SessionError::MALFORMED_AUTHORITY,
+        ),
+        (
+            "a token that is none",
+            &[0xAF, 0x00, 0, 3, 3, 1, 9],
+            SessionError::KEY_VALUE_FORMATTING_ERROR,
+        ),
+        (
+            "a token alias before there can be any",
+            &[0xAF, 0x00, 0, 4, 3, 2, 2, 1],
+            SessionError::PROTOCOL_VIOLATION,
+        ),
+    ];
+    for (name, bytes, code) in rows {
+        println!("{name}");
+        let mut pair = Pair::alone(config(SERVER));
+        uni(&mut pair, SERVER, bytes);
+        pair.assert_violated(SERVER, code);
+    }
+}
