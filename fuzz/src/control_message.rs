@@ -1,0 +1,73 @@
+//! Control messages of arbitrary bytes, in arbitrary pieces.
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::DecodeError;
+use weir_moqt::message::{MESSAGE_BYTES_MAX, Message, REASON_BYTES_MAX};
+use weir_moqt::reader::MessageReader;
+
+const DRAFT: Draft = Draft::Draft18;
+
+/// Reads `input` as a control stream, and checks that its messages do not depend on how it arrives, and that what was read
+/// and is written anew is read as the same. The first byte says how the rest is cut.
+///
+/// # Panics
+/// If one of this does not hold.
+pub fn run(input: &[u8]) {
+    let Some((cut, stream)) = input.split_first() else {
+        return;
+    };
+    let stream = Bytes::copy_from_slice(stream);
+    let whole = read(&stream, usize::MAX);
+    let pieces = read(&stream, usize::from(*cut) + 1);
+    assert_eq!(whole, pieces, "the pieces of a stream do not matter");
+
+    for message in &whole.0 {
+        if reason_bytes(message) > REASON_BYTES_MAX {
+            continue;
+        }
+        let mut out = BytesMut::new();
+        if message.encode(DRAFT, &mut out).is_err() {
+            assert!(
+                matches!(message, Message::Setup(_)),
+                "only text gets longer: {message:?}"
+            );
+            continue;
+        }
+        let (again, end) = read(&out.freeze(), usize::MAX);
+        assert_eq!(again.as_slice(), std::slice::from_ref(message));
+        assert_eq!(end, Ok(()));
+    }
+}
+
+/// The length of a message's reason, which can have grown in reading: text that is not UTF-8 is made so.
+fn reason_bytes(message: &Message) -> usize {
+    if let Message::RequestError(error) = message {
+        error.reason.len()
+    } else if let Message::PublishDone(done) = message {
+        done.reason.len()
+    } else {
+        0
+    }
+}
+
+/// The messages of a stream that arrives in pieces of `size` bytes, and how it ended.
+fn read(stream: &Bytes, size: usize) -> (Vec<Message>, Result<(), DecodeError>) {
+    let mut reader = MessageReader::new(DRAFT, MESSAGE_BYTES_MAX);
+    let mut messages = Vec::new();
+    let mut rest = stream.clone();
+    while !rest.is_empty() {
+        reader.push(rest.split_to(size.min(rest.len())));
+        loop {
+            match reader.poll() {
+                Ok(Some(message)) => messages.push(message),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_ne!(error, DecodeError::Short, "a reader waits instead");
+                    return (messages, Err(error));
+                }
+            }
+        }
+    }
+    (messages, reader.fin())
+}

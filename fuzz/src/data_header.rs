@@ -1,0 +1,193 @@
+//! Data streams and datagrams of arbitrary bytes, in arbitrary pieces.
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::data::{
+    FetchEncoder, FetchEntry, FetchHeader, ObjectDatagram, ObjectHeader, StreamKind, SubgroupHeader,
+};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::DecodeError;
+use weir_moqt::location::Location;
+use weir_moqt::parameter::GroupOrder;
+use weir_moqt::property::Properties;
+use weir_moqt::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
+
+const DRAFT: Draft = Draft::Draft18;
+const HEADER_BYTES_MAX: usize = 4096;
+
+/// Reads `input` as a datagram and as the kind of stream its type says, and checks that the items of a stream do not depend on
+/// how it arrives, and that what was read and is written anew is read as the same. The first byte says how the rest is cut
+/// and in which order the groups of a fetch come.
+///
+/// # Panics
+/// If one of this does not hold.
+pub fn run(input: &[u8]) {
+    let Some((control, data)) = input.split_first() else {
+        return;
+    };
+    let data = Bytes::copy_from_slice(data);
+    let size = usize::from(control >> 1) + 1;
+    let order = if control & 1 == 0 {
+        GroupOrder::Ascending
+    } else {
+        GroupOrder::Descending
+    };
+    datagram(&data);
+    match StreamKind::recognise(DRAFT, &data) {
+        Ok(StreamKind::Subgroup) => subgroup(&data, size),
+        Ok(StreamKind::Fetch) => fetch(&data, size, order),
+        Ok(StreamKind::Control | StreamKind::Padding) | Err(_) => {}
+    }
+}
+
+fn datagram(data: &Bytes) {
+    match ObjectDatagram::decode(DRAFT, data.clone()) {
+        Ok(Some(datagram)) => {
+            let location = Location::new(datagram.group, datagram.object);
+            check_object(&datagram.properties, location);
+            let mut out = BytesMut::new();
+            datagram.encode(DRAFT, &mut out);
+            assert_eq!(
+                ObjectDatagram::decode(DRAFT, out.freeze()),
+                Ok(Some(datagram))
+            );
+        }
+        Ok(None) => {}
+        Err(error) => assert_ne!(error, DecodeError::Short, "a datagram does not go on"),
+    }
+}
+
+fn check_object(properties: &Properties, location: Location) {
+    if let Err(malformed) = properties.check_object(location) {
+        assert!(!malformed.0.is_empty());
+    }
+}
+
+/// What a stream said, with the payload of each object in one piece.
+#[derive(Debug, PartialEq)]
+struct Stream<H, O> {
+    header: Option<H>,
+    objects: Vec<(O, Vec<u8>)>,
+    end: Result<(), DecodeError>,
+}
+
+impl<H, O> Stream<H, O> {
+    fn payload(&mut self, piece: &[u8]) {
+        assert!(!piece.is_empty(), "no piece is empty");
+        self.objects
+            .last_mut()
+            .expect("payload follows an object")
+            .1
+            .extend_from_slice(piece);
+    }
+}
+
+/// Pieces of `size` bytes.
+fn pieces(data: &Bytes, size: usize) -> impl Iterator<Item = Bytes> {
+    let mut rest = data.clone();
+    std::iter::from_fn(move || (!rest.is_empty()).then(|| rest.split_to(size.min(rest.len()))))
+}
+
+fn subgroup(data: &Bytes, size: usize) {
+    let whole = read_subgroup(data, usize::MAX);
+    assert_eq!(
+        whole,
+        read_subgroup(data, size),
+        "the pieces of a stream do not matter"
+    );
+    let Some(header) = whole.header else { return };
+
+    let mut out = BytesMut::new();
+    header.encode(DRAFT, &mut out);
+    let mut previous = None;
+    for (object, payload) in &whole.objects {
+        check_object(&object.properties, Location::new(header.group, object.id));
+        object.encode_in_subgroup(previous, header.has_properties, DRAFT, &mut out);
+        out.extend_from_slice(payload);
+        previous = Some(object.id);
+    }
+    let again = read_subgroup(&out.freeze(), usize::MAX);
+    assert_eq!((again.header, again.objects), (whole.header, whole.objects));
+}
+
+fn read_subgroup(data: &Bytes, size: usize) -> Stream<SubgroupHeader, ObjectHeader> {
+    let mut reader = SubgroupReader::new(DRAFT, HEADER_BYTES_MAX);
+    let mut stream = Stream {
+        header: None,
+        objects: Vec::new(),
+        end: Ok(()),
+    };
+    for piece in pieces(data, size) {
+        reader.push(piece);
+        loop {
+            match reader.poll() {
+                Ok(Some(SubgroupItem::Header(header))) => {
+                    assert!(
+                        stream.header.replace(header).is_none(),
+                        "one header comes first"
+                    );
+                }
+                Ok(Some(SubgroupItem::Object(object))) => stream.objects.push((object, Vec::new())),
+                Ok(Some(SubgroupItem::Payload(piece))) => stream.payload(&piece),
+                Ok(None) => break,
+                Err(error) => {
+                    stream.end = Err(error);
+                    return stream;
+                }
+            }
+        }
+    }
+    stream.end = reader.fin();
+    stream
+}
+
+fn fetch(data: &Bytes, size: usize, order: GroupOrder) {
+    let whole = read_fetch(data, usize::MAX, order);
+    assert_eq!(
+        whole,
+        read_fetch(data, size, order),
+        "the pieces of a stream do not matter"
+    );
+    let Some(header) = whole.header else { return };
+
+    let mut out = BytesMut::new();
+    header.encode(DRAFT, &mut out);
+    let mut encoder = FetchEncoder::new(DRAFT, order);
+    for (entry, payload) in &whole.objects {
+        encoder.encode(entry, &mut out);
+        out.extend_from_slice(payload);
+    }
+    let again = read_fetch(&out.freeze(), usize::MAX, order);
+    assert_eq!((again.header, again.objects), (whole.header, whole.objects));
+}
+
+fn read_fetch(data: &Bytes, size: usize, order: GroupOrder) -> Stream<FetchHeader, FetchEntry> {
+    let mut reader = FetchReader::new(DRAFT, HEADER_BYTES_MAX);
+    let mut stream = Stream {
+        header: None,
+        objects: Vec::new(),
+        end: Ok(()),
+    };
+    for piece in pieces(data, size) {
+        reader.push(piece);
+        loop {
+            match reader.poll() {
+                Ok(Some(FetchItem::Header(header))) => {
+                    assert!(
+                        stream.header.replace(header).is_none(),
+                        "one header comes first"
+                    );
+                    reader.set_group_order(order);
+                }
+                Ok(Some(FetchItem::Entry(entry))) => stream.objects.push((entry, Vec::new())),
+                Ok(Some(FetchItem::Payload(piece))) => stream.payload(&piece),
+                Ok(None) => break,
+                Err(error) => {
+                    stream.end = Err(error);
+                    return stream;
+                }
+            }
+        }
+    }
+    stream.end = reader.fin();
+    stream
+}

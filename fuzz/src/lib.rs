@@ -1,0 +1,5 @@
+//! What the fuzz targets do with their bytes, as functions that a test of the crate in question calls too, to replay the
+//! committed corpus without a fuzzer.
+
+pub mod control_message;
+pub mod data_header;
