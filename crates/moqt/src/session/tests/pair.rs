@@ -130,6 +130,13 @@ impl Pair {
         }
     }
 
+    /// Lets one thing arrive, if there is one.
+    pub(super) fn step(&mut self) {
+        if let Some((side, note)) = self.link.step() {
+            self.note(side, note);
+        }
+    }
+
     fn note(&mut self, side: Side, note: Note) {
         if self.sessions[index(side)].is_none() {
             return;
