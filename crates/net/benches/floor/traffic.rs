@@ -1,25 +1,6 @@
-//! What a datagram costs at the very least on this machine: one `sendmmsg` per 64 packets and one
-//! AES-128-GCM seal per packet, nothing else. The relay's cost per delivered datagram is judged by
-//! its multiple of this.
-//!
-//! ```text
-//! cargo bench -p weir-net --bench floor -- [--bytes N] [--destinations N] [--seconds S]
-//!     [--rounds N] [--core N] [--json]
-//! ```
-//!
-//! All cases run once per round, so that a noisy minute spoils a round and not a case. The figures
-//! are CPU time of the one sending thread, which on the loopback interface includes the kernel's
-//! receive path. There are two kinds of receivers: *unread*, as many sockets as destinations, whose
-//! queues are full, so that the kernel drops each packet at the last moment (the cheapest way a
-//! packet can end); and *drained*, one socket that a thread on another core empties, as the load
-//! generator does, before the next batch comes. The floor is sealing and sending to unread sockets.
+//! What is measured: sealing packets and handing them to the system, in batches; and the receivers.
 
 #![expect(unsafe_code, reason = "the raw system calls are what is measured here")]
-#![expect(
-    clippy::print_stdout,
-    clippy::cast_precision_loss,
-    reason = "a program that prints figures"
-)]
 
 use std::{
     error::Error,
@@ -27,86 +8,27 @@ use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},
     os::fd::{AsRawFd as _, RawFd},
     ptr,
-    str::FromStr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::Duration,
 };
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-use weir_net::{clock, pin_to_core, raise_open_files_limit};
+use weir_net::clock;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::from_arguments(std::env::args().skip(1))?;
-    raise_open_files_limit()?;
-    let reader = bind()?;
-    reader.set_read_timeout(Some(READ_TIMEOUT))?;
-    let reader_core = (options.core + 1) % thread::available_parallelism()?.get();
-    let is_done = AtomicBool::new(false);
-    let received = AtomicU64::new(0);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // A machine that refuses still gives figures, only noisier ones.
-            pin_to_core(reader_core).ok();
-            drain(&reader, &is_done, &received);
-        });
-        let result = pin_to_core(options.core)
-            .map_err(Into::into)
-            .and_then(|()| measure_all(&options, &reader, &received));
-        is_done.store(true, Ordering::Relaxed);
-        let cases = result?;
-        if options.json {
-            print_json(&options, &cases);
-        } else {
-            print_table(&options, &cases);
-        }
-        Ok(())
-    })
-}
-
-fn measure_all(
-    options: &Options,
-    reader: &UdpSocket,
-    received: &AtomicU64,
-) -> Result<Vec<Figures>, Box<dyn Error>> {
-    let unread = (0..options.destinations)
-        .map(|_| bind())
-        .collect::<io::Result<Vec<_>>>()?;
-    for socket in &unread {
-        shrink_receive_buffer(socket)?;
-    }
-    let mut sender = Sender::new(options, &unread, reader, received)?;
-    let mut cases: Vec<Figures> = Case::ALL.map(Figures::new).into();
-    for figures in &cases {
-        sender.run(figures.case, options.seconds.min(WARM_UP))?;
-    }
-    for _ in 0..options.rounds {
-        for figures in &mut cases {
-            let run = sender.run(figures.case, options.seconds)?;
-            figures.nanoseconds.push(run.nanoseconds_per_packet());
-            figures.core_share.push(run.core_share());
-            figures.packets += run.packets;
-            figures.unread += run.unread;
-        }
-    }
-    for figures in &mut cases {
-        figures.nanoseconds.sort_by(f64::total_cmp);
-        figures.core_share.sort_by(f64::total_cmp);
-    }
-    Ok(cases)
-}
+use crate::options::Options;
 
 /// What is done with each packet.
 #[derive(Clone, Copy, PartialEq)]
-struct Case {
+pub(crate) struct Case {
     /// As it stands in the output.
-    name: &'static str,
-    seal: bool,
-    send: Option<Receivers>,
+    pub(crate) name: &'static str,
+    pub(crate) seal: bool,
+    pub(crate) send: Option<Receivers>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Receivers {
+pub(crate) enum Receivers {
     /// Many, whose queues are full.
     Unread,
     /// One, emptied by another thread.
@@ -114,7 +36,7 @@ enum Receivers {
 }
 
 impl Case {
-    const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::new("sendmmsg, unread", false, Some(Receivers::Unread)),
         Self::new("sendmmsg, drained", false, Some(Receivers::Drained)),
         Self::new("seal", true, None),
@@ -123,57 +45,19 @@ impl Case {
     ];
 
     /// The case that others are divided by.
-    const FLOOR: Self = Self::new("seal + sendmmsg, unread", true, Some(Receivers::Unread));
+    pub(crate) const FLOOR: Self =
+        Self::new("seal + sendmmsg, unread", true, Some(Receivers::Unread));
 
     const fn new(name: &'static str, seal: bool, send: Option<Receivers>) -> Self {
         Self { name, seal, send }
     }
 }
 
-/// The figures of one case, one entry per round, in ascending order at the end.
-struct Figures {
-    case: Case,
-    nanoseconds: Vec<f64>,
-    core_share: Vec<f64>,
-    packets: u64,
-    /// Packets that the draining thread should have taken and has not.
-    unread: u64,
-}
-
-impl Figures {
-    fn new(case: Case) -> Self {
-        Self {
-            case,
-            nanoseconds: Vec::new(),
-            core_share: Vec::new(),
-            packets: 0,
-            unread: 0,
-        }
-    }
-
-    fn lowest(&self) -> f64 {
-        self.nanoseconds[0]
-    }
-
-    fn median(&self) -> f64 {
-        self.nanoseconds[self.nanoseconds.len() / 2]
-    }
-
-    fn highest(&self) -> f64 {
-        self.nanoseconds[self.nanoseconds.len() - 1]
-    }
-
-    /// The lowest share of the core in any round.
-    fn core_share(&self) -> f64 {
-        self.core_share[0]
-    }
-}
-
 /// One measurement.
-struct Run {
-    packets: u64,
+pub(crate) struct Run {
+    pub(crate) packets: u64,
     /// Packets that the draining thread did not take within its time.
-    unread: u64,
+    pub(crate) unread: u64,
     /// CPU time spent on the packets.
     work: Duration,
     /// CPU time of the thread, waiting for the draining thread included.
@@ -182,18 +66,18 @@ struct Run {
 }
 
 impl Run {
-    fn nanoseconds_per_packet(&self) -> f64 {
+    pub(crate) fn nanoseconds_per_packet(&self) -> f64 {
         self.work.as_secs_f64() * 1e9 / self.packets as f64
     }
 
     /// The share of the time in which this thread, and nobody else, had the core.
-    fn core_share(&self) -> f64 {
+    pub(crate) fn core_share(&self) -> f64 {
         self.cpu.as_secs_f64() / self.wall.as_secs_f64()
     }
 }
 
 /// Seals and sends batches, round and round over the destinations.
-struct Sender<'a> {
+pub(crate) struct Sender<'a> {
     socket: UdpSocket,
     unread: Vec<libc::sockaddr_in>,
     drained: libc::sockaddr_in,
@@ -208,7 +92,7 @@ struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    fn new(
+    pub(crate) fn new(
         options: &Options,
         unread: &[UdpSocket],
         reader: &UdpSocket,
@@ -252,7 +136,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Repeats one case until it has used `limit` of CPU time.
-    fn run(&mut self, case: Case, limit: Duration) -> Result<Run, Box<dyn Error>> {
+    pub(crate) fn run(&mut self, case: Case, limit: Duration) -> Result<Run, Box<dyn Error>> {
         let is_drained = case.send == Some(Receivers::Drained);
         let batches = if is_drained { 1 } else { BATCHES_PER_LOOK };
         let wall_start = clock::now();
@@ -360,7 +244,7 @@ impl<'a> Sender<'a> {
 }
 
 /// Takes packets off a socket and counts them, until told to stop.
-fn drain(socket: &UdpSocket, is_done: &AtomicBool, received: &AtomicU64) {
+pub(crate) fn drain(socket: &UdpSocket, is_done: &AtomicBool, received: &AtomicU64) {
     let mut buffers = vec![[0_u8; PACKET_BYTES_MAX]; BATCH];
     let mut vectors: Vec<libc::iovec> = buffers
         .iter_mut()
@@ -406,7 +290,7 @@ fn receive(socket: RawFd, headers: &mut [libc::mmsghdr]) -> u64 {
     u64::try_from(received).unwrap_or(0)
 }
 
-fn bind() -> io::Result<UdpSocket> {
+pub(crate) fn bind() -> io::Result<UdpSocket> {
     UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
@@ -426,7 +310,7 @@ fn name(socket: &UdpSocket) -> io::Result<libc::sockaddr_in> {
 }
 
 /// Lets a socket hold a few packets only, so that its queue is full at once.
-fn shrink_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
+pub(crate) fn shrink_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
     let size: libc::c_int = 1;
     let size_bytes = libc::socklen_t::try_from(size_of_val(&size)).map_err(io::Error::other)?;
     // SAFETY: passes a pointer to a live integer and its size.
@@ -446,150 +330,6 @@ fn shrink_receive_buffer(socket: &UdpSocket) -> io::Result<()> {
     }
 }
 
-fn print_table(options: &Options, cases: &[Figures]) {
-    let Options {
-        bytes,
-        destinations,
-        rounds,
-        core,
-        ..
-    } = options;
-    println!(
-        "{bytes} bytes of UDP payload, {destinations} destinations and keys, {rounds} rounds of \
-         {:.1} s per case, on core {core}",
-        options.seconds.as_secs_f64(),
-    );
-    println!("CPU time of the sending thread, ns per packet:\n");
-    println!("  {:<26}  median  lowest  highest", "");
-    for figures in cases {
-        println!(
-            "  {:<26}  {:>6.0}  {:>6.0}  {:>7.0}",
-            figures.case.name,
-            figures.median(),
-            figures.lowest(),
-            figures.highest(),
-        );
-        if figures.unread > 0 {
-            println!("    {} of these packets were dropped", figures.unread);
-        }
-    }
-    println!("\nfloor: {:.0} ns per datagram", floor(cases));
-    let core_share = core_share(cases);
-    println!(
-        "the core was this program's for at least {:.0} % of each measurement{}",
-        core_share * 100.0,
-        if core_share < QUIET_CORE_SHARE {
-            ": the machine was not quiet"
-        } else {
-            ""
-        }
-    );
-}
-
-fn print_json(options: &Options, cases: &[Figures]) {
-    let cases_json: Vec<String> = cases
-        .iter()
-        .map(|figures| {
-            format!(
-                r#"{{"case":"{}","median_ns":{:.1},"lowest_ns":{:.1},"highest_ns":{:.1},"packets":{},"dropped":{}}}"#,
-                figures.case.name,
-                figures.median(),
-                figures.lowest(),
-                figures.highest(),
-                figures.packets,
-                figures.unread,
-            )
-        })
-        .collect();
-    println!(
-        r#"{{"floor_ns":{:.1},"bytes":{},"destinations":{},"rounds":{},"seconds":{},"core":{},"core_share":{:.3},"cases":[{}]}}"#,
-        floor(cases),
-        options.bytes,
-        options.destinations,
-        options.rounds,
-        options.seconds.as_secs_f64(),
-        options.core,
-        core_share(cases),
-        cases_json.join(","),
-    );
-}
-
-/// The median of the case that others are divided by, in ns.
-fn floor(cases: &[Figures]) -> f64 {
-    let floor = cases.iter().find(|figures| figures.case == Case::FLOOR);
-    floor.expect("the floor is one of the cases").median()
-}
-
-/// The lowest share of the core in any measurement.
-fn core_share(cases: &[Figures]) -> f64 {
-    cases
-        .iter()
-        .map(Figures::core_share)
-        .fold(1.0, |lowest, share| share.min(lowest))
-}
-
-struct Options {
-    /// UDP payload of a packet: header, sealed payload and tag.
-    bytes: usize,
-    destinations: usize,
-    /// CPU time of one measurement.
-    seconds: Duration,
-    rounds: usize,
-    core: usize,
-    json: bool,
-}
-
-impl Options {
-    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
-        let mut options = Self {
-            bytes: 160,
-            destinations: 1000,
-            seconds: Duration::from_millis(400),
-            rounds: 9,
-            core: 0,
-            json: false,
-        };
-        while let Some(name) = arguments.next() {
-            let value = &mut arguments;
-            match name.as_str() {
-                "--bytes" => options.bytes = number(&name, value)?,
-                "--destinations" => options.destinations = number(&name, value)?,
-                "--rounds" => options.rounds = number(&name, value)?,
-                "--core" => options.core = number(&name, value)?,
-                "--seconds" => {
-                    options.seconds = Duration::try_from_secs_f64(number(&name, value)?)
-                        .map_err(|error| format!("--seconds: {error}"))?;
-                }
-                "--json" => options.json = true,
-                // Cargo passes this to every benchmark.
-                "--bench" => {}
-                _ => return Err(format!("unknown argument: {name}")),
-            }
-        }
-        options.check()
-    }
-
-    fn check(self) -> Result<Self, String> {
-        if !(PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&self.bytes) {
-            return Err(format!(
-                "--bytes: expected {PACKET_BYTES_MIN} to {PACKET_BYTES_MAX}"
-            ));
-        }
-        if self.destinations == 0 || self.rounds == 0 || self.seconds.is_zero() {
-            return Err("--destinations, --rounds and --seconds: expected more than zero".into());
-        }
-        Ok(self)
-    }
-}
-
-fn number<T: FromStr>(
-    name: &str,
-    arguments: &mut impl Iterator<Item = String>,
-) -> Result<T, String> {
-    let value = arguments.next().and_then(|value| value.parse().ok());
-    value.ok_or_else(|| format!("{name}: expected a number"))
-}
-
 /// Packets in one system call, as the host sends them.
 const BATCH: usize = 64;
 /// Batches between two looks at the clock, which is itself a system call.
@@ -598,11 +338,9 @@ const BATCHES_PER_LOOK: usize = 16;
 const HEADER_BYTES: usize = 11;
 /// The authentication tag of AES-128-GCM.
 const TAG_BYTES: usize = 16;
-const PACKET_BYTES_MIN: usize = HEADER_BYTES + TAG_BYTES + 1;
-const PACKET_BYTES_MAX: usize = 1472;
-/// CPU time of each case before the first round: fills the queues and the caches.
-const WARM_UP: Duration = Duration::from_millis(100);
+/// Room for a header, a byte and a tag.
+pub(crate) const PACKET_BYTES_MIN: usize = HEADER_BYTES + TAG_BYTES + 1;
+/// What fits into an Ethernet frame.
+pub(crate) const PACKET_BYTES_MAX: usize = 1472;
 /// How long the draining thread goes without a look at its stop flag, and how long it is waited for.
-const READ_TIMEOUT: Duration = Duration::from_millis(50);
-/// Below this share of the core, someone else was running on it.
-const QUIET_CORE_SHARE: f64 = 0.97;
+pub(crate) const READ_TIMEOUT: Duration = Duration::from_millis(50);
