@@ -17,6 +17,11 @@ impl RunClock {
         Self { origin, origin_ns }
     }
 
+    /// The instant from which the run's seconds are counted.
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
     /// Nanoseconds at `now`; an instant before the origin by more than the clock's start reads zero.
     pub fn ns(&self, now: Instant) -> u64 {
         match now.checked_duration_since(self.origin) {

@@ -206,7 +206,10 @@ impl TryFrom<Sparse> for Histogram {
 }
 
 /// The bucket that counts `ns`.
-#[expect(clippy::cast_possible_truncation, reason = "only the five lowest bits are kept")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "only the five lowest bits are kept"
+)]
 fn index_of(ns: u64) -> usize {
     if ns < RANGE_FROM_NS {
         return 0;

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 
 use thiserror::Error;
+use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 
 use crate::limits::{FULL_TRACK_NAME_BYTES_MAX, NAMESPACE_FIELDS_MAX, TEMPLATE_WIDTH_MAX};
 
@@ -233,6 +234,16 @@ impl Template {
         self.parts
             .iter()
             .all(|part| matches!(part, Part::Literal(_)))
+    }
+}
+
+impl TrackLabel {
+    /// The name as MOQT knows it. A label from a [`TrackTemplate`] is always within its limits.
+    pub fn full_track_name(&self) -> Result<FullTrackName, NameError> {
+        FullTrackName::new(
+            Namespace::new(&self.namespace)?,
+            TrackName::new(&self.name)?,
+        )
     }
 }
 
@@ -466,6 +477,18 @@ mod tests {
         let rest = FULL_TRACK_NAME_BYTES_MAX - 1 - 20;
         assert!(label("a/{}", &name(rest)).is_ok());
         assert_eq!(label("a/{}", &name(rest + 1)), Err(TemplateError::TooLong));
+    }
+
+    #[test]
+    fn the_longest_label_is_a_full_track_name() {
+        let name = "n".repeat(FULL_TRACK_NAME_BYTES_MAX - 1 - 20);
+        let template = |text: &str| Template::parse(text).unwrap();
+        let template = TrackTemplate::new(template("a/{}"), false, template(&name)).unwrap();
+        let longest = Variables {
+            instance: u64::MAX,
+            ..VARIABLES
+        };
+        assert!(template.fill(&longest).full_track_name().is_ok());
     }
 
     #[test]

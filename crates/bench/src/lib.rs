@@ -11,14 +11,24 @@
 //! a [`service_level::ServiceLevel`] judges.
 
 pub mod clock;
+mod handles;
 pub mod histogram;
 pub mod interpolate;
 pub mod limits;
+pub mod load;
 pub mod message;
 pub mod metrics;
+pub mod outcome;
 pub mod payload;
+mod peer;
 pub mod profile;
+pub mod publisher;
 pub mod report;
+pub mod scenario;
 pub mod schedule;
 pub mod series;
 pub mod service_level;
+pub mod subscriber;
+pub mod target;
+#[cfg(test)]
+mod test_transport;

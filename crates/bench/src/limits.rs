@@ -62,3 +62,21 @@ pub const SERIES_WINDOWS_MAX: usize = 512;
 
 /// Clauses of a service level.
 pub const CLAUSES_MAX: usize = 32;
+
+/// Objects that wait before one blocked stream of a publisher. The next is not sent.
+pub const STREAM_QUEUE_OBJECTS_MAX: usize = 1024;
+
+/// Bytes that wait before one blocked stream of a publisher; a single object may be larger.
+pub const STREAM_QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// Streams that one publisher has open for one track. The oldest is reset for the next.
+pub const STREAMS_PER_TRACK_MAX: usize = 64;
+
+/// Items that one track sends in one turn of the event loop, when it has to catch up.
+pub const ITEMS_PER_TURN_MAX: usize = 64;
+
+/// Connections that a role starts in one turn of the event loop.
+pub const CONNECTS_PER_TURN_MAX: usize = 64;
+
+/// Streams of one subscriber whose objects are followed at once.
+pub const INCOMING_STREAMS_MAX: usize = 1024;

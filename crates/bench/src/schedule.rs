@@ -297,6 +297,11 @@ impl Cursor {
         schedule.item(self.next).map(|item| item.at)
     }
 
+    /// Whether all objects were taken, and a COMPLETION is next.
+    pub fn awaits_completion(&self, schedule: &Schedule) -> bool {
+        (schedule.starts + schedule.objects..schedule.items()).contains(&self.next)
+    }
+
     /// Takes the next item if it is due `elapsed` after the release. A publisher that is behind
     /// takes one after the other, and bounds how many it takes at once.
     pub fn take_due(&mut self, schedule: &Schedule, elapsed: Duration) -> Option<Item> {

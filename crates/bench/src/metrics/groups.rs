@@ -65,7 +65,10 @@ impl Groups {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "only the lowest bits are kept")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "only the lowest bits are kept"
+)]
 fn slot_of(group: u64) -> usize {
     // The slots are a power of two, so the lowest bits are the remainder.
     group as usize & (GROUP_WINDOW - 1)

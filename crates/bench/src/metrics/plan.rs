@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::clock::RunClock;
 use crate::limits::DRAIN_MIN;
+use crate::payload::Content;
 use crate::profile::{TrackMode, TrackProfile};
 use crate::schedule::Schedule;
 
@@ -14,20 +15,26 @@ pub struct TrackPlan {
     track_mode: TrackMode,
     ttl: Duration,
     late_join: bool,
+    priority: u8,
     run_id: u64,
     clock: RunClock,
+    content: Content,
 }
 
 impl TrackPlan {
-    /// The plan of a track of run `run_id`, whose times are those of `clock`.
-    pub fn new(track: &TrackProfile, run_id: u64, clock: RunClock) -> Self {
+    /// The plan of track `number` of its profile in run `run_id`, whose times are those of `clock`.
+    pub fn new(track: &TrackProfile, number: u64, run_id: u64, clock: RunClock) -> Self {
+        let schedule = Schedule::new(track, 0);
+        let content_bytes = schedule.largest_object().data_length();
         Self {
-            schedule: Schedule::new(track, 0),
+            schedule,
             track_mode: track.track_mode,
             ttl: track.ttl,
             late_join: track.late_join,
+            priority: track.priority,
             run_id,
             clock,
+            content: Content::new(run_id.wrapping_add(number), content_bytes),
         }
     }
 
@@ -49,6 +56,16 @@ impl TrackPlan {
     /// Whether a subscriber that saw no START is served all the same.
     pub fn late_join(&self) -> bool {
         self.late_join
+    }
+
+    /// MOQT's publisher priority: lower is sent first.
+    pub fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    /// The content of every object, the same for all publishers and subscribers of the run.
+    pub fn content(&self) -> &Content {
+        &self.content
     }
 
     /// What tells this run's objects from those of another.

@@ -164,6 +164,11 @@ impl TrackSender {
         }
     }
 
+    /// Objects that were not sent.
+    pub fn refusals(&self) -> &Refusals {
+        &self.refusals
+    }
+
     /// How long after their planned time objects were sent.
     pub fn lateness(&self) -> &Histogram {
         &self.lateness

@@ -8,13 +8,12 @@ use super::*;
 use crate::clock::{RunClock, any_instant};
 use crate::limits::MALFORMED_MAX;
 use crate::message::{Completion, Start};
-use crate::payload::{Content, HEAD_BYTES};
+use crate::payload::HEAD_BYTES;
 use crate::profile::{Interval, ObjectSize, ObjectsPerGroup, Profile, TrackProfile};
 use crate::report::{ObjectPosition, Status};
 use crate::schedule::{Item, ItemKind};
 
 const RUN: u64 = 7;
-const SEED: u64 = 1;
 const MS: Duration = Duration::from_millis(1);
 
 /// A track of `groups` groups of `per_group` objects, one every 20 ms, after a start delay of 200 ms.
@@ -36,7 +35,6 @@ fn profile(groups: u32, per_group: u32) -> TrackProfile {
 struct Bench {
     origin: Instant,
     plan: TrackPlan,
-    content: Content,
     sender: TrackSender,
     receiver: TrackReceiver,
 }
@@ -44,12 +42,10 @@ struct Bench {
 impl Bench {
     fn new(track: &TrackProfile) -> Self {
         let origin = any_instant();
-        let plan = TrackPlan::new(track, RUN, RunClock::new(origin, 1_000_000_000_000));
-        let content = Content::new(SEED, plan.schedule().largest_object().data_length());
+        let plan = TrackPlan::new(track, 0, RUN, RunClock::new(origin, 1_000_000_000_000));
         Self {
             origin,
             plan,
-            content,
             sender: TrackSender::new(),
             receiver: TrackReceiver::new(),
         }
@@ -72,7 +68,7 @@ impl Bench {
             ItemKind::Data(data) => {
                 let header = self.sender.header(now, &data);
                 let tag = TrackSender::tag(now, now, &data, RUN, self.plan.clock());
-                self.content.write_object(&header, &tag, &mut bytes);
+                self.plan.content().write_object(&header, &tag, &mut bytes);
                 self.sender.on_sent(now, now, &data);
             }
             ItemKind::Completion { .. } => {
@@ -197,7 +193,8 @@ fn latency_counts_from_the_planned_time() {
     let tag = TrackSender::tag(now, planned, &data, RUN, bench.plan.clock());
     let mut bytes = BytesMut::new();
     bench
-        .content
+        .plan
+        .content()
         .write_object(&bench.sender.header(now, &data), &tag, &mut bytes);
     let sent = Sent {
         item,

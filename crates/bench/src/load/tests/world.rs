@@ -1,0 +1,220 @@
+//! Two endpoints under one virtual clock, with a wire of one millisecond between them.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::BytesMut;
+use weir_moqt::limits::Limits as SessionLimits;
+use weir_moqt::message::Setup;
+use weir_quic::tls::{ClientTls, ServerTls, Trust};
+use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource};
+
+use super::relay::{Faults, TestRelay};
+use crate::clock::{RunClock, any_instant};
+use crate::load::{Load, StartRule};
+use crate::metrics::TrackPlan;
+use crate::profile::Profile;
+use crate::publisher::{PublishFlow, PublisherConfig};
+use crate::scenario::Scenario;
+use crate::subscriber::{SubscribeRequest, SubscriberConfig};
+use crate::target::Target;
+
+const CLIENTS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+const RELAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2);
+
+/// What a test changes about its run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    pub(super) subscribers: usize,
+    pub(super) flow: PublishFlow,
+    pub(super) start: StartRule,
+    pub(super) faults: Faults,
+    pub(super) protocol: &'static str,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            subscribers: 3,
+            flow: PublishFlow::PublishNamespace,
+            start: StartRule::WhenServed {
+                limit: Duration::from_secs(10),
+            },
+            faults: Faults::default(),
+            protocol: "moqt-18",
+        }
+    }
+}
+
+/// A load, a relay, and the time.
+pub(super) struct World {
+    pub(super) start: Instant,
+    pub(super) now: Instant,
+    pub(super) load: Load,
+    clients: Endpoint,
+    relay: TestRelay,
+    server: Endpoint,
+    /// Packets on their way: when they arrive, whether at the relay, and their bytes.
+    wire: VecDeque<(Instant, bool, BytesMut)>,
+    pub(super) cut: bool,
+}
+
+struct Midnight;
+
+impl TimeSource for Midnight {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+}
+
+fn endpoint(server: Option<ServerTls>, seed: u8) -> Endpoint {
+    Endpoint::new(EndpointConfig {
+        limits: Limits::default(),
+        server,
+        seed: [seed; 32],
+        time_source: Arc::new(Midnight),
+        qlog: None,
+        segmentation_offload: false,
+    })
+    .unwrap()
+}
+
+impl World {
+    pub(super) fn new(profile: &str, options: Options) -> Self {
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key =
+            rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+        let chain = vec![certified.cert.der().clone()];
+        let server = ServerTls::new(chain, key.into(), &["moqt-18", "other"]).unwrap();
+        let client = ClientConfig {
+            tls: ClientTls::new(Trust::Anyone, &[options.protocol]).unwrap(),
+        };
+        let target = Target {
+            remote: RELAY,
+            server_name: "localhost".to_owned(),
+            client,
+            setup: Setup::default(),
+            sockets: 1,
+        };
+        let start = any_instant();
+        let profile = Profile::parse("test.ini", profile.as_bytes()).unwrap();
+        let clock = RunClock::new(start, 5_000_000_000);
+        let scenario = Scenario::fan_out(&profile, options.subscribers, 42).unwrap();
+        let plans: Arc<[TrackPlan]> = (0u64..)
+            .zip(&profile.tracks)
+            .map(|(number, track)| TrackPlan::new(track, number, 42, clock))
+            .collect();
+        let publishers = PublisherConfig {
+            target: target.clone(),
+            plans: Arc::clone(&plans),
+            publishers: scenario.publishers,
+            flow: options.flow,
+            session_limits: SessionLimits::default(),
+        };
+        let subscribers = SubscriberConfig {
+            target,
+            plans,
+            subscribers: scenario.subscribers,
+            request: SubscribeRequest {
+                delivery_timeout: true,
+                ..SubscribeRequest::default()
+            },
+            ramp_per_second: 100,
+            start_timeout: Duration::from_secs(20),
+            verify_content: true,
+            session_limits: SessionLimits::default(),
+        };
+        Self {
+            start,
+            now: start,
+            load: Load::new(publishers, subscribers, options.start, start),
+            clients: endpoint(None, 1),
+            relay: TestRelay::new(options.faults),
+            server: endpoint(Some(server), 2),
+            wire: VecDeque::new(),
+            cut: false,
+        }
+    }
+
+    /// Runs until the load is finished, at most for two minutes of virtual time.
+    pub(super) fn run(&mut self) {
+        self.run_while(|load| !load.is_finished());
+        assert!(self.load.is_finished(), "the run came to no end");
+    }
+
+    /// Runs while `condition` holds, at most for two minutes of virtual time.
+    pub(super) fn run_while(&mut self, condition: impl Fn(&Load) -> bool) {
+        let limit = self.start + Duration::from_mins(2);
+        while condition(&self.load) && self.now < limit {
+            self.step();
+        }
+    }
+
+    /// The user presses Ctrl-C.
+    pub(super) fn interrupt(&mut self) {
+        self.load.handle_shutdown(self.now, &mut self.clients);
+    }
+
+    /// The relay takes leave of everybody.
+    pub(super) fn kill_relay(&mut self) {
+        self.relay.handle_shutdown(self.now, &mut self.server);
+    }
+
+    fn step(&mut self) {
+        turn(self.now, &mut self.clients, &mut self.load);
+        turn(self.now, &mut self.server, &mut self.relay);
+        for (to_relay, endpoint) in [(true, &mut self.clients), (false, &mut self.server)] {
+            while endpoint.fill(self.now) | !endpoint.outbox().is_empty() {
+                for packet in endpoint.outbox().iter() {
+                    let arrival = self.now + Duration::from_millis(1);
+                    self.wire
+                        .push_back((arrival, to_relay, BytesMut::from(packet.data)));
+                }
+                endpoint.outbox().clear();
+            }
+        }
+        self.now = self.next_time();
+        while self
+            .wire
+            .front()
+            .is_some_and(|(arrival, ..)| *arrival <= self.now)
+        {
+            let Some((_, to_relay, data)) = self.wire.pop_front() else {
+                break;
+            };
+            if self.cut {
+                continue;
+            }
+            let (endpoint, from) = if to_relay {
+                (&mut self.server, CLIENTS)
+            } else {
+                (&mut self.clients, RELAY)
+            };
+            endpoint.handle_packet(self.now, 0, from, None, None, data);
+        }
+    }
+
+    fn next_time(&self) -> Instant {
+        let wire = self.wire.front().map(|(arrival, ..)| *arrival);
+        let timeouts = [
+            self.clients.poll_timeout(),
+            self.server.poll_timeout(),
+            self.load.poll_timeout(),
+        ];
+        let next = timeouts.into_iter().flatten().chain(wire).min();
+        next.unwrap_or(self.now + Duration::from_secs(1))
+            .max(self.now)
+    }
+}
+
+fn turn(now: Instant, endpoint: &mut Endpoint, app: &mut dyn App) {
+    endpoint.handle_timeout(now);
+    while let Some(event) = endpoint.poll_event() {
+        app.handle_event(now, endpoint, event);
+    }
+    if app.poll_timeout().is_some_and(|at| at <= now) {
+        app.handle_timeout(now, endpoint);
+    }
+}

@@ -1,0 +1,358 @@
+//! Publishers: clients that send the tracks of a profile by their schedules.
+//!
+//! A [`PublisherRole`] hosts any number of publishers, each on a connection of its own. They offer
+//! their tracks to the relay and wait; when the owner of the role calls
+//! [`release`](PublisherRole::release), because every subscriber is served or because it does not
+//! want to wait (decision 8), all schedules begin at that instant. The role does not know
+//! subscribers, and opens no socket.
+
+mod client;
+mod offer;
+mod outgoing;
+mod publication;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use thiserror::Error;
+use weir_moqt::limits::Limits;
+use weir_moqt::name::FullTrackName;
+use weir_quic::{App, ConnectionStats, Endpoint, Event};
+
+use self::client::PublisherClient;
+use crate::handles::{Handles, handle_of};
+use crate::histogram::Histogram;
+use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
+use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::target::Target;
+
+/// What publishers are made from.
+#[derive(Clone, Debug)]
+pub struct PublisherConfig {
+    /// The relay.
+    pub target: Target,
+    /// The tracks of the profile.
+    pub plans: Arc<[TrackPlan]>,
+    /// What each publisher publishes: one entry per connection.
+    pub publishers: Vec<Vec<Publish>>,
+    /// How tracks are offered.
+    pub flow: PublishFlow,
+    /// Bounds of the sessions.
+    pub session_limits: Limits,
+}
+
+/// One track to publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Publish {
+    /// Which of the plans it follows.
+    pub plan: usize,
+    /// What it is called.
+    pub name: FullTrackName,
+}
+
+/// How tracks are offered to the relay, since relays differ (decision 33).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublishFlow {
+    /// PUBLISH for each track. [moqt-18 §10.10]
+    Publish,
+    /// `PUBLISH_NAMESPACE` for each namespace; the relay subscribes when somebody does.
+    /// [moqt-18 §10.15]
+    PublishNamespace,
+}
+
+/// Why the schedules cannot begin.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ReleaseError {
+    /// The path to the relay carries no datagram of that size (decision 26).
+    #[error(
+        "{name}: objects of {object_bytes} bytes make datagrams of {datagram_bytes} bytes, but the \
+         path to the relay carries {datagram_bytes_max}"
+    )]
+    TooLarge {
+        /// The track.
+        name: FullTrackName,
+        /// Bytes of the largest object.
+        object_bytes: u32,
+        /// Bytes of its datagram.
+        datagram_bytes: usize,
+        /// Bytes of the largest datagram.
+        datagram_bytes_max: usize,
+    },
+}
+
+/// What one publisher says of one track.
+#[derive(Clone, Debug)]
+pub struct PublicationResult {
+    /// The publisher's number in the role.
+    pub publisher: usize,
+    /// Which of the plans it follows.
+    pub plan: usize,
+    /// What it is called.
+    pub name: FullTrackName,
+    /// What was sent.
+    pub sender: SenderResult,
+    /// The same, as receivers want to know it.
+    pub totals: SentTotals,
+}
+
+/// How far publishers have come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublisherProgress {
+    /// Publishers in all.
+    pub publishers: u64,
+    /// Those whose session is open.
+    pub ready: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Tracks in all.
+    pub tracks: u64,
+    /// Those that the relay takes objects of.
+    pub served: u64,
+    /// Those whose end was announced.
+    pub done: u64,
+    /// DATA objects sent.
+    pub objects_sent: u64,
+    /// DATA objects that were not sent.
+    pub refused: u64,
+}
+
+/// Publishers on one endpoint.
+#[derive(Debug)]
+pub struct PublisherRole {
+    config: PublisherConfig,
+    clients: Vec<PublisherClient>,
+    handles: Handles,
+    connected: usize,
+    released: Option<Instant>,
+    /// When which track of which publisher is due.
+    agenda: BinaryHeap<Reverse<(Instant, usize, usize)>>,
+    next_check: Instant,
+    close_at: Option<Instant>,
+    closed: bool,
+    buffer: BytesMut,
+}
+
+impl PublisherRole {
+    /// Publishers that start to connect at `now`.
+    pub fn new(config: PublisherConfig, now: Instant) -> Self {
+        let clients = config
+            .publishers
+            .iter()
+            .map(|tracks| PublisherClient::new(tracks))
+            .collect();
+        Self {
+            config,
+            clients,
+            handles: Handles::default(),
+            connected: 0,
+            released: None,
+            agenda: BinaryHeap::new(),
+            next_check: now,
+            close_at: None,
+            closed: false,
+            buffer: BytesMut::with_capacity(BUFFER_BYTES),
+        }
+    }
+
+    /// Whether the relay has answered every offer, for better or worse.
+    pub fn has_announced(&self) -> bool {
+        self.clients.iter().all(PublisherClient::has_announced)
+    }
+
+    /// Whether the relay takes objects of every track, but for publishers that failed.
+    pub fn is_served(&self) -> bool {
+        self.clients.iter().all(PublisherClient::is_served)
+    }
+
+    /// Begins all schedules now; later calls do nothing (decision 8).
+    ///
+    /// # Errors
+    /// The largest object of a datagram track is larger than a datagram; nothing was begun.
+    pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) -> Result<(), ReleaseError> {
+        if self.released.is_some() {
+            return Ok(());
+        }
+        for client in &mut self.clients {
+            client.check_datagram_sizes(now, endpoint, &self.config.plans)?;
+        }
+        self.released = Some(now);
+        for (client, publisher) in self.config.publishers.iter().enumerate() {
+            for track in 0..publisher.len() {
+                self.agenda.push(Reverse((now, client, track)));
+            }
+        }
+        Ok(())
+    }
+
+    /// When the schedules began.
+    pub fn released_at(&self) -> Option<Instant> {
+        self.released
+    }
+
+    /// Closes all connections now: the run is over.
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        for client in &mut self.clients {
+            client.close(now, endpoint, "the benchmark is over");
+        }
+        self.connected = self.clients.len();
+        self.agenda.clear();
+        self.closed = true;
+    }
+
+    /// How far the publishers have come; costs a look at every track.
+    pub fn progress(&self) -> PublisherProgress {
+        let mut progress = PublisherProgress::default();
+        for client in &self.clients {
+            client.add_to(&mut progress);
+        }
+        progress
+    }
+
+    /// What was sent of every track.
+    pub fn results(&self) -> Vec<PublicationResult> {
+        let clients = self.clients.iter().enumerate();
+        clients
+            .flat_map(|(number, client)| client.results(number))
+            .collect()
+    }
+
+    /// How long after their planned time the objects of one plan were sent, over all publishers.
+    pub fn lateness(&self, plan: usize) -> Histogram {
+        let mut total = Histogram::new();
+        for client in &self.clients {
+            client.add_lateness(plan, &mut total);
+        }
+        total
+    }
+
+    /// Why publishers failed, by their numbers.
+    pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
+        let clients = self.clients.iter().enumerate();
+        clients.filter_map(|(number, client)| Some((number, client.failure()?)))
+    }
+
+    /// Figures of the publishers' connections that are still open, by their numbers.
+    pub fn connection_stats(
+        &self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+    ) -> Vec<(usize, ConnectionStats)> {
+        let clients = self.clients.iter().enumerate();
+        let stats = clients.filter_map(|(number, client)| {
+            let connection = endpoint.connection(now, client.handle()?)?;
+            Some((number, connection.stats()))
+        });
+        stats.collect()
+    }
+
+    /// Whether the event belongs to one of these publishers.
+    pub fn owns(&self, event: &Event) -> bool {
+        self.handles.client_of(handle_of(event)).is_some()
+    }
+
+    fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let waiting = self.clients.len() - self.connected;
+        for _ in 0..waiting.min(CONNECTS_PER_TURN_MAX) {
+            let number = self.connected;
+            self.connected += 1;
+            let client = &mut self.clients[number];
+            client.connect(now, endpoint, &self.config.target, number);
+            if let Some(handle) = client.handle() {
+                self.handles.insert(handle, number);
+            }
+        }
+    }
+
+    /// Sends what is due of one track, and puts it back on the agenda.
+    fn send_due(
+        &mut self,
+        now: Instant,
+        released: Instant,
+        endpoint: &mut Endpoint,
+        client: usize,
+        track: usize,
+    ) {
+        let plans = &self.config.plans;
+        let publisher = &mut self.clients[client];
+        for _ in 0..ITEMS_PER_TURN_MAX {
+            if !publisher.send_due(now, released, endpoint, plans, track, &mut self.buffer) {
+                break;
+            }
+        }
+        if let Some(next) = publisher.next_at(now, released, plans, track) {
+            self.agenda.push(Reverse((next, client, track)));
+        }
+    }
+
+    /// What is not worth a timer of its own: sessions' time-outs, and the ends of tracks.
+    fn check(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.next_check = now + CHECK_PERIOD;
+        for client in &mut self.clients {
+            client.handle_timeout(now, endpoint, &self.config);
+        }
+        let ended = self.released.is_some() && self.clients.iter().all(PublisherClient::is_done);
+        if ended {
+            let close_at = *self.close_at.get_or_insert(now + CLOSE_DELAY);
+            if close_at <= now {
+                self.close(now, endpoint);
+            }
+        }
+    }
+}
+
+impl App for PublisherRole {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Some(client) = self.handles.client_of(handle_of(&event)) {
+            self.clients[client].handle_event(now, endpoint, &self.config, event);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let due = self.agenda.peek().map(|Reverse((at, _, _))| *at);
+        Some(due.map_or(self.next_check, |due| due.min(self.next_check)))
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.closed {
+            return;
+        }
+        self.connect_some(now, endpoint);
+        if let Some(released) = self.released {
+            // Only what is due now: a track that has to catch up waits for the next turn.
+            for _ in 0..self.agenda.len() {
+                let Some(Reverse((at, client, track))) = self.agenda.peek().copied() else {
+                    break;
+                };
+                if at > now {
+                    break;
+                }
+                self.agenda.pop();
+                self.send_due(now, released, endpoint, client, track);
+            }
+        }
+        if self.next_check <= now {
+            self.check(now, endpoint);
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.close(now, endpoint);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.closed
+    }
+}
+
+/// How often sessions and ends are looked after.
+const CHECK_PERIOD: Duration = Duration::from_millis(20);
+/// How long the connections stay open after the end of all tracks, so that the relay gets the rest.
+const CLOSE_DELAY: Duration = Duration::from_secs(2);
+/// Room for the objects of many turns; a new buffer is made when it is used up.
+const BUFFER_BYTES: usize = 64 << 10;

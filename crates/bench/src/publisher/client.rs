@@ -1,0 +1,472 @@
+//! One publisher: a connection, its session, and the tracks it serves.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
+use weir_moqt::message::{PublishDone, RequestError, RequestOk};
+use weir_moqt::parameter::Parameters;
+use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
+use weir_quic::{Endpoint, Event, Handle};
+
+use super::offer::{
+    Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
+};
+use super::publication::Publication;
+use super::{
+    PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
+};
+use crate::histogram::Histogram;
+use crate::metrics::TrackPlan;
+use crate::peer::{Peer, Rest};
+use crate::profile::TrackMode;
+use crate::target::Target;
+
+/// One publisher.
+#[derive(Debug)]
+pub(super) struct PublisherClient {
+    peer: Option<Peer>,
+    tracks: Vec<Publication>,
+    /// Offers that the relay has not answered yet: PUBLISH or `PUBLISH_NAMESPACE`.
+    pending: BTreeMap<RequestId, Offer>,
+    offered: bool,
+    failure: Option<String>,
+    /// When the end of a track may be announced, by its number.
+    ends: BTreeMap<usize, Instant>,
+}
+
+impl PublisherClient {
+    pub(super) fn new(tracks: &[Publish]) -> Self {
+        let tracks = (0..).zip(tracks);
+        Self {
+            peer: None,
+            tracks: tracks
+                .map(|(alias, track)| Publication::new(track.plan, track.name.clone(), alias))
+                .collect(),
+            pending: BTreeMap::new(),
+            offered: false,
+            failure: None,
+            ends: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        target: &Target,
+        number: usize,
+    ) {
+        match Peer::connect(now, endpoint, target, number) {
+            Ok(peer) => self.peer = Some(peer),
+            Err(reason) => self.fail(reason),
+        }
+    }
+
+    pub(super) fn handle(&self) -> Option<Handle> {
+        self.peer.as_ref().map(Peer::handle)
+    }
+
+    /// Why the publisher is of no more use.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    pub(super) fn has_announced(&self) -> bool {
+        self.failure.is_some() || (self.offered && self.pending.is_empty())
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        self.failure.is_some() || self.tracks.iter().all(Publication::is_served)
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.failure.is_some() || self.tracks.iter().all(Publication::is_done)
+    }
+
+    pub(super) fn handle_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        config: &PublisherConfig,
+        event: Event,
+    ) {
+        let Some(peer) = &mut self.peer else { return };
+        let limits = &config.session_limits;
+        match peer.handle_event(now, endpoint, &config.target, limits, event) {
+            // A publisher subscribes to nothing, so no object is for it.
+            Rest::Nothing | Rest::Datagram(..) => {}
+            Rest::Writable | Rest::StreamsAvailable => self.flush(now, endpoint),
+            Rest::Stopped(stream) => {
+                if let Some((_, mut connection)) = peer.open(now, endpoint) {
+                    let stopped =
+                        |track: &mut Publication| track.handle_stopped(&mut connection, stream);
+                    let _known = self.tracks.iter_mut().any(stopped);
+                }
+            }
+        }
+        self.handle_session_events(now, endpoint, config);
+    }
+
+    pub(super) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        config: &PublisherConfig,
+    ) {
+        if let Some(peer) = &mut self.peer {
+            peer.handle_timeout(now, endpoint);
+        }
+        self.flush(now, endpoint);
+        self.handle_session_events(now, endpoint, config);
+        self.announce_ends(now, endpoint, &config.plans);
+    }
+
+    /// The largest object of every datagram track has to fit (decision 26).
+    pub(super) fn check_datagram_sizes(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        plans: &[TrackPlan],
+    ) -> Result<(), ReleaseError> {
+        let Some((session, mut connection)) =
+            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+        else {
+            return Ok(());
+        };
+        let datagram_bytes_max = connection.datagram_size_max().unwrap_or(0);
+        for track in &self.tracks {
+            let plan = &plans[track.plan];
+            let object_bytes = plan.schedule().largest_object().bytes();
+            let datagram_bytes =
+                datagram_overhead(session.draft(), track, plan) + object_bytes as usize;
+            if plan.track_mode() == TrackMode::Datagram && datagram_bytes > datagram_bytes_max {
+                let name = track.name.clone();
+                return Err(ReleaseError::TooLarge {
+                    name,
+                    object_bytes,
+                    datagram_bytes,
+                    datagram_bytes_max,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one item of a track if it is due.
+    pub(super) fn send_due(
+        &mut self,
+        now: Instant,
+        released: Instant,
+        endpoint: &mut Endpoint,
+        plans: &[TrackPlan],
+        track: usize,
+        buffer: &mut BytesMut,
+    ) -> bool {
+        let publication = &mut self.tracks[track];
+        let plan = &plans[publication.plan];
+        match self.peer.as_mut().and_then(|peer| peer.open(now, endpoint)) {
+            Some((session, mut connection)) => {
+                let open = Some((session.draft(), &mut connection));
+                publication.send_due(now, released, plan, open, buffer)
+            }
+            None => publication.send_due(now, released, plan, None, buffer),
+        }
+    }
+
+    /// When the next item of a track is to be sent, or tried again.
+    pub(super) fn next_at(
+        &mut self,
+        now: Instant,
+        released: Instant,
+        plans: &[TrackPlan],
+        track: usize,
+    ) -> Option<Instant> {
+        let publication = &self.tracks[track];
+        let plan = &plans[publication.plan];
+        let Some(next) = publication.next_at(plan) else {
+            self.ends.entry(track).or_insert(now + DONE_DELAY);
+            return None;
+        };
+        let retry = if publication.awaits_streams(plan) {
+            now + RETRY_PERIOD
+        } else {
+            released
+        };
+        Some((released + next).max(retry))
+    }
+
+    pub(super) fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+        if let Some(peer) = &mut self.peer {
+            peer.close(now, endpoint, reason);
+        }
+    }
+
+    pub(super) fn add_to(&self, progress: &mut PublisherProgress) {
+        progress.publishers += 1;
+        progress.ready += u64::from(self.peer.as_ref().is_some_and(Peer::is_ready));
+        progress.failed += u64::from(self.failure.is_some());
+        for track in &self.tracks {
+            progress.tracks += 1;
+            progress.served += u64::from(track.is_served());
+            progress.done += u64::from(track.is_done());
+            progress.objects_sent += track.sender.totals().objects;
+            progress.refused += track.sender.refusals().total();
+        }
+    }
+
+    pub(super) fn results(&self, publisher: usize) -> impl Iterator<Item = PublicationResult> {
+        self.tracks.iter().map(move |track| PublicationResult {
+            publisher,
+            plan: track.plan,
+            name: track.name.clone(),
+            sender: track.sender.result(),
+            totals: track.sender.totals(),
+        })
+    }
+
+    pub(super) fn add_lateness(&self, plan: usize, total: &mut Histogram) {
+        for track in self.tracks.iter().filter(|track| track.plan == plan) {
+            total.merge(track.sender.lateness());
+        }
+    }
+
+    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if let Some((_, mut connection)) =
+            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+        {
+            for track in &mut self.tracks {
+                track.flush(now, &mut connection);
+            }
+        }
+    }
+
+    fn handle_session_events(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        config: &PublisherConfig,
+    ) {
+        while let Some(event) = self.peer.as_mut().and_then(Peer::poll_event) {
+            self.handle_session_event(now, endpoint, config, event);
+        }
+        let lost = self
+            .peer
+            .as_ref()
+            .and_then(Peer::failure)
+            .map(str::to_owned);
+        if let Some(reason) = lost {
+            self.fail(reason);
+        }
+    }
+
+    fn handle_session_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        config: &PublisherConfig,
+        event: SessionEvent,
+    ) {
+        match event {
+            SessionEvent::Ready { .. } => self.offer(now, endpoint, config),
+            SessionEvent::Request { id, request } => {
+                self.answer(now, endpoint, config, id, request);
+            }
+            SessionEvent::Update { id, parameters, .. } => {
+                self.on_update(now, endpoint, id, &parameters);
+            }
+            SessionEvent::Accepted { id, ok } => self.on_accepted(id, &ok),
+            SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
+            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, id),
+            SessionEvent::Violated(violation) => {
+                let (code, reason) = (violation.code, violation.reason);
+                self.fail(format!("the relay broke the protocol: {reason} ({code})"));
+            }
+            SessionEvent::GoAway(_) => self.fail("the relay is going away".to_owned()),
+            // Answers to what a publisher never asks, and objects it never subscribed to.
+            SessionEvent::Updated { .. }
+            | SessionEvent::Done { .. }
+            | SessionEvent::Namespace { .. }
+            | SessionEvent::NamespaceDone { .. }
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::RequestGoAway { .. }
+            | SessionEvent::Subgroup { .. }
+            | SessionEvent::Object { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. }
+            | SessionEvent::Payload { .. }
+            | SessionEvent::StreamEnd { .. }
+            | SessionEvent::Datagram { .. } => {}
+        }
+    }
+
+    /// Offers all tracks, once the session is open.
+    fn offer(&mut self, now: Instant, endpoint: &mut Endpoint, config: &PublisherConfig) {
+        let Some(peer) = &mut self.peer else { return };
+        peer.on_ready(now);
+        self.offered = true;
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+            return;
+        };
+        let offered = match config.flow {
+            PublishFlow::Publish => offer_tracks(
+                session,
+                &mut connection,
+                &config.plans,
+                &mut self.tracks,
+                &mut self.pending,
+            ),
+            PublishFlow::PublishNamespace => {
+                offer_namespaces(session, &mut connection, &self.tracks, &mut self.pending)
+            }
+        };
+        if let Err(refused) = offered {
+            self.fail(format!("the tracks could not be offered: {refused}"));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        config: &PublisherConfig,
+        id: RequestId,
+        request: Request,
+    ) {
+        let Some((session, mut connection)) =
+            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+        else {
+            return;
+        };
+        let reason = match request {
+            Request::Subscribe(subscribe) => {
+                match accept(&mut self.tracks, &config.plans, id, &subscribe) {
+                    Ok(ok) => return session.subscribe_ok(&mut connection, id, ok),
+                    Err(reason) => reason,
+                }
+            }
+            Request::Fetch(_) | Request::TrackStatus(_) => NO_PAST,
+            Request::Publish(_) | Request::PublishNamespace(_) => NO_INTEREST,
+            Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => NO_DISCOVERY,
+        };
+        session.request_error(&mut connection, id, refusal(reason));
+    }
+
+    fn on_update(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        parameters: &Parameters,
+    ) {
+        let track = self
+            .tracks
+            .iter_mut()
+            .find(|track| track.request() == Some(id));
+        let mut answer = RequestOk::default();
+        if let (Some(track), Some(forward)) = (track, parameters.forward)
+            && track.on_forward(forward)
+            && forward
+        {
+            // The answer that turns forwarding on says where the subscriber joins [moqt-18 §5.1].
+            answer.parameters.largest_object = track.largest();
+        }
+        if let Some((session, mut connection)) =
+            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+        {
+            session.request_ok(&mut connection, id, answer);
+        }
+    }
+
+    fn on_accepted(&mut self, id: RequestId, ok: &Accepted) {
+        let forward = match ok {
+            Accepted::Ok(ok) => ok.parameters.forward.unwrap_or(true),
+            Accepted::Subscribe(_) | Accepted::Fetch(_) => true,
+        };
+        if let Some(Offer::Track(track)) = self.pending.remove(&id) {
+            self.tracks[track].on_established(forward);
+        }
+    }
+
+    fn on_rejected(&mut self, id: RequestId, error: &RequestError) {
+        let what = match self.pending.remove(&id) {
+            Some(Offer::Track(track)) => self.tracks[track].name.to_string(),
+            Some(Offer::Namespace) => "the namespace".to_owned(),
+            None => return,
+        };
+        let RequestError { code, reason, .. } = error;
+        self.fail(format!("the relay refused {what}: {code} {reason:?}"));
+    }
+
+    /// The relay withdrew its subscription, or its acceptance of an offer.
+    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        let Some((_, mut connection)) =
+            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+        else {
+            return;
+        };
+        for track in self
+            .tracks
+            .iter_mut()
+            .filter(|track| track.request() == Some(id))
+        {
+            track.on_unsubscribed(&mut connection);
+        }
+    }
+
+    /// Sends `PUBLISH_DONE` for the tracks whose last message has had time to leave.
+    fn announce_ends(&mut self, now: Instant, endpoint: &mut Endpoint, plans: &[TrackPlan]) {
+        let due: Vec<usize> = self
+            .ends
+            .iter()
+            .filter(|(_, at)| **at <= now)
+            .map(|(track, _)| *track)
+            .collect();
+        for number in due {
+            let track = &mut self.tracks[number];
+            if !track.is_ready_to_end(&plans[track.plan]) {
+                continue;
+            }
+            self.ends.remove(&number);
+            track.on_done();
+            let done = PublishDone {
+                code: PublishDoneCode::TRACK_ENDED,
+                stream_count: Some(track.streams_opened()),
+                reason: String::new(),
+            };
+            if let Some((session, mut connection)) =
+                self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+                && let Some(request) = track.request()
+            {
+                session.publish_done(&mut connection, request, done);
+            }
+        }
+    }
+
+    fn fail(&mut self, reason: String) {
+        if self.failure.is_none() {
+            self.failure = Some(reason);
+            for track in &mut self.tracks {
+                track.on_disconnected();
+            }
+        }
+    }
+}
+
+/// How long `PUBLISH_DONE` waits, since it must not overtake datagrams that wait to be sent.
+const DONE_DELAY: Duration = Duration::from_millis(100);
+/// How often COMPLETION is tried again while objects wait in front of it.
+const RETRY_PERIOD: Duration = Duration::from_millis(5);
+const NO_PAST: Reason = (
+    RequestErrorCode::NOT_SUPPORTED,
+    "a benchmark publisher has no past",
+);
+const NO_INTEREST: Reason = (
+    RequestErrorCode::UNINTERESTED,
+    "a benchmark publisher only publishes",
+);
+const NO_DISCOVERY: Reason = (
+    RequestErrorCode::NOT_SUPPORTED,
+    "a benchmark publisher offers its tracks by itself",
+);

@@ -1,0 +1,137 @@
+//! What a publisher offers to the relay, and how it answers when the relay asks.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::data::{ObjectDatagram, ObjectStatus};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::RequestErrorCode;
+use weir_moqt::message::{RequestError, Subscribe, SubscribeOk};
+use weir_moqt::name::Namespace;
+use weir_moqt::parameter::Parameters;
+use weir_moqt::property::{self, Properties};
+use weir_moqt::session::{Refused, RequestId, Session};
+use weir_quic::Connection;
+
+use super::publication::Publication;
+use crate::metrics::TrackPlan;
+
+/// What was offered.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    /// PUBLISH of the track of that number.
+    Track(usize),
+    /// `PUBLISH_NAMESPACE`.
+    Namespace,
+}
+
+/// Why a request is refused: for programs and for people.
+pub(super) type Reason = (RequestErrorCode, &'static str);
+
+/// PUBLISH for every track.
+pub(super) fn offer_tracks(
+    session: &mut Session,
+    connection: &mut Connection<'_>,
+    plans: &[TrackPlan],
+    tracks: &mut [Publication],
+    pending: &mut BTreeMap<RequestId, Offer>,
+) -> Result<(), Refused> {
+    for (number, track) in tracks.iter_mut().enumerate() {
+        let properties = track_properties(&plans[track.plan]);
+        let (name, parameters) = (track.name.clone(), Parameters::default());
+        let id = session.publish(connection, name, track.alias, parameters, properties)?;
+        track.on_subscription(id, false, false);
+        pending.insert(id, Offer::Track(number));
+    }
+    Ok(())
+}
+
+/// `PUBLISH_NAMESPACE` for every namespace of the tracks.
+pub(super) fn offer_namespaces(
+    session: &mut Session,
+    connection: &mut Connection<'_>,
+    tracks: &[Publication],
+    pending: &mut BTreeMap<RequestId, Offer>,
+) -> Result<(), Refused> {
+    let mut namespaces: Vec<&Namespace> =
+        tracks.iter().map(|track| &track.name.namespace).collect();
+    namespaces.sort();
+    namespaces.dedup();
+    for namespace in namespaces {
+        let parameters = Parameters::default();
+        let id = session.publish_namespace(connection, namespace.clone(), parameters)?;
+        pending.insert(id, Offer::Namespace);
+    }
+    Ok(())
+}
+
+/// Accepts the relay's SUBSCRIBE, if it is for a track that nobody subscribed to yet.
+pub(super) fn accept(
+    tracks: &mut [Publication],
+    plans: &[TrackPlan],
+    id: RequestId,
+    subscribe: &Subscribe,
+) -> Result<SubscribeOk, Reason> {
+    let track = tracks
+        .iter_mut()
+        .find(|track| track.name == subscribe.track);
+    let unknown = (
+        RequestErrorCode::DOES_NOT_EXIST,
+        "not a track of this publisher",
+    );
+    let track = track.ok_or(unknown)?;
+    if track.request().is_some() {
+        let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+        return Err((code, "the track is subscribed to already"));
+    }
+    track.on_subscription(id, true, subscribe.parameters.forward.unwrap_or(true));
+    let largest_object = track.largest();
+    Ok(SubscribeOk {
+        track_alias: track.alias,
+        parameters: Parameters {
+            largest_object,
+            ..Parameters::default()
+        },
+        properties: track_properties(&plans[track.plan]),
+    })
+}
+
+/// Priority and time to live of a track, as relays are to treat it (decisions 28 and 29).
+fn track_properties(plan: &TrackPlan) -> Properties {
+    let ttl_ms = u64::try_from(plan.ttl().as_millis()).unwrap_or(u64::MAX);
+    Properties::builder()
+        .int(
+            property::DEFAULT_PUBLISHER_PRIORITY,
+            u64::from(plan.priority()),
+        )
+        .int(property::OBJECT_DELIVERY_TIMEOUT, ttl_ms)
+        .build()
+}
+
+/// Why a request is refused, as the peer is told.
+pub(super) fn refusal((code, reason): Reason) -> RequestError {
+    RequestError {
+        code,
+        retry_after: None,
+        reason: reason.to_owned(),
+        redirect: None,
+    }
+}
+
+/// Bytes of a datagram before its payload, at most.
+pub(super) fn datagram_overhead(draft: Draft, track: &Publication, plan: &TrackPlan) -> usize {
+    let schedule = plan.schedule();
+    let header = ObjectDatagram {
+        track_alias: track.alias,
+        group: schedule.completion_group(),
+        object: schedule.objects_per_group(),
+        priority: Some(plan.priority()),
+        end_of_group: true,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload: Bytes::new(),
+    };
+    let mut encoded = BytesMut::new();
+    header.encode_header(draft, &mut encoded);
+    encoded.len()
+}

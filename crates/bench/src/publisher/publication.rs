@@ -1,0 +1,386 @@
+//! One track at one publisher: its schedule, its subscription, its streams.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::ResetCode;
+use weir_moqt::location::Location;
+use weir_moqt::name::FullTrackName;
+use weir_moqt::property::Properties;
+use weir_moqt::session::RequestId;
+use weir_moqt::transport::{StreamId, Transport};
+use weir_quic::{Connection, SendDatagramError};
+
+use super::outgoing::Outgoing;
+use crate::limits::STREAMS_PER_TRACK_MAX;
+use crate::metrics::{Refusal, TrackPlan, TrackSender};
+use crate::profile::TrackMode;
+use crate::schedule::{Cursor, DataItem, Item, ItemKind};
+
+/// A track that a publisher serves.
+#[derive(Debug)]
+pub(super) struct Publication {
+    pub(super) plan: usize,
+    pub(super) name: FullTrackName,
+    pub(super) alias: u64,
+    pub(super) sender: TrackSender,
+    /// The relay's SUBSCRIBE, or the publisher's own PUBLISH.
+    subscription: Option<Subscription>,
+    cursor: Cursor,
+    largest: Option<Location>,
+    /// Open streams with their MOQT group, oldest first.
+    streams: VecDeque<(u64, Outgoing)>,
+    streams_opened: u64,
+    done: bool,
+}
+
+/// The subscription that the relay holds.
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    request: RequestId,
+    established: bool,
+    forward: bool,
+}
+
+impl Publication {
+    pub(super) fn new(plan: usize, name: FullTrackName, alias: u64) -> Self {
+        Self {
+            plan,
+            name,
+            alias,
+            sender: TrackSender::new(),
+            subscription: None,
+            cursor: Cursor::default(),
+            largest: None,
+            streams: VecDeque::new(),
+            streams_opened: 0,
+            done: false,
+        }
+    }
+
+    /// A SUBSCRIBE was accepted, or a PUBLISH sent, which is established later.
+    pub(super) fn on_subscription(&mut self, request: RequestId, established: bool, forward: bool) {
+        self.subscription = Some(Subscription {
+            request,
+            established,
+            forward,
+        });
+    }
+
+    /// The relay accepted the PUBLISH.
+    pub(super) fn on_established(&mut self, forward: bool) {
+        if let Some(subscription) = &mut self.subscription {
+            (subscription.established, subscription.forward) = (true, forward);
+        }
+    }
+
+    /// The relay asks to be sent objects, or not to be. Returns whether that is a change.
+    pub(super) fn on_forward(&mut self, forward: bool) -> bool {
+        let subscription = self.subscription.as_mut();
+        subscription.is_some_and(|one| std::mem::replace(&mut one.forward, forward) != forward)
+    }
+
+    /// The relay, or the publisher, ended the subscription.
+    pub(super) fn on_unsubscribed(&mut self, transport: &mut dyn Transport) {
+        self.subscription = None;
+        for (_, outgoing) in &mut self.streams {
+            let code = ResetCode::CANCELLED;
+            outgoing.give_up(transport, &mut self.sender, Refusal::NotForwarded, code);
+        }
+        self.streams.clear();
+    }
+
+    /// The connection is gone.
+    pub(super) fn on_disconnected(&mut self) {
+        self.subscription = None;
+        for (_, outgoing) in &mut self.streams {
+            outgoing.abandon(&mut self.sender, Refusal::Disconnected);
+        }
+        self.streams.clear();
+        self.done = true;
+    }
+
+    pub(super) fn request(&self) -> Option<RequestId> {
+        self.subscription.map(|subscription| subscription.request)
+    }
+
+    /// Whether the relay takes objects.
+    pub(super) fn is_served(&self) -> bool {
+        self.subscription
+            .is_some_and(|one| one.established && one.forward)
+    }
+
+    /// Whether the relay was told that nothing more comes, or cannot be told any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// The largest location published so far.
+    pub(super) fn largest(&self) -> Option<Location> {
+        self.largest
+    }
+
+    /// When the next item is due after the release; `None` if all were sent.
+    pub(super) fn next_at(&self, plan: &TrackPlan) -> Option<Duration> {
+        self.cursor.next_at(plan.schedule())
+    }
+
+    /// Sends the next item if it is due, or counts why it was not. `released` is when the schedule
+    /// began. Returns whether there was one.
+    pub(super) fn send_due(
+        &mut self,
+        now: Instant,
+        released: Instant,
+        plan: &TrackPlan,
+        connection: Option<(Draft, &mut Connection<'_>)>,
+        buffer: &mut BytesMut,
+    ) -> bool {
+        if self.awaits_streams(plan) {
+            return false;
+        }
+        let elapsed = now.saturating_duration_since(released);
+        let Some(item) = self.cursor.take_due(plan.schedule(), elapsed) else {
+            return false;
+        };
+        let Some((draft, connection)) = connection else {
+            self.refuse(&item, Refusal::Disconnected);
+            return true;
+        };
+        if !self.is_served() {
+            self.refuse(&item, Refusal::NotForwarded);
+            return true;
+        }
+        let at = Turn {
+            now,
+            planned: released + item.at,
+            draft,
+        };
+        match plan.track_mode() {
+            TrackMode::Datagram => self.send_datagram(at, plan, connection, buffer, &item),
+            TrackMode::Stream => self.send_on_stream(at, plan, connection, buffer, &item),
+        }
+        self.largest = Some(Location {
+            group: item.group,
+            object: item.object,
+        });
+        true
+    }
+
+    /// Whether COMPLETION is next, but not all objects have left yet, so that it cannot say how many
+    /// were sent. Their time to live bounds the wait.
+    pub(super) fn awaits_streams(&self, plan: &TrackPlan) -> bool {
+        !self.streams.is_empty() && self.cursor.awaits_completion(plan.schedule())
+    }
+
+    /// Takes up streams that were blocked.
+    pub(super) fn flush(&mut self, now: Instant, transport: &mut dyn Transport) {
+        for (_, outgoing) in &mut self.streams {
+            outgoing.flush(now, transport, &mut self.sender);
+        }
+        self.streams.retain(|(_, outgoing)| !outgoing.is_over());
+    }
+
+    /// The relay stopped a stream. Returns whether it is one of this track.
+    pub(super) fn handle_stopped(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> bool {
+        let found = self
+            .streams
+            .iter_mut()
+            .find(|(_, outgoing)| outgoing.is(stream));
+        let Some((_, outgoing)) = found else {
+            return false;
+        };
+        let code = ResetCode::CANCELLED;
+        outgoing.give_up(transport, &mut self.sender, Refusal::Stopped, code);
+        true
+    }
+
+    /// Whether everything was sent and its streams are closed, so that the end can be announced.
+    pub(super) fn is_ready_to_end(&self, plan: &TrackPlan) -> bool {
+        !self.done && self.next_at(plan).is_none() && self.streams.is_empty()
+    }
+
+    /// The end was announced, or is of no interest to anyone.
+    pub(super) fn on_done(&mut self) {
+        self.done = true;
+    }
+
+    /// Data streams opened so far, for `PUBLISH_DONE`.
+    pub(super) fn streams_opened(&self) -> u64 {
+        self.streams_opened
+    }
+
+    fn send_datagram(
+        &mut self,
+        at: Turn,
+        plan: &TrackPlan,
+        connection: &mut Connection<'_>,
+        buffer: &mut BytesMut,
+        item: &Item,
+    ) {
+        self.write_payload(at, plan, item, buffer);
+        let datagram = ObjectDatagram {
+            track_alias: self.alias,
+            group: item.group,
+            object: item.object,
+            priority: Some(plan.priority()),
+            end_of_group: ends_group(item),
+            properties: Properties::EMPTY,
+            status: ObjectStatus::Normal,
+            payload: buffer.split().freeze(),
+        };
+        datagram.encode(at.draft, buffer);
+        let deadline = at.now + plan.ttl();
+        match connection.send_datagram(buffer.split().freeze(), Some(deadline)) {
+            Ok(()) => match item.kind {
+                ItemKind::Data(data) => self.sender.on_sent(at.now, at.planned, &data),
+                ItemKind::Start => self.sender.on_start(),
+                ItemKind::Completion { .. } => {}
+            },
+            Err(SendDatagramError::TooLarge(_) | SendDatagramError::Unsupported) => {
+                self.refuse(item, Refusal::TooLarge);
+            }
+        }
+    }
+
+    fn send_on_stream(
+        &mut self,
+        at: Turn,
+        plan: &TrackPlan,
+        connection: &mut Connection<'_>,
+        buffer: &mut BytesMut,
+        item: &Item,
+    ) {
+        if self
+            .streams
+            .back()
+            .is_none_or(|(group, _)| *group != item.group)
+        {
+            self.open_stream(at, plan, connection, buffer, item);
+        }
+        let (payload_len, data) = self.describe(plan, item, at.planned);
+        let Some((_, outgoing)) = self.streams.back_mut() else {
+            return;
+        };
+        match outgoing.check_room(payload_len) {
+            Ok(()) => {
+                let header = ObjectHeader {
+                    id: item.object,
+                    properties: Properties::EMPTY,
+                    status: ObjectStatus::Normal,
+                    payload_len: payload_len as u64,
+                };
+                header.encode_in_subgroup(outgoing.previous(), false, at.draft, buffer);
+                self.write_payload(at, plan, item, buffer);
+                let bytes = buffer.split().freeze();
+                if let Some((_, outgoing)) = self.streams.back_mut() {
+                    outgoing.push(item.object, bytes, at.now + plan.ttl(), data);
+                }
+                if item.kind == ItemKind::Start {
+                    self.sender.on_start();
+                }
+            }
+            Err(reason) => {
+                buffer.clear();
+                self.refuse(item, reason);
+            }
+        }
+        if ends_group(item)
+            && let Some((_, outgoing)) = self.streams.back_mut()
+        {
+            outgoing.complete();
+        }
+        self.flush(at.now, connection);
+    }
+
+    /// Begins the stream of the item's group; its header goes out with the first object.
+    fn open_stream(
+        &mut self,
+        at: Turn,
+        plan: &TrackPlan,
+        transport: &mut dyn Transport,
+        buffer: &mut BytesMut,
+        item: &Item,
+    ) {
+        if self.streams.len() >= STREAMS_PER_TRACK_MAX
+            && let Some((_, mut oldest)) = self.streams.pop_front()
+        {
+            let code = ResetCode::DELIVERY_TIMEOUT;
+            oldest.give_up(transport, &mut self.sender, Refusal::QueueFull, code);
+        }
+        let header = SubgroupHeader {
+            track_alias: self.alias,
+            group: item.group,
+            subgroup: SubgroupId::Zero,
+            priority: Some(plan.priority()),
+            has_properties: false,
+            end_of_group: true,
+            first_object: item.object == 0,
+        };
+        buffer.clear();
+        header.encode(at.draft, buffer);
+        self.streams_opened += 1;
+        self.streams
+            .push_back((item.group, Outgoing::new(-i32::from(plan.priority()))));
+    }
+
+    /// The item's size, and what is to be counted when it has left.
+    fn describe(
+        &self,
+        plan: &TrackPlan,
+        item: &Item,
+        planned: Instant,
+    ) -> (usize, Option<(DataItem, Instant)>) {
+        match item.kind {
+            ItemKind::Start => (plan.schedule().start_message().encode().len(), None),
+            ItemKind::Data(data) => (data.size.bytes() as usize, Some((data, planned))),
+            ItemKind::Completion { .. } => (self.sender.completion().encode().len(), None),
+        }
+    }
+
+    fn write_payload(&self, at: Turn, plan: &TrackPlan, item: &Item, buffer: &mut BytesMut) {
+        match item.kind {
+            ItemKind::Start => {
+                buffer.extend_from_slice(&plan.schedule().start_message().encode());
+            }
+            ItemKind::Data(data) => {
+                let header = self.sender.header(at.now, &data);
+                let tag = TrackSender::tag(at.now, at.planned, &data, plan.run_id(), plan.clock());
+                plan.content().write_object(&header, &tag, buffer);
+            }
+            ItemKind::Completion { .. } => {
+                buffer.extend_from_slice(&self.sender.completion().encode());
+            }
+        }
+    }
+
+    fn refuse(&mut self, item: &Item, reason: Refusal) {
+        match item.kind {
+            ItemKind::Data(_) => self.sender.on_refused(reason),
+            ItemKind::Start | ItemKind::Completion { .. } => {}
+        }
+    }
+}
+
+/// What holds for one item that is sent.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    now: Instant,
+    planned: Instant,
+    draft: Draft,
+}
+
+/// Whether no object follows in the item's group.
+fn ends_group(item: &Item) -> bool {
+    match item.kind {
+        ItemKind::Start => true,
+        ItemKind::Data(data) => data.last_in_group,
+        ItemKind::Completion { last } => last,
+    }
+}

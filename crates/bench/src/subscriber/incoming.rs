@@ -1,0 +1,224 @@
+//! One subgroup stream of a subscriber: objects put together from chunks, as far as they are needed.
+
+use weir_moqt::data::{ObjectHeader, ObjectStatus};
+use weir_moqt::transport::StreamId;
+
+use crate::message::DATA_HEADER_BYTES;
+use crate::metrics::Delivered;
+use crate::payload::{Content, HEAD_BYTES, TAG_BYTES};
+
+/// A stream of which objects are being received.
+#[derive(Clone, Debug)]
+pub(super) struct Incoming {
+    pub(super) stream: StreamId,
+    /// The number of the subscription at its subscriber.
+    pub(super) subscription: usize,
+    group: u64,
+    next_object: u64,
+    current: Option<Current>,
+}
+
+/// The object that is being received.
+#[derive(Clone, Debug)]
+struct Current {
+    object: u64,
+    bytes: u64,
+    received: u64,
+    head: [u8; HEAD_BYTES],
+    matches: bool,
+}
+
+/// An object of which the last byte has arrived.
+#[derive(Clone, Debug)]
+pub(super) struct Complete {
+    group: u64,
+    object: u64,
+    bytes: u64,
+    head: [u8; HEAD_BYTES],
+    /// Whether its content was the expected one, as far as it was compared.
+    pub(super) matches: bool,
+}
+
+impl Incoming {
+    pub(super) fn new(stream: StreamId, subscription: usize, group: u64) -> Self {
+        Self {
+            stream,
+            subscription,
+            group,
+            next_object: 0,
+            current: None,
+        }
+    }
+
+    /// An object begins. Returns it if it has no payload, and was meant to be an object at all.
+    pub(super) fn on_object(&mut self, header: &ObjectHeader) -> Option<Complete> {
+        if header.status != ObjectStatus::Normal {
+            return None;
+        }
+        self.next_object = header.id;
+        let current = Current {
+            object: header.id,
+            bytes: header.payload_len,
+            received: 0,
+            head: [0; HEAD_BYTES],
+            matches: true,
+        };
+        self.current = Some(current);
+        self.take_complete()
+    }
+
+    /// The next bytes of the object arrive; its content is compared with `content`. Returns the object
+    /// if these were the last.
+    pub(super) fn on_payload(
+        &mut self,
+        data: &[u8],
+        content: Option<&Content>,
+    ) -> Option<Complete> {
+        let current = self.current.as_mut()?;
+        let from = current.received;
+        current.received += data.len() as u64;
+        let start = usize::try_from(from).unwrap_or(usize::MAX).min(HEAD_BYTES);
+        let head_bytes = (HEAD_BYTES - start).min(data.len());
+        current.head[start..start + head_bytes].copy_from_slice(&data[..head_bytes]);
+        if let Some(content) = content
+            && current.bytes >= HEAD_BYTES as u64
+        {
+            let rest = &data[head_bytes..];
+            let offset = from.max(HEAD_BYTES as u64) - DATA_HEADER_BYTES as u64;
+            current.matches &= rest.is_empty() || content.matches(offset, rest);
+        }
+        self.take_complete()
+    }
+
+    /// MOQT group, and the first object of it that has not been received in whole.
+    pub(super) fn position(&self) -> (u64, u64) {
+        (self.group, self.next_object)
+    }
+
+    fn take_complete(&mut self) -> Option<Complete> {
+        let current = self
+            .current
+            .take_if(|current| current.received >= current.bytes)?;
+        self.next_object = current.object + 1;
+        Some(Complete {
+            group: self.group,
+            object: current.object,
+            bytes: current.bytes,
+            head: current.head,
+            matches: current.matches,
+        })
+    }
+}
+
+impl Complete {
+    pub(super) fn delivered(&self) -> Delivered<'_> {
+        let head_bytes = usize::try_from(self.bytes)
+            .unwrap_or(usize::MAX)
+            .min(HEAD_BYTES);
+        Delivered {
+            group: self.group,
+            object: self.object,
+            head: &self.head[..head_bytes],
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Whether the content behind the head of a whole object is what was sent.
+pub(super) fn matches(object: &[u8], content: &Content) -> bool {
+    object
+        .get(HEAD_BYTES..)
+        .is_none_or(|rest| content.matches(TAG_BYTES as u64, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use proptest::prelude::*;
+    use weir_moqt::property::Properties;
+
+    use super::*;
+    use crate::message::DataHeader;
+    use crate::payload::Tag;
+
+    fn header(id: u64, payload_len: u64) -> ObjectHeader {
+        let (properties, status) = (Properties::EMPTY, ObjectStatus::Normal);
+        ObjectHeader {
+            id,
+            properties,
+            status,
+            payload_len,
+        }
+    }
+
+    fn object(content: &Content, data_length: u32) -> BytesMut {
+        let header = DataHeader {
+            group_number: 1,
+            object_number: 2,
+            milliseconds_since_first_object: 3,
+            data_length,
+        };
+        let tag = Tag {
+            run_id: 4,
+            sequence: 5,
+            planned_ns: 6,
+            sent_ns: 7,
+        };
+        let mut object = BytesMut::new();
+        content.write_object(&header, &tag, &mut object);
+        object
+    }
+
+    #[test]
+    fn an_object_without_payload_is_whole_at_once() {
+        let mut incoming = Incoming::new(StreamId(3), 0, 9);
+        let complete = incoming.on_object(&header(0, 0)).unwrap();
+        assert!(complete.delivered().head.is_empty());
+        let end = ObjectHeader {
+            status: ObjectStatus::EndOfGroup,
+            ..header(1, 0)
+        };
+        assert!(incoming.on_object(&end).is_none());
+        assert_eq!(incoming.position(), (9, 1));
+    }
+
+    #[test]
+    fn a_changed_byte_is_noticed() {
+        let content = Content::new(8, 500);
+        let mut bytes = object(&content, 500);
+        assert!(matches(&bytes, &content));
+        bytes[HEAD_BYTES] ^= 1;
+        assert!(!matches(&bytes, &content));
+        let mut incoming = Incoming::new(StreamId(3), 0, 9);
+        incoming.on_object(&header(0, bytes.len() as u64));
+        assert!(!incoming.on_payload(&bytes, Some(&content)).unwrap().matches);
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(data_length in 0u32..400, cuts in prop::collection::vec(1usize..90, 0..40)) {
+            let content = Content::new(8, 400);
+            let bytes = object(&content, data_length);
+            let mut incoming = Incoming::new(StreamId(3), 0, 9);
+            prop_assert!(incoming.on_object(&header(7, bytes.len() as u64)).is_none());
+            let mut rest = &bytes[..];
+            let mut complete = None;
+            for cut in cuts.into_iter().chain([bytes.len()]) {
+                prop_assert_eq!(incoming.position(), (9, if rest.is_empty() { 8 } else { 7 }));
+                let (chunk, after) = rest.split_at(cut.min(rest.len()));
+                if chunk.is_empty() {
+                    continue;
+                }
+                prop_assert!(complete.is_none());
+                complete = incoming.on_payload(chunk, Some(&content));
+                rest = after;
+            }
+            let complete = complete.unwrap();
+            prop_assert!(complete.matches);
+            let delivered = complete.delivered();
+            prop_assert_eq!((delivered.group, delivered.object), (9, 7));
+            prop_assert_eq!(delivered.bytes, bytes.len() as u64);
+            prop_assert_eq!(delivered.head, &bytes[..bytes.len().min(HEAD_BYTES)]);
+        }
+    }
+}

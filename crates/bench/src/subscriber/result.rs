@@ -1,0 +1,75 @@
+//! What a subscriber says of one of its tracks.
+
+use std::time::Duration;
+
+use weir_moqt::name::FullTrackName;
+
+use crate::clock::{milliseconds, signed_nanoseconds};
+use crate::metrics::{End, Failure, TrackResult};
+use crate::report::{Status, SubscriberReport};
+
+/// One subscription: one subscriber on one track.
+#[derive(Clone, Debug)]
+pub struct SubscriptionResult {
+    /// The subscriber's number in the role.
+    pub subscriber: usize,
+    /// Which of the plans the track follows.
+    pub plan: usize,
+    /// What it is called.
+    pub name: FullTrackName,
+    /// What was measured.
+    pub track: TrackResult,
+    /// Why the connection, the session or the subscription failed, in words.
+    pub failure: Option<String>,
+    /// From the first packet to the end of the QUIC handshake.
+    pub handshake: Option<Duration>,
+    /// From there to the relay's SETUP.
+    pub setup: Option<Duration>,
+    /// From SUBSCRIBE to the first object of any kind.
+    pub first_object: Option<Duration>,
+}
+
+impl SubscriptionResult {
+    /// The row of the report; `first_subscriber` is added to the subscriber's number where several
+    /// roles share a run.
+    pub fn to_report(&self, first_subscriber: u64) -> SubscriberReport {
+        let ms = |time: Option<Duration>| time.map(|time| milliseconds(signed_nanoseconds(time)));
+        SubscriberReport {
+            index: first_subscriber + self.subscriber as u64,
+            track_name: self.name.to_string(),
+            status: self.track.status,
+            reason: self.reason(),
+            completion: self.track.completion,
+            progress: self.track.progress,
+            delivery: self.track.delivery,
+            variance: self.track.variance,
+            latency: self.track.latency,
+            handshake_ms: ms(self.handshake),
+            setup_ms: ms(self.setup),
+            first_object_ms: ms(self.first_object),
+        }
+    }
+
+    /// Why the track is not good, in words; `None` if it is.
+    fn reason(&self) -> Option<String> {
+        if self.track.status == Status::Good {
+            return None;
+        }
+        if let Some(failure) = &self.failure {
+            return Some(failure.clone());
+        }
+        let reason = match (self.track.failure, self.track.end) {
+            (Some(Failure::NoStart), _) => "objects came before any START message",
+            (Some(Failure::OtherProfile), _) => "START describes another track than the profile",
+            (Some(Failure::Malformed), _) => "too many messages were malformed",
+            (Some(Failure::Refused), _) => "the relay refused the subscription",
+            (None, Some(End::Completion)) => return None,
+            (None, Some(End::PublishDone)) => "the track ended without COMPLETION",
+            (None, Some(End::Idle)) => "nothing came any more, and no COMPLETION",
+            (None, Some(End::Disconnected)) => "the session was lost",
+            (None, Some(End::Interrupted)) => "the run was interrupted",
+            (None, None) => "the track has not ended",
+        };
+        Some(reason.to_owned())
+    }
+}
