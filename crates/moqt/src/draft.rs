@@ -83,6 +83,14 @@ impl Draft {
         }
     }
 
+    /// The stream type of a subgroup with these flags [moqt-18 §11.4.2].
+    #[inline]
+    pub(crate) fn subgroup_stream_type(self, flags: u8) -> u64 {
+        match self {
+            Self::Draft18 => u64::from(SUBGROUP_FORM | flags),
+        }
+    }
+
     /// The stream type of a fetch [moqt-18 §11.4.4].
     pub(crate) const fn fetch_stream_type(self) -> u64 {
         match self {
@@ -245,7 +253,7 @@ pub(crate) const SUBGROUP_ID_EXPLICIT: u8 = 0x04;
 /// Subgroup headers: the subgroup holds the largest object of its group.
 pub(crate) const SUBGROUP_END_OF_GROUP: u8 = 0x08;
 /// Subgroup headers: the bit that makes a stream type one of a subgroup.
-pub(crate) const SUBGROUP_FORM: u8 = 0x10;
+const SUBGROUP_FORM: u8 = 0x10;
 /// Subgroup headers: the priority is absent and the track's.
 pub(crate) const SUBGROUP_DEFAULT_PRIORITY: u8 = 0x20;
 /// Subgroup headers: the first object of the stream is the first of the subgroup.

@@ -41,20 +41,27 @@ impl ObjectDatagram {
     #[inline]
     pub fn decode(draft: Draft, mut data: Bytes) -> Result<Option<Self>, DecodeError> {
         let mut cursor = Cursor::new(&data);
-        let read = Self::read(draft, &mut cursor);
-        let used = cursor.at();
-        let Some(header) = read.map_err(never_short)? else {
-            return Ok(None);
+        let header = match Header::read(draft, &mut cursor) {
+            Ok(Some(header)) => header,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(never_short(error)),
         };
+        let used = cursor.at();
         data.advance(used);
-        if header.has_status && !data.is_empty() {
+        if header.flags & DATAGRAM_STATUS != 0 && !data.is_empty() {
             return Err(DecodeError::protocol(
                 "a datagram with a status has a payload",
             ));
         }
         Ok(Some(Self {
+            track_alias: header.track_alias,
+            group: header.group,
+            object: header.object,
+            priority: header.priority,
+            end_of_group: header.flags & DATAGRAM_END_OF_GROUP != 0,
+            properties: header.properties,
+            status: header.status,
             payload: data,
-            ..header.object
         }))
     }
 
@@ -92,62 +99,6 @@ impl ObjectDatagram {
         if has_status {
             varint::encode(draft.object_status_code(self.status), out);
         }
-    }
-
-    #[inline]
-    fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Option<Header>, DecodeError> {
-        let datagram_type = cursor.varint()?;
-        let Some(flags) = draft.datagram_flags(datagram_type) else {
-            return if datagram_type == draft.padding_datagram_type() {
-                Ok(None)
-            } else {
-                Err(DecodeError::protocol("unknown datagram type"))
-            };
-        };
-        let has_status = flags & DATAGRAM_STATUS != 0;
-        let object = Self {
-            track_alias: cursor.varint()?,
-            group: cursor.varint()?,
-            object: if flags & DATAGRAM_ZERO_OBJECT_ID == 0 {
-                cursor.varint()?
-            } else {
-                0
-            },
-            priority: if flags & DATAGRAM_DEFAULT_PRIORITY == 0 {
-                Some(cursor.uint8()?)
-            } else {
-                None
-            },
-            end_of_group: flags & DATAGRAM_END_OF_GROUP != 0,
-            properties: if flags & DATAGRAM_PROPERTIES == 0 {
-                Properties::EMPTY
-            } else {
-                read_properties(cursor)?
-            },
-            status: if has_status {
-                read_status(draft, cursor)?
-            } else {
-                ObjectStatus::Normal
-            },
-            payload: Bytes::new(),
-        };
-        if flags & DATAGRAM_PROPERTIES != 0 {
-            object.check_properties()?;
-        }
-        Ok(Some(Header { object, has_status }))
-    }
-
-    /// Checks what a datagram that announces properties has to have.
-    fn check_properties(&self) -> Result<(), DecodeError> {
-        if self.properties.is_empty() {
-            return Err(DecodeError::protocol(
-                "a datagram announces properties and has none",
-            ));
-        }
-        if self.status != ObjectStatus::Normal {
-            return Err(PROPERTIES_WITH_STATUS);
-        }
-        Ok(())
     }
 
     fn has_status(&self) -> bool {
@@ -190,10 +141,72 @@ impl ObjectDatagram {
     }
 }
 
-/// An object without its payload, and whether a payload may follow.
+/// What stands before the payload of an object.
 struct Header {
-    object: ObjectDatagram,
-    has_status: bool,
+    flags: u8,
+    track_alias: u64,
+    group: u64,
+    object: u64,
+    priority: Option<u8>,
+    properties: Properties,
+    status: ObjectStatus,
+}
+
+impl Header {
+    /// Reads the header of an object, or `None` if the datagram is padding.
+    #[inline]
+    fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Option<Self>, DecodeError> {
+        let datagram_type = cursor.varint()?;
+        let Some(flags) = draft.datagram_flags(datagram_type) else {
+            return if datagram_type == draft.padding_datagram_type() {
+                Ok(None)
+            } else {
+                Err(DecodeError::protocol("unknown datagram type"))
+            };
+        };
+        let header = Self {
+            flags,
+            track_alias: cursor.varint()?,
+            group: cursor.varint()?,
+            object: if flags & DATAGRAM_ZERO_OBJECT_ID == 0 {
+                cursor.varint()?
+            } else {
+                0
+            },
+            priority: if flags & DATAGRAM_DEFAULT_PRIORITY == 0 {
+                Some(cursor.uint8()?)
+            } else {
+                None
+            },
+            properties: if flags & DATAGRAM_PROPERTIES == 0 {
+                Properties::EMPTY
+            } else {
+                read_properties(cursor)?
+            },
+            status: if flags & DATAGRAM_STATUS == 0 {
+                ObjectStatus::Normal
+            } else {
+                read_status(draft, cursor)?
+            },
+        };
+        if flags & DATAGRAM_PROPERTIES != 0 {
+            header.check_properties()?;
+        }
+        Ok(Some(header))
+    }
+
+    /// Checks what a datagram that announces properties has to have.
+    fn check_properties(&self) -> Result<(), DecodeError> {
+        if self.properties.is_empty() {
+            return Err(DecodeError::protocol(
+                "a datagram announces properties and has none",
+            ));
+        }
+        if self.status != ObjectStatus::Normal {
+            return Err(PROPERTIES_WITH_STATUS);
+        }
+        Ok(())
+    }
 }
 
 const fn never_short(error: DecodeError) -> DecodeError {

@@ -6,7 +6,7 @@ use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, 
 use crate::cursor::Cursor;
 use crate::data::StreamKind;
 use crate::draft::{
-    Draft, SUBGROUP_DEFAULT_PRIORITY, SUBGROUP_END_OF_GROUP, SUBGROUP_FIRST_OBJECT, SUBGROUP_FORM,
+    Draft, SUBGROUP_DEFAULT_PRIORITY, SUBGROUP_END_OF_GROUP, SUBGROUP_FIRST_OBJECT,
     SUBGROUP_ID_EXPLICIT, SUBGROUP_ID_FIRST_OBJECT, SUBGROUP_ID_MODE, SUBGROUP_ID_ZERO,
     SUBGROUP_PROPERTIES,
 };
@@ -93,8 +93,7 @@ impl SubgroupHeader {
 
     /// Appends the header.
     pub fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        let Draft::Draft18 = draft;
-        varint::encode(u64::from(self.flags()), out);
+        varint::encode(draft.subgroup_stream_type(self.flags()), out);
         varint::encode(self.track_alias, out);
         varint::encode(self.group, out);
         if let SubgroupId::Explicit(id) = self.subgroup {
@@ -106,12 +105,11 @@ impl SubgroupHeader {
     }
 
     const fn flags(&self) -> u8 {
-        let mut flags = SUBGROUP_FORM
-            | match self.subgroup {
-                SubgroupId::Zero => SUBGROUP_ID_ZERO,
-                SubgroupId::FirstObject => SUBGROUP_ID_FIRST_OBJECT,
-                SubgroupId::Explicit(_) => SUBGROUP_ID_EXPLICIT,
-            };
+        let mut flags = match self.subgroup {
+            SubgroupId::Zero => SUBGROUP_ID_ZERO,
+            SubgroupId::FirstObject => SUBGROUP_ID_FIRST_OBJECT,
+            SubgroupId::Explicit(_) => SUBGROUP_ID_EXPLICIT,
+        };
         if self.priority.is_none() {
             flags |= SUBGROUP_DEFAULT_PRIORITY;
         }
