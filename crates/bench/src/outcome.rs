@@ -38,13 +38,19 @@ pub fn report(
     level: &ServiceLevel,
     surroundings: Surroundings,
 ) -> Report {
-    let Surroundings { mut run, relay, mut generator } = surroundings;
+    let Surroundings {
+        mut run,
+        relay,
+        mut generator,
+    } = surroundings;
     if let Some((draft, _)) = subscribers.relay() {
         run.draft = Some(draft.alpn().to_owned());
     }
     let publications = publishers.results();
-    let sent: BTreeMap<&FullTrackName, SentTotals> =
-        publications.iter().map(|result| (&result.name, result.totals)).collect();
+    let sent: BTreeMap<&FullTrackName, SentTotals> = publications
+        .iter()
+        .map(|result| (&result.name, result.totals))
+        .collect();
     let subscriptions = subscribers.results(|name| sent.get(name).copied());
     let mut tracks = Vec::with_capacity(plans.len());
     let mut latency = Histogram::new();
@@ -57,14 +63,22 @@ pub fn report(
         latency.merge(&series.total());
         lateness.merge(&publishers.lateness(number));
         let latency = figures::latency(series);
-        tracks.push(TrackReport::new(definition(track), published, variance, latency, rows));
+        tracks.push(TrackReport::new(
+            definition(track),
+            published,
+            variance,
+            latency,
+            rows,
+        ));
     }
     generator.publisher_lateness = figures::distribution(&lateness);
     if let Some(late) = generator.publisher_lateness
         && late.p99_ms > LATENESS_P99_MAX_MS
     {
         generator.healthy = false;
-        generator.reasons.push(format!("publishers were {:.0} ms late at p99", late.p99_ms));
+        generator
+            .reasons
+            .push(format!("publishers were {:.0} ms late at p99", late.p99_ms));
     }
     let slo = level.evaluate(&measured(&tracks, &subscriptions, &latency, &relay));
     Report::new(run, slo, tracks, relay, generator)
@@ -113,9 +127,8 @@ fn measured<'a>(
 }
 
 fn definition(track: &TrackProfile) -> TrackDefinition {
-    let ms = |duration: std::time::Duration| {
-        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-    };
+    let ms =
+        |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let interval_ns = i64::try_from(track.interval.ns()).unwrap_or(i64::MAX);
     TrackDefinition {
         section: track.section.clone(),

@@ -32,6 +32,9 @@ pub enum CertificateError {
         /// What is wrong with it.
         problem: String,
     },
+    /// The system's own list of trusted certificates cannot be used.
+    #[error("the system's trusted certificates cannot be read: {0}")]
+    System(String),
     /// A certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Make(String),
@@ -73,6 +76,19 @@ pub fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certifica
         return Err(pem_error(path, "no certificate in it"));
     }
     Ok(chain)
+}
+
+/// The certificates that this system trusts.
+pub fn system_roots() -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+    let found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let problem = found
+            .errors
+            .first()
+            .map_or_else(|| "none found".to_owned(), ToString::to_string);
+        return Err(CertificateError::System(problem));
+    }
+    Ok(found.certs)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {

@@ -539,6 +539,14 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(result).map(drop)
 }
 
+/// Asks a process to end, by SIGTERM. Does nothing if it is gone.
+pub fn terminate(pid: i32) {
+    if pid > 0 {
+        // SAFETY: no pointers; a positive number names one process only.
+        unsafe { libc::kill(pid, libc::SIGTERM) };
+    }
+}
+
 /// Raises this process's limit of open files as far as allowed; returns the limit.
 pub fn raise_open_files_limit() -> io::Result<u64> {
     let mut limit = libc::rlimit {

@@ -139,15 +139,20 @@ impl LagSummary {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |index: usize| earlier.buckets.get(index).copied().unwrap_or(0);
-        let buckets = self
+        let buckets: Vec<u64> = self
             .buckets
             .iter()
             .enumerate()
             .map(|(index, count)| count - before(index))
             .collect();
+        // The largest of the difference is not known; its bucket bounds it.
+        let last = buckets.iter().rposition(|&count| count > 0);
+        let bound = last.map_or(Duration::ZERO, |exponent| {
+            Duration::from_micros(1 << exponent)
+        });
         Self {
             buckets,
-            max: self.max,
+            max: self.max.min(bound),
         }
     }
 }

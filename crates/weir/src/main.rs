@@ -2,6 +2,7 @@
 
 mod cmd;
 mod endpoints;
+mod run;
 mod signals;
 
 use std::process::ExitCode;

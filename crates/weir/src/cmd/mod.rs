@@ -1,5 +1,6 @@
 //! The subcommands, one file each: they parse and wire, nothing else.
 
+mod bench;
 mod relay;
 
 use std::{io::Write as _, process::ExitCode};
@@ -26,6 +27,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Benchmark a relay by draft-evens-moq-bench-00
+    Bench(bench::BenchArguments),
     /// Run a relay
     Relay(relay::RelayArguments),
 }
@@ -37,6 +40,7 @@ impl Arguments {
 
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Bench(arguments) => bench::run(&arguments),
             Command::Relay(arguments) => relay::run(&arguments),
         }
     }

@@ -1,0 +1,300 @@
+//! `weir bench`: measure a relay.
+
+use std::{
+    io::{IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use weir_bench::{
+    limits::PROFILE_BYTES_MAX,
+    profile::Profile,
+    publisher::PublishFlow,
+    report::{Report, html, json, terminal},
+    service_level::ServiceLevel,
+};
+
+use crate::{
+    cmd::print_line,
+    run::{self, CoreChoice, Machine, Plan, RelayChoice, RelayUrl, TrustChoice},
+    signals,
+};
+
+/// Benchmark a relay by draft-evens-moq-bench-00
+///
+/// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
+/// 1: it broke, or the run says nothing; 2: nothing was measured.
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Profile in the INI form of the draft's Appendix A
+    profile: PathBuf,
+    /// Relay to measure, moqt://HOST:PORT[/PATH]
+    #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
+    relay: Option<String>,
+    /// Process of that relay, if it runs on this machine: its CPU and memory are watched
+    #[arg(long, value_name = "PID", requires = "relay")]
+    relay_pid: Option<u32>,
+    /// Number of subscribers
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    subscribers: usize,
+    /// Subscribers started per second
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 200)]
+    ramp: u32,
+    /// How the publisher offers its tracks
+    #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
+    publish_flow: Flow,
+    /// Begin the start delay at once instead of when all subscribers are served
+    #[arg(long)]
+    no_wait: bool,
+    /// What the relay has to achieve
+    #[arg(
+        long,
+        value_name = "CLAUSES",
+        default_value = "loss=0,failed=0,p99<100ms"
+    )]
+    slo: String,
+    /// Write the report as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report as one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Trust any certificate of the relay (its own relay needs no flag)
+    #[arg(long, requires = "relay")]
+    insecure: bool,
+    /// Trust the certificates in this PEM file instead of the system's
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "relay",
+        conflicts_with = "insecure"
+    )]
+    ca: Option<PathBuf>,
+    /// Allow a relay that is neither on this machine nor in a private network
+    #[arg(long, requires = "relay")]
+    allow_public: bool,
+    /// Core of weir's own relay
+    #[arg(long, value_name = "CORE")]
+    relay_core: Option<usize>,
+    /// Core of the publishers
+    #[arg(long, value_name = "CORE")]
+    publishers_core: Option<usize>,
+    /// Core of the subscribers
+    #[arg(long, value_name = "CORE")]
+    subscribers_core: Option<usize>,
+    /// A UDP socket for each subscriber instead of one for all
+    #[arg(long)]
+    socket_per_subscriber: bool,
+    /// Seed of the synthetic content, and number of the run
+    #[arg(long, value_name = "NUMBER")]
+    seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Flow {
+    /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE
+    Namespace,
+    /// PUBLISH for each track
+    Publish,
+}
+
+pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
+    let machine = Machine::this();
+    let plan = plan(arguments, &machine)?;
+    for file in [&arguments.json, &arguments.html].into_iter().flatten() {
+        check_writable(file)?;
+    }
+    let stop = signals::stop_on_signals()?;
+    let mut progress = Progress::new();
+    let report = run::run(&plan, &machine, &stop, |line| progress.show(line));
+    progress.end();
+    let report = report?;
+    write_out(arguments, &report)?;
+    let held = report.verdict.outcome.is_held();
+    Ok(if held {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Everything that can be wrong is found here, before anything is started.
+fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<Plan> {
+    let name = arguments.profile.display().to_string();
+    let profile = read_profile(&arguments.profile, &name)?;
+    let level: ServiceLevel = arguments.slo.parse().context("--slo")?;
+    if arguments.subscribers == 0 || arguments.subscribers > SUBSCRIBERS_MAX {
+        bail!(
+            "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
+            arguments.subscribers
+        );
+    }
+    if arguments.ramp == 0 {
+        bail!("--ramp: expected at least 1");
+    }
+    let relay = match &arguments.relay {
+        None => RelayChoice::Own,
+        Some(url) => {
+            let url: RelayUrl = url.parse().context("--relay")?;
+            if !url.is_isolated() && !arguments.allow_public {
+                bail!(
+                    "--relay: {url} is not in a private network; a benchmark is an attack on a relay that \
+                     serves others. If it is yours, say --allow-public"
+                );
+            }
+            RelayChoice::At {
+                url,
+                pid: arguments.relay_pid,
+            }
+        }
+    };
+    let trust = match (&relay, &arguments.ca) {
+        // Its certificate is made a moment before, for this run only.
+        (RelayChoice::Own, _) => TrustChoice::Anyone,
+        (RelayChoice::At { .. }, _) if arguments.insecure => TrustChoice::Anyone,
+        (RelayChoice::At { .. }, file) => TrustChoice::Roots(file.clone()),
+    };
+    Ok(Plan {
+        profile_name: name,
+        profile,
+        relay,
+        subscribers: arguments.subscribers,
+        ramp_per_second: arguments.ramp,
+        flow: match arguments.publish_flow {
+            Flow::Namespace => PublishFlow::PublishNamespace,
+            Flow::Publish => PublishFlow::Publish,
+        },
+        level,
+        seed: arguments.seed.map_or_else(random_seed, Ok)?,
+        cores: cores(arguments, machine)?,
+        socket_per_subscriber: arguments.socket_per_subscriber,
+        no_wait: arguments.no_wait,
+        trust,
+        command_line: std::env::args().collect::<Vec<_>>().join(" "),
+    })
+}
+
+fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to know.
+    let limit = PROFILE_BYTES_MAX as u64 + 1;
+    file.take(limit)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("{name}: cannot be read"))?;
+    Ok(Profile::parse(name, &bytes)?)
+}
+
+/// The relay on the first core, everything else on the next, unless said otherwise.
+fn cores(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<CoreChoice> {
+    let chosen = [
+        ("--relay-core", arguments.relay_core),
+        ("--publishers-core", arguments.publishers_core),
+        ("--subscribers-core", arguments.subscribers_core),
+    ];
+    for (flag, core) in chosen {
+        if let Some(core) = core
+            && !machine.cores.contains(&core)
+        {
+            bail!(
+                "{flag}: there is no core {core} here; there are {:?}",
+                machine.cores
+            );
+        }
+    }
+    let default = |place: usize| {
+        machine
+            .cores
+            .get(place)
+            .or_else(|| machine.cores.last())
+            .copied()
+    };
+    Ok(CoreChoice {
+        relay: arguments.relay_core.or_else(|| default(0)),
+        publishers: arguments.publishers_core.or_else(|| default(1)),
+        subscribers: arguments.subscribers_core.or_else(|| default(1)),
+    })
+}
+
+fn random_seed() -> anyhow::Result<u64> {
+    let mut seed = [0; 8];
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(u64::from_le_bytes(seed))
+}
+
+/// Finds out before the run whether its report can be written.
+fn check_writable(file: &Path) -> anyhow::Result<()> {
+    let open = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file);
+    open.map(drop)
+        .with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+fn write_out(arguments: &BenchArguments, report: &Report) -> anyhow::Result<()> {
+    let write = |file: &Path, text: String| {
+        std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+    };
+    if let Some(file) = &arguments.json {
+        write(file, json::render(report))?;
+    }
+    if let Some(file) = &arguments.html {
+        write(file, html::render(report))?;
+    }
+    let mut out = std::io::stdout().lock();
+    let is_terminal = out.is_terminal();
+    let width = terminal_size::terminal_size().map_or(PLAIN_WIDTH, |(width, _)| width.0.into());
+    let colour = is_terminal && std::env::var_os("NO_COLOR").is_none();
+    let text = terminal::render(
+        report,
+        if is_terminal { width } else { PLAIN_WIDTH },
+        colour,
+    );
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
+}
+
+/// Progress on standard error: one line that changes on a terminal, a line now and then elsewhere.
+struct Progress {
+    is_terminal: bool,
+    lines: u32,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self {
+            is_terminal: std::io::stderr().is_terminal(),
+            lines: 0,
+        }
+    }
+
+    fn show(&mut self, line: &str) {
+        if self.is_terminal {
+            let mut err = std::io::stderr().lock();
+            drop(write!(err, "\r\x1b[K{line}").and_then(|()| err.flush()));
+        } else if self.lines.is_multiple_of(PLAIN_LINE_EVERY) {
+            print_line(line);
+        }
+        self.lines += 1;
+    }
+
+    fn end(&mut self) {
+        if self.is_terminal {
+            let mut err = std::io::stderr().lock();
+            drop(write!(err, "\r\x1b[K").and_then(|()| err.flush()));
+        }
+    }
+}
+
+/// A single process has no more UDP ports than this per address.
+const SUBSCRIBERS_MAX: usize = 50_000;
+/// Columns when the report does not go to a terminal.
+const PLAIN_WIDTH: usize = 100;
+/// Seconds between two lines of progress when they do not go to a terminal.
+const PLAIN_LINE_EVERY: u32 = 5;

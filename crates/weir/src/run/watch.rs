@@ -1,0 +1,301 @@
+//! What is seen of a run from beside it: the relay's process, the generator's threads, progress.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use weir_bench::report::{
+    Generator, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource, Window as ReportWindow,
+};
+use weir_net::{TelemetrySnapshot, clock};
+
+use super::{
+    Plan, RelayChoice,
+    child::ChildRelay,
+    hosting::{PublishersSeen, SubscribersSeen, View},
+    process::{self, Usage},
+};
+
+/// The part of a run over which costs are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+}
+
+/// Watches a run.
+pub(crate) struct Watch {
+    started: Instant,
+    pid: Option<u32>,
+    child: Option<ChildRelay>,
+    publishers: View<PublishersSeen>,
+    subscribers: View<SubscribersSeen>,
+    window: Option<Window>,
+    /// The relay before anyone was there.
+    idle: Option<Usage>,
+    /// The relay when all were connected and nothing was sent.
+    connected: Option<Usage>,
+    begin: Option<Sample>,
+    end: Option<Sample>,
+    last: Option<Usage>,
+    second: Option<(u64, Option<Usage>, Instant)>,
+    per_second: Vec<RelaySecond>,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Instant,
+    relay: Option<Usage>,
+    objects: u64,
+    publishers: TelemetrySnapshot,
+    subscribers: TelemetrySnapshot,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        started: Instant,
+        pid: Option<u32>,
+        child: Option<ChildRelay>,
+        publishers: View<PublishersSeen>,
+        subscribers: View<SubscribersSeen>,
+    ) -> Self {
+        Self {
+            started,
+            pid,
+            child,
+            publishers,
+            subscribers,
+            window: None,
+            idle: pid.and_then(|pid| process::usage(pid).ok()),
+            connected: None,
+            begin: None,
+            end: None,
+            last: None,
+            second: None,
+            per_second: Vec::new(),
+        }
+    }
+
+    /// All subscribers are there, and nothing is sent yet.
+    pub(crate) fn on_connected(&mut self) {
+        self.connected = self.usage();
+    }
+
+    pub(crate) fn set_window(&mut self, window: Window) {
+        self.window = Some(window);
+    }
+
+    /// Why the relay's own process is gone, if it is.
+    pub(crate) fn relay_death(&mut self) -> Option<String> {
+        match (&mut self.child, self.pid) {
+            (Some(child), _) => child.has_died(),
+            (None, Some(pid)) if process::usage(pid).is_err() => {
+                Some(format!("the relay's process {pid} is gone"))
+            }
+            (None, _) => None,
+        }
+    }
+
+    /// Takes the samples that are due; once a second a line about the progress.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<String> {
+        if let Some(window) = self.window {
+            if self.begin.is_none() && now >= window.from {
+                self.begin = Some(self.sample());
+            }
+            if self.end.is_none() && now >= window.to {
+                self.end = Some(self.sample());
+            }
+        }
+        let second = (now - self.started).as_secs();
+        if self.second.is_some_and(|(last, ..)| last == second) {
+            return None;
+        }
+        let usage = self.usage();
+        if let (Some((number, Some(before), at)), Some(usage)) = (self.second, usage) {
+            self.per_second.push(RelaySecond {
+                second: number,
+                cpu_percent: percent(usage.cpu.saturating_sub(before.cpu), now - at),
+                rss_bytes: usage.resident_bytes,
+            });
+        }
+        self.second = Some((second, usage, now));
+        Some(self.line(second))
+    }
+
+    /// What was seen, once the run is over.
+    pub(crate) fn finish(
+        mut self,
+        plan: &Plan,
+        implementation: Option<String>,
+    ) -> (Relay, Generator) {
+        if self.begin.is_some() && self.end.is_none() {
+            self.end = Some(self.sample());
+        }
+        let sessions = self.subscribers.progress().ready + self.publishers.progress().ready;
+        let generator = self.generator(plan);
+        let cost = self.cost(sessions);
+        let counters = self.child.take().map(ChildRelay::stop).unwrap_or_default();
+        let counters: BTreeMap<String, u64> = counters
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value.as_u64()?)))
+            .collect();
+        let source = match (&plan.relay, self.pid) {
+            (RelayChoice::Own, Some(pid)) => RelaySource::ChildProcess { pid },
+            (RelayChoice::At { .. }, Some(pid)) => RelaySource::PidGiven { pid },
+            (RelayChoice::Own | RelayChoice::At { .. }, None) => RelaySource::NotObserved,
+        };
+        let relay = Relay {
+            source,
+            implementation,
+            cost,
+            per_second: self.per_second,
+            counters,
+        };
+        (relay, generator)
+    }
+
+    fn usage(&mut self) -> Option<Usage> {
+        let usage = process::usage(self.pid?).ok()?;
+        self.last = Some(usage);
+        Some(usage)
+    }
+
+    fn sample(&mut self) -> Sample {
+        Sample {
+            at: clock::now(),
+            relay: self.usage(),
+            objects: self.subscribers.progress().objects,
+            publishers: self.publishers.telemetry.snapshot(),
+            subscribers: self.subscribers.telemetry.snapshot(),
+        }
+    }
+
+    fn line(&self, second: u64) -> String {
+        let publishers = self.publishers.progress();
+        let subscribers = self.subscribers.progress();
+        let failed = if subscribers.failed > 0 {
+            format!(", {} failed", subscribers.failed)
+        } else {
+            String::new()
+        };
+        let cpu = self
+            .per_second
+            .last()
+            .map(|last| format!(", relay {:.0} % CPU", last.cpu_percent))
+            .unwrap_or_default();
+        format!(
+            "{second:>4} s  {}/{} subscribed{failed}, {} sent, {} delivered{cpu}",
+            subscribers.accepted,
+            subscribers.subscriptions,
+            publishers.objects_sent,
+            subscribers.objects,
+        )
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "printed figures")]
+    fn cost(&self, sessions: u64) -> Option<RelayCost> {
+        let (begin, end) = (self.begin.as_ref()?, self.end.as_ref()?);
+        let (before, after) = (begin.relay?, end.relay?);
+        let idle = self.idle.unwrap_or_default();
+        let connected = self.connected.unwrap_or(before);
+        let peak = self.last.unwrap_or(after).resident_peak_bytes;
+        let objects = end.objects - begin.objects;
+        let cpu = after.cpu.saturating_sub(before.cpu);
+        let grown = connected.resident_bytes.saturating_sub(idle.resident_bytes);
+        Some(RelayCost {
+            window: ReportWindow {
+                from_ms: (begin.at - self.started).as_secs_f64() * 1e3,
+                to_ms: (end.at - self.started).as_secs_f64() * 1e3,
+            },
+            cpu_seconds: cpu.as_secs_f64(),
+            objects_delivered: objects,
+            cpu_us_per_delivered_object: (objects > 0)
+                .then(|| cpu.as_secs_f64() * 1e6 / objects as f64),
+            cpu_percent: percent(cpu, end.at - begin.at),
+            rss_start_bytes: idle.resident_bytes,
+            rss_connected_bytes: connected.resident_bytes,
+            rss_peak_bytes: peak,
+            bytes_per_session: (sessions > 0).then(|| grown as f64 / sessions as f64),
+            context_switches_voluntary: after
+                .switches_voluntary
+                .saturating_sub(before.switches_voluntary),
+            context_switches_involuntary: after
+                .switches_involuntary
+                .saturating_sub(before.switches_involuntary),
+            threads: after.threads,
+        })
+    }
+
+    /// The generator's health over the window: if it was the limit, nothing can be said of the relay.
+    fn generator(&self, plan: &Plan) -> Generator {
+        let mut cores: Vec<u32> = [plan.cores.publishers, plan.cores.subscribers]
+            .into_iter()
+            .flatten()
+            .filter_map(|core| u32::try_from(core).ok())
+            .collect();
+        cores.dedup();
+        let mut reasons = Vec::new();
+        let mut threads = Vec::new();
+        let mut drops = 0;
+        if let (Some(begin), Some(end)) = (&self.begin, &self.end) {
+            let elapsed = end.at - begin.at;
+            let pairs = [
+                ("publishers", &begin.publishers, &end.publishers),
+                ("subscribers", &begin.subscribers, &end.subscribers),
+            ];
+            let mut cpu = 0.0;
+            for (name, before, after) in pairs {
+                let lag = after.lag.since(&before.lag);
+                let thread = GeneratorThread {
+                    name: name.to_owned(),
+                    cpu_percent: percent(after.cpu.saturating_sub(before.cpu), elapsed),
+                    event_loop_lag_p99_ms: lag.quantile(0.99).as_secs_f64() * 1e3,
+                    event_loop_lag_max_ms: lag.max.as_secs_f64() * 1e3,
+                };
+                if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {
+                    reasons.push(format!(
+                        "the event loop of the {name} lagged {:.0} ms at p99",
+                        thread.event_loop_lag_p99_ms
+                    ));
+                }
+                cpu += thread.cpu_percent;
+                drops += after.receive_dropped.saturating_sub(before.receive_dropped);
+                threads.push(thread);
+            }
+            let available = 100.0 * if cores.len() > 1 { 2.0 } else { 1.0 };
+            if cpu > available * CPU_MAX {
+                reasons.push(format!(
+                    "the load generator used {cpu:.0} % of {available:.0} % CPU"
+                ));
+            }
+        }
+        if drops > 0 {
+            reasons.push(format!(
+                "the kernel dropped {drops} packets before they were read"
+            ));
+        }
+        Generator {
+            healthy: reasons.is_empty(),
+            reasons,
+            cores,
+            threads,
+            socket_receive_buffer_drops: drops,
+            publisher_lateness: None,
+        }
+    }
+}
+
+fn percent(cpu: Duration, elapsed: Duration) -> f64 {
+    if elapsed.is_zero() {
+        0.0
+    } else {
+        100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
+    }
+}
+
+/// Above this share of its cores the generator itself may be what is slow.
+const CPU_MAX: f64 = 0.95;
+/// Above this lag, arrivals are stamped so late that latency says more about the generator than the relay.
+const LAG_P99_MAX_MS: f64 = 50.0;
