@@ -3,3 +3,4 @@
 
 pub mod control_message;
 pub mod data_header;
+pub mod session;

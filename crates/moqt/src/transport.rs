@@ -1,7 +1,8 @@
 //! What MOQT asks of QUIC or WebTransport, and nothing more.
 //!
-//! Not a transport: the `quic` crate implements [`Transport`] for its connection, the tests of this crate for a pair of
-//! queues. A session borrows it for the length of one call and keeps no handle to it.
+//! Not a transport: the `quic` crate implements [`Transport`] for its connection, the tests of this
+//! crate for a pair of queues. A session borrows it for the length of one call and keeps no handle
+//! to it.
 
 use bytes::Bytes;
 
@@ -46,7 +47,8 @@ pub enum WriteError {
 
 /// A connection as MOQT sees it: streams, resets, priorities and the closing of it all.
 ///
-/// Datagrams are missing on purpose: a session only receives them, and the role sends them on its own connection.
+/// Datagrams are missing on purpose: a session only receives them, and the role sends them on its
+/// own connection.
 pub trait Transport {
     /// Opens a stream, or returns `None` while the peer's stream limit is reached.
     fn open(&mut self, direction: Direction) -> Option<StreamId>;

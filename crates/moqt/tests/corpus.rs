@@ -8,6 +8,9 @@ mod control_message;
 #[path = "../../../fuzz/src/data_header.rs"]
 #[expect(unreachable_pub, reason = "the fuzz target calls it from outside")]
 mod data_header;
+#[path = "../../../fuzz/src/session.rs"]
+#[expect(unreachable_pub, reason = "the fuzz target calls it from outside")]
+mod session;
 
 fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -32,4 +35,9 @@ fn control_messages() {
 #[test]
 fn data_headers() {
     replay("data_header", data_header::run);
+}
+
+#[test]
+fn sessions() {
+    replay("session", session::run);
 }

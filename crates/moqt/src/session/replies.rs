@@ -159,7 +159,7 @@ impl Session {
         {
             return Ok(());
         }
-        // A request error would end the request it updates; the draft allows either [moqt-18 §3.5].
+        // A REQUEST_ERROR would end more than the update; the draft allows this [moqt-18 §3.5].
         let code = SessionError::MALFORMED_AUTH_TOKEN;
         Err(Violation {
             code,

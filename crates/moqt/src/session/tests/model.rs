@@ -303,7 +303,7 @@ impl Model {
         });
         let Some(id) = pick else { return };
         self.pair.with(side, |session, view| {
-            session.cancel(view, id, ResetCode::CANCELLED)
+            session.cancel(view, id, ResetCode::CANCELLED);
         });
         self.view(side, id).known = Known::Over;
         self.lose(id);
@@ -411,7 +411,10 @@ impl Model {
             }
             Event::Closed { id, .. } => {
                 let view = self.view(side, id);
-                assert!(!std::mem::replace(&mut view.is_closed, true), "{id:?} closes once");
+                assert!(
+                    !std::mem::replace(&mut view.is_closed, true),
+                    "{id:?} closes once"
+                );
                 let was_ending = view.known == Ending;
                 self.turn(side, id, &[Pending, Established, Ending], Over);
                 if was_ending {

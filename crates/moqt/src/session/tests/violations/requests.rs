@@ -238,6 +238,12 @@ fn answers() {
             },
             SessionError::PROTOCOL_VIOLATION,
         ),
+    ]);
+}
+
+#[test]
+fn answers_of_namespaces() {
+    check(&[
         (
             "NAMESPACE before REQUEST_OK",
             SERVER,

@@ -1,0 +1,896 @@
+//! One session against a peer that does anything: arbitrary bytes, proper messages at the wrong
+//! time, streams ended anyhow, and a role that answers as it may.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::data::{
+    FetchHeader, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId,
+};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode};
+use weir_moqt::limits::Limits;
+use weir_moqt::location::Location;
+use weir_moqt::message::{
+    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace,
+    RequestError, RequestKind, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace,
+    SubscribeOk, SubscribeTracks, TrackStatus,
+};
+use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_moqt::parameter::Parameters;
+use weir_moqt::property::Properties;
+use weir_moqt::session::{Config, Event, RequestId, Session, Side};
+use weir_moqt::token::Token;
+use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+
+const DRAFT: Draft = Draft::Draft18;
+
+/// Does what `input` says, operation by operation, and checks after each that the session keeps
+/// its bounds, uses its transport properly, and tells the role nothing it may not hear.
+///
+/// # Panics
+/// If one of this does not hold.
+pub fn run(input: &[u8]) {
+    let mut input = Input(input);
+    let side = if input.byte() & 1 == 0 {
+        Side::Client
+    } else {
+        Side::Server
+    };
+    let mut world = World::new(side);
+    if input.byte() & 1 == 0 {
+        world.say_setup();
+    }
+    while !input.0.is_empty() {
+        world.operate(&mut input);
+        world.hear();
+    }
+}
+
+/// The first moment; nothing reads the clock after it.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an Instant has no other beginning"
+)]
+fn epoch() -> Instant {
+    Instant::now()
+}
+
+/// Bounds small enough to be met often.
+fn limits() -> Limits {
+    Limits {
+        message_bytes_max: 512,
+        object_header_bytes_max: 64,
+        requests_max: 4,
+        requests_local_max: 6,
+        requests_queued_max: 2,
+        requests_draining_max: 2,
+        request_id_gaps_max: 2,
+        updates_max: 2,
+        namespaces_max: 2,
+        streams_max: 12,
+        outgoing_bytes_max: 256,
+        aliases_retired_max: 2,
+        tracks_lingering_max: 2,
+        datagrams_unknown_max: 4,
+        datagrams_unknown_bytes_max: 64,
+        streams_unknown_max: 2,
+        ..Limits::default()
+    }
+}
+
+/// The bytes of the input, zero behind their end.
+struct Input<'a>(&'a [u8]);
+
+impl Input<'_> {
+    fn byte(&mut self) -> u8 {
+        self.0.split_off_first().copied().unwrap_or(0)
+    }
+
+    fn number(&mut self, below: u8) -> u64 {
+        u64::from(self.byte() % below)
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        let len = usize::from(self.byte() % 64).min(self.0.len());
+        self.0.split_off(..len).unwrap_or_default().to_vec()
+    }
+}
+
+/// One stream, as the session's transport has it.
+#[derive(Debug, Default)]
+struct Channel {
+    /// What the peer has sent and the session has not read.
+    incoming: VecDeque<Read>,
+    /// Whether the peer has ended its direction, or the session has stopped it.
+    is_received: bool,
+    is_stopped_here: bool,
+    /// Whether the session has ended its direction.
+    is_sent: bool,
+    is_stopped_there: bool,
+}
+
+/// The session's transport.
+struct Peer {
+    side: Side,
+    channels: BTreeMap<StreamId, Channel>,
+    opened: u64,
+    /// Streams the session may still open.
+    credit: u64,
+    /// Bytes the session may still write.
+    window: usize,
+    is_closed: bool,
+}
+
+impl Transport for Peer {
+    fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        assert!(!self.is_closed, "nothing is opened after the end");
+        self.credit = self.credit.checked_sub(1)?;
+        Some(self.add(self.side, direction))
+    }
+
+    fn read(&mut self, stream: StreamId) -> Read {
+        let channel = self
+            .channels
+            .get_mut(&stream)
+            .expect("only known streams are read");
+        assert!(!channel.is_stopped_here, "a stopped stream is not read");
+        channel.incoming.pop_front().unwrap_or(Read::Blocked)
+    }
+
+    fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
+        let channel = self
+            .channels
+            .get_mut(&stream)
+            .expect("only known streams are written");
+        assert!(!channel.is_sent, "nothing is written after the end");
+        if channel.is_stopped_there {
+            return Err(WriteError::Stopped(0));
+        }
+        let taken = data.split_to(data.len().min(self.window));
+        self.window -= taken.len();
+        if data.is_empty() {
+            Ok(())
+        } else {
+            Err(WriteError::Blocked)
+        }
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        let channel = self
+            .channels
+            .get_mut(&stream)
+            .expect("only known streams are finished");
+        assert!(
+            !std::mem::replace(&mut channel.is_sent, true),
+            "a stream ends once"
+        );
+    }
+
+    fn reset(&mut self, stream: StreamId, _code: u64) {
+        let channel = self
+            .channels
+            .get_mut(&stream)
+            .expect("only known streams are reset");
+        assert!(
+            !std::mem::replace(&mut channel.is_sent, true),
+            "a stream ends once"
+        );
+    }
+
+    fn stop(&mut self, stream: StreamId, _code: u64) {
+        let channel = self
+            .channels
+            .get_mut(&stream)
+            .expect("only known streams are stopped");
+        assert!(
+            !std::mem::replace(&mut channel.is_stopped_here, true),
+            "stopped once"
+        );
+        channel.is_received = true;
+    }
+
+    fn set_priority(&mut self, stream: StreamId, _priority: i32) {
+        assert!(self.channels.contains_key(&stream));
+    }
+
+    fn close(&mut self, _code: u64, _reason: &[u8]) {
+        assert!(
+            !std::mem::replace(&mut self.is_closed, true),
+            "a session closes once"
+        );
+    }
+}
+
+impl Peer {
+    fn add(&mut self, opener: Side, direction: Direction) -> StreamId {
+        let (of_server, uni) = (opener == Side::Server, direction == Direction::Uni);
+        let stream = StreamId(self.opened << 2 | u64::from(uni) << 1 | u64::from(of_server));
+        self.opened += 1;
+        let from_here = opener == self.side;
+        let channel = Channel {
+            is_received: from_here && uni,
+            is_sent: !from_here && uni,
+            ..Channel::default()
+        };
+        self.channels.insert(stream, channel);
+        stream
+    }
+}
+
+/// What the role knows of a request.
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum Known {
+    Pending,
+    Established,
+    Ending,
+}
+
+/// The session, its peer and its role.
+struct World {
+    session: Session,
+    peer: Peer,
+    now: Instant,
+    requests: BTreeMap<RequestId, (bool, RequestKind, Known)>,
+    updates_due: BTreeMap<RequestId, u64>,
+    closed: BTreeSet<RequestId>,
+    data: BTreeSet<StreamId>,
+    is_going_away: bool,
+    is_over: bool,
+}
+
+impl World {
+    fn new(side: Side) -> Self {
+        let setup = Setup {
+            max_auth_token_cache_size: Some(64),
+            ..Setup::default()
+        };
+        let config = Config {
+            draft: DRAFT,
+            side,
+            limits: limits(),
+            setup,
+        };
+        let mut world = Self {
+            session: Session::new(config),
+            peer: Peer {
+                side,
+                channels: BTreeMap::new(),
+                opened: 0,
+                credit: 4,
+                window: 200,
+                is_closed: false,
+            },
+            now: epoch(),
+            requests: BTreeMap::new(),
+            updates_due: BTreeMap::new(),
+            closed: BTreeSet::new(),
+            data: BTreeSet::new(),
+            is_going_away: false,
+            is_over: false,
+        };
+        world.session.start(world.now, &mut world.peer);
+        world
+    }
+
+    fn say_setup(&mut self) {
+        let stream = self.open(Direction::Uni);
+        let mut out = BytesMut::new();
+        Message::Setup(Setup::default())
+            .encode(DRAFT, &mut out)
+            .expect("it is short");
+        self.receive(stream, Read::Data(out.freeze()));
+    }
+
+    fn operate(&mut self, input: &mut Input<'_>) {
+        match input.byte() % 20 {
+            0 => {
+                self.open(Direction::Uni);
+            }
+            1 => {
+                self.open(Direction::Bi);
+            }
+            2 => {
+                let (stream, data) = (self.stream(input), input.bytes());
+                if !data.is_empty() {
+                    self.receive(stream, Read::Data(data.into()));
+                }
+            }
+            3..=5 => self.say(input),
+            6 => {
+                let stream = self.stream(input);
+                self.receive(stream, Read::Fin);
+            }
+            7 => {
+                let stream = self.stream(input);
+                self.receive(stream, Read::Reset(input.number(4)));
+            }
+            8 => self.stop(input),
+            9 => {
+                let data = input.bytes();
+                self.receive_datagram(data.into());
+            }
+            10 => {
+                let data = datagram(input);
+                self.receive_datagram(data);
+            }
+            11 => self.say_objects(input),
+            12 => {
+                self.now += Duration::from_millis(input.number(255) * 10);
+                self.session.handle_timeout(self.now, &mut self.peer);
+            }
+            13 => self.unblock(input),
+            14 => self.ask(input),
+            15 | 16 => self.answer(input),
+            17 => self.tell(input),
+            18 => self.update(input),
+            _ => self.end(input),
+        }
+    }
+
+    fn open(&mut self, direction: Direction) -> StreamId {
+        let opener = self.session.side().peer();
+        let stream = self.peer.add(opener, direction);
+        self.session
+            .handle_opened(self.now, &mut self.peer, stream, direction);
+        stream
+    }
+
+    fn stream(&self, input: &mut Input<'_>) -> StreamId {
+        let which = usize::from(input.byte());
+        let streams = &self.peer.channels;
+        streams
+            .keys()
+            .copied()
+            .nth(which % streams.len().max(1))
+            .unwrap_or(StreamId(0))
+    }
+
+    fn receive(&mut self, stream: StreamId, read: Read) {
+        let Some(channel) = self.peer.channels.get_mut(&stream) else {
+            return;
+        };
+        if channel.is_received {
+            return;
+        }
+        channel.is_received = matches!(read, Read::Fin | Read::Reset(_));
+        channel.incoming.push_back(read);
+        self.session
+            .handle_readable(self.now, &mut self.peer, stream);
+    }
+
+    fn stop(&mut self, input: &mut Input<'_>) {
+        let stream = self.stream(input);
+        let Some(channel) = self.peer.channels.get_mut(&stream) else {
+            return;
+        };
+        if !channel.is_sent && !std::mem::replace(&mut channel.is_stopped_there, true) {
+            let code = input.number(4);
+            self.session
+                .handle_stopped(self.now, &mut self.peer, stream, code);
+        }
+    }
+
+    fn receive_datagram(&mut self, data: Bytes) {
+        let received = self.session.handle_datagram(self.now, &mut self.peer, data);
+        if let Some((request, _)) = received {
+            assert!(
+                self.requests.contains_key(&request),
+                "objects of a known subscription"
+            );
+        }
+    }
+
+    fn say(&mut self, input: &mut Input<'_>) {
+        let stream = self.stream(input);
+        let mut out = BytesMut::new();
+        message(input).encode(DRAFT, &mut out).expect("it is short");
+        let mut out = out.freeze();
+        let split = out.split_to(usize::from(input.byte()) % (out.len() + 1));
+        for piece in [split, out] {
+            if !piece.is_empty() {
+                self.receive(stream, Read::Data(piece));
+            }
+        }
+    }
+
+    fn say_objects(&mut self, input: &mut Input<'_>) {
+        let stream = self.stream(input);
+        let mut out = BytesMut::new();
+        if input.byte() & 1 == 0 {
+            let header = SubgroupHeader {
+                track_alias: input.number(4),
+                group: input.number(4),
+                subgroup: SubgroupId::Zero,
+                priority: None,
+                has_properties: false,
+                end_of_group: false,
+                first_object: true,
+            };
+            header.encode(DRAFT, &mut out);
+            let (properties, status) = (Properties::EMPTY, ObjectStatus::Normal);
+            let object = ObjectHeader {
+                id: 0,
+                properties,
+                status,
+                payload_len: 2,
+            };
+            object.encode_in_subgroup(None, false, DRAFT, &mut out);
+            out.extend_from_slice(b"hi");
+        } else {
+            FetchHeader {
+                request_id: input.number(16),
+            }
+            .encode(DRAFT, &mut out);
+        }
+        self.receive(stream, Read::Data(out.freeze()));
+    }
+
+    fn unblock(&mut self, input: &mut Input<'_>) {
+        self.peer.window += usize::from(input.byte());
+        self.peer.credit += input.number(3);
+        let streams: Vec<StreamId> = self.peer.channels.keys().copied().collect();
+        for stream in streams {
+            self.session
+                .handle_writable(self.now, &mut self.peer, stream);
+        }
+        for direction in [Direction::Uni, Direction::Bi] {
+            self.session
+                .handle_streams_available(self.now, &mut self.peer, direction);
+        }
+    }
+
+    fn ask(&mut self, input: &mut Input<'_>) {
+        let (session, peer) = (&mut self.session, &mut self.peer);
+        let (track, none, name) = (track(input), Parameters::default(), namespace(input));
+        let kind = RequestKind::ALL[usize::from(input.byte()) % RequestKind::ALL.len()];
+        let id = match kind {
+            RequestKind::Subscribe => session.subscribe(peer, track, none),
+            RequestKind::Publish => session.publish(peer, track, 1, none, Properties::EMPTY),
+            RequestKind::Fetch => session.fetch(peer, fetch_kind(track), none),
+            RequestKind::TrackStatus => session.track_status(peer, track, none),
+            RequestKind::PublishNamespace => session.publish_namespace(peer, name, none),
+            RequestKind::SubscribeNamespace => session.subscribe_namespace(peer, name, none),
+            RequestKind::SubscribeTracks => session.subscribe_tracks(peer, name, none),
+        };
+        if let Ok(id) = id {
+            let previous = self.requests.insert(id, (true, kind, Known::Pending));
+            assert_eq!(previous, None, "a Request ID is used once");
+        }
+    }
+
+    /// A request in a state, if there is one.
+    fn pick(
+        &self,
+        input: &mut Input<'_>,
+        may: impl Fn(bool, RequestKind, Known) -> bool,
+    ) -> Option<(RequestId, RequestKind)> {
+        let able = self
+            .requests
+            .iter()
+            .filter(|(_, (own, kind, known))| may(*own, *kind, *known));
+        let able: Vec<_> = able.map(|(id, (_, kind, _))| (*id, *kind)).collect();
+        able.get(usize::from(input.byte()) % able.len().max(1))
+            .copied()
+    }
+
+    fn answer(&mut self, input: &mut Input<'_>) {
+        let accept = input.byte() & 1 == 0;
+        let (session, peer) = (&mut self.session, &mut self.peer);
+        let able = self
+            .requests
+            .iter()
+            .find(|(_, (own, _, known))| !own && *known == Known::Pending);
+        let Some((&id, &(_, kind, _))) = able else {
+            return self.answer_update(accept);
+        };
+        match kind {
+            _ if !accept => session.request_error(peer, id, error()),
+            RequestKind::Subscribe => session.subscribe_ok(peer, id, subscribe_ok(1)),
+            RequestKind::Fetch => session.fetch_ok(peer, id, fetch_ok()),
+            RequestKind::Publish
+            | RequestKind::TrackStatus
+            | RequestKind::PublishNamespace
+            | RequestKind::SubscribeNamespace
+            | RequestKind::SubscribeTracks => session.request_ok(peer, id, RequestOk::default()),
+        }
+        if accept && kind != RequestKind::TrackStatus {
+            self.requests.insert(id, (false, kind, Known::Established));
+        } else {
+            self.forget(id);
+        }
+    }
+
+    fn answer_update(&mut self, accept: bool) {
+        let Some((&id, due)) = self.updates_due.iter_mut().next() else {
+            return;
+        };
+        *due -= 1;
+        if *due == 0 {
+            self.updates_due.remove(&id);
+        }
+        if accept {
+            self.session
+                .request_ok(&mut self.peer, id, RequestOk::default());
+            return;
+        }
+        self.session.request_error(&mut self.peer, id, error());
+        let kind = self.requests.get(&id).map(|(_, kind, _)| *kind);
+        if !matches!(kind, Some(RequestKind::Subscribe | RequestKind::Publish)) {
+            self.forget(id);
+        }
+    }
+
+    fn tell(&mut self, input: &mut Input<'_>) {
+        let suffix = namespace(input);
+        let pick = self.pick(input, |own, kind, known| {
+            !own && kind == RequestKind::SubscribeNamespace && known == Known::Established
+        });
+        if let Some((id, _)) = pick {
+            self.session.namespace(&mut self.peer, id, suffix);
+        }
+    }
+
+    fn update(&mut self, input: &mut Input<'_>) {
+        let pick = self.pick(input, |own, kind, known| {
+            let takes = if own {
+                kind != RequestKind::TrackStatus
+            } else {
+                kind == RequestKind::Publish && known == Known::Established
+            };
+            takes && known != Known::Ending
+        });
+        if let Some((id, _)) = pick {
+            // It may be refused, which is no news here.
+            self.session
+                .update(&mut self.peer, id, Parameters::default())
+                .ok();
+        }
+    }
+
+    fn end(&mut self, input: &mut Input<'_>) {
+        let (session, peer) = (&mut self.session, &mut self.peer);
+        match input.byte() % 5 {
+            0 => {
+                let pick = self.pick(input, |own, kind, known| {
+                    let publishes = if own {
+                        RequestKind::Publish
+                    } else {
+                        RequestKind::Subscribe
+                    };
+                    kind == publishes && (own || known == Known::Established)
+                });
+                let Some((id, _)) = pick else { return };
+                self.session.publish_done(&mut self.peer, id, done());
+                self.forget(id);
+            }
+            1 => {
+                let Some((id, _)) = self.pick(input, |_, _, _| true) else {
+                    return;
+                };
+                self.session.forget(&mut self.peer, id);
+                self.forget(id);
+            }
+            2 => {
+                let Some(stream) = self.data.pop_first() else {
+                    return;
+                };
+                session.stop_data(peer, stream, ResetCode::CANCELLED);
+            }
+            3 if !self.is_going_away => {
+                self.is_going_away = true;
+                session.goaway(peer, GoAway::default());
+            }
+            _ => {
+                let Some((id, _)) = self.pick(input, |_, _, _| true) else {
+                    return;
+                };
+                self.session
+                    .cancel(&mut self.peer, id, ResetCode::CANCELLED);
+                self.forget(id);
+            }
+        }
+    }
+
+    /// The role has ended a request.
+    fn forget(&mut self, id: RequestId) {
+        self.requests.remove(&id);
+        self.updates_due.remove(&id);
+    }
+
+    fn hear(&mut self) {
+        while let Some(event) = self.session.poll_event() {
+            assert!(!self.is_over, "{event:?} after the end");
+            self.hear_one(event);
+        }
+        let limits = limits();
+        let requests_max =
+            limits.requests_max + limits.requests_local_max + limits.requests_draining_max;
+        assert!(self.session.requests_len() <= requests_max);
+        if let Some(due) = self.session.poll_timeout() {
+            assert!(
+                due > self.now || !self.session.is_ready(),
+                "what is due was done"
+            );
+        }
+        assert_eq!(self.session.is_closed(), self.peer.is_closed);
+        for (stream, channel) in &self.peer.channels {
+            let reads = self.session.is_ready() && !channel.is_stopped_here;
+            let waits = channel.incoming.len();
+            // Only a subgroup with an unknown alias may be left alone, and streams nobody knows.
+            assert!(
+                !reads || waits == 0 || stream.0 & 2 != 0 || channel.is_sent,
+                "{stream:?}"
+            );
+        }
+    }
+
+    fn hear_one(&mut self, event: Event) {
+        match event {
+            Event::Request { id, request } => {
+                let previous = self
+                    .requests
+                    .insert(id, (false, request.kind(), Known::Pending));
+                assert_eq!(previous, None);
+            }
+            Event::Update { id, .. } => {
+                assert!(self.known(id) != Known::Ending);
+                *self.updates_due.entry(id).or_default() += 1;
+            }
+            Event::Accepted { id, .. } => {
+                assert_eq!(self.known(id), Known::Pending);
+                let kind = self.requests[&id].1;
+                let is_last = kind == RequestKind::TrackStatus;
+                let known = if is_last {
+                    Known::Ending
+                } else {
+                    Known::Established
+                };
+                self.requests.insert(id, (true, kind, known));
+            }
+            Event::Updated { id, result } => {
+                assert_eq!(self.known(id), Known::Established);
+                let (own, kind, _) = self.requests[&id];
+                let is_namespace = !matches!(kind, RequestKind::Subscribe | RequestKind::Publish);
+                if result.is_err() && is_namespace {
+                    self.requests.insert(id, (own, kind, Known::Ending));
+                }
+            }
+            Event::Rejected { id, .. } => {
+                self.known(id);
+                self.forget(id);
+            }
+            Event::Done { id, .. } => {
+                assert!(self.known(id) != Known::Ending);
+                let (own, kind, _) = self.requests[&id];
+                self.requests.insert(id, (own, kind, Known::Ending));
+                self.updates_due.remove(&id);
+            }
+            Event::Closed { id, .. } => {
+                let (own, kind, _) = self.requests[&id];
+                assert!(self.closed.insert(id), "a request closes once");
+                // Objects may still come, so the role keeps it until it forgets it itself.
+                self.requests.insert(id, (own, kind, Known::Ending));
+                self.updates_due.remove(&id);
+            }
+            Event::Namespace { id, .. }
+            | Event::NamespaceDone { id, .. }
+            | Event::PublishBlocked { id, .. } => {
+                assert_eq!(self.known(id), Known::Established);
+            }
+            Event::RequestGoAway { id, .. } => assert!(self.known(id) != Known::Ending),
+            Event::Subgroup {
+                stream, request, ..
+            }
+            | Event::Fetched { stream, request } => {
+                self.known(request);
+                assert!(self.data.insert(stream));
+            }
+            Event::StreamEnd { stream, .. } => assert!(self.data.remove(&stream)),
+            Event::Datagram { request, .. } => {
+                self.known(request);
+            }
+            Event::Object { stream, .. }
+            | Event::FetchObject { stream, .. }
+            | Event::Payload { stream, .. } => assert!(self.data.contains(&stream)),
+            Event::Ready { .. } | Event::GoAway(_) => {}
+            Event::Violated(_) => self.is_over = true,
+        }
+    }
+
+    fn known(&self, id: RequestId) -> Known {
+        self.requests
+            .get(&id)
+            .unwrap_or_else(|| panic!("{id:?} is unknown or over"))
+            .2
+    }
+}
+
+fn message(input: &mut Input<'_>) -> Message {
+    let request_id = input.number(24);
+    let mut parameters = Parameters::default();
+    parameters.authorization_tokens.extend(token(input));
+    let (properties, track, name) = (properties(input), track(input), namespace(input));
+    let (none, track_alias) = (Parameters::default(), input.number(4));
+    match input.byte() % 17 {
+        0 => Message::Subscribe(Subscribe {
+            request_id,
+            track,
+            parameters,
+        }),
+        1 => Message::SubscribeOk(SubscribeOk {
+            track_alias,
+            parameters: none,
+            properties,
+        }),
+        2 => Message::Publish(Publish {
+            request_id,
+            track,
+            track_alias,
+            parameters,
+            properties,
+        }),
+        3 => Message::PublishDone(done()),
+        4 => Message::Fetch(Fetch {
+            request_id,
+            kind: fetch_kind(track),
+            parameters,
+        }),
+        5 => Message::FetchOk(FetchOk {
+            properties,
+            ..fetch_ok()
+        }),
+        6 => Message::TrackStatus(TrackStatus {
+            request_id,
+            track,
+            parameters,
+        }),
+        7 => {
+            let namespace = name;
+            Message::PublishNamespace(PublishNamespace {
+                request_id,
+                namespace,
+                parameters,
+            })
+        }
+        8 => Message::Namespace(name),
+        9 => Message::NamespaceDone(name),
+        10 => {
+            let prefix = name;
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+        11 => {
+            let prefix = name;
+            Message::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+        12 => Message::PublishBlocked {
+            suffix: name,
+            name: track.name,
+        },
+        13 => Message::RequestUpdate(RequestUpdate {
+            request_id,
+            parameters,
+        }),
+        14 => Message::RequestOk(RequestOk {
+            properties,
+            ..RequestOk::default()
+        }),
+        15 => Message::RequestError(error()),
+        _ => Message::GoAway(GoAway {
+            request_id: Some(request_id).filter(|id| *id < 16),
+            ..GoAway::default()
+        }),
+    }
+}
+
+fn token(input: &mut Input<'_>) -> Option<Token> {
+    let (alias, token_type) = (input.number(3), 0);
+    let value = Bytes::from_static(b"token value");
+    match input.byte() % 16 {
+        0 => Some(Token::Delete { alias }),
+        1 | 2 => Some(Token::Register {
+            alias,
+            token_type,
+            value,
+        }),
+        3 => Some(Token::UseAlias { alias }),
+        4 => Some(Token::UseValue { token_type, value }),
+        _ => None,
+    }
+}
+
+fn properties(input: &mut Input<'_>) -> Properties {
+    match input.byte() % 8 {
+        0 => Properties::builder().int(0x4000, 1).build(),
+        1 => Properties::builder().int(0x30, 1).build(),
+        _ => Properties::EMPTY,
+    }
+}
+
+fn datagram(input: &mut Input<'_>) -> Bytes {
+    let mut out = BytesMut::new();
+    let datagram = ObjectDatagram {
+        track_alias: input.number(4),
+        group: 0,
+        object: input.number(4),
+        priority: None,
+        end_of_group: false,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload: input.bytes().into(),
+    };
+    datagram.encode(DRAFT, &mut out);
+    out.freeze()
+}
+
+fn namespace(input: &mut Input<'_>) -> Namespace {
+    let fields: &[&str] = match input.byte() % 8 {
+        0 => &["."],
+        1 => &[".session", "x"],
+        2 => &["a", "b"],
+        3 => &[],
+        _ => &["a"],
+    };
+    Namespace::new(fields).expect("it is short")
+}
+
+fn track(input: &mut Input<'_>) -> FullTrackName {
+    let name = [b't' + input.byte() % 3];
+    let name = TrackName::new(name).expect("it is short");
+    FullTrackName::new(namespace(input), name).expect("it is short")
+}
+
+fn fetch_kind(track: FullTrackName) -> FetchKind {
+    FetchKind::Standalone {
+        track,
+        start: Location::new(1, 0),
+        end: Location::new(9, 9),
+    }
+}
+
+fn fetch_ok() -> FetchOk {
+    let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
+    FetchOk {
+        end_of_track: false,
+        end: Location::new(9, 9),
+        parameters,
+        properties,
+    }
+}
+
+fn subscribe_ok(track_alias: u64) -> SubscribeOk {
+    let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
+    SubscribeOk {
+        track_alias,
+        parameters,
+        properties,
+    }
+}
+
+fn error() -> RequestError {
+    let code = RequestErrorCode::DOES_NOT_EXIST;
+    RequestError {
+        code,
+        retry_after: None,
+        reason: String::new(),
+        redirect: None,
+    }
+}
+
+fn done() -> PublishDone {
+    let code = PublishDoneCode::TRACK_ENDED;
+    PublishDone {
+        code,
+        stream_count: None,
+        reason: String::new(),
+    }
+}
