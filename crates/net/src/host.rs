@@ -19,8 +19,9 @@ use crate::{
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Least time between two wake-ups. Packets that arrive meanwhile are handled together, which costs
-    /// less per packet; nothing waits longer than this because of it. Zero: wake at once.
+    /// Rest after each turn. Packets that arrive meanwhile are handled together, which costs less per packet: the
+    /// acknowledgements of a burst come one by one otherwise, with a wake-up each. What arrives after the rest is
+    /// handled at once, so nothing waits longer than this because of it. Zero: no rest.
     pub wake_interval: Duration,
     /// How long a role may take leave after a request to stop, before the host returns all the same.
     pub shutdown_limit: Duration,
@@ -104,7 +105,7 @@ impl Host {
                 return Ok(());
             }
             if received < BATCH {
-                self.wait(app, now, leave_by);
+                self.wait(app, leave_by);
             }
         }
     }
@@ -115,12 +116,11 @@ impl Host {
     }
 
     /// Handles all that is there now; returns how many messages the last look at the sockets gave.
-    fn turn(&mut self, now: Instant, app: &mut dyn App) -> io::Result<usize> {
-        let received = self.receive(now)?;
+    fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
+        let received = self.receive(app)?;
+        let now = clock::now();
         self.endpoint.handle_timeout(now);
-        while let Some(event) = self.endpoint.poll_event() {
-            app.handle_event(now, &mut self.endpoint, event);
-        }
+        self.tell(now, app);
         if app.poll_timeout().is_some_and(|deadline| deadline <= now) {
             app.handle_timeout(now, &mut self.endpoint);
         }
@@ -132,36 +132,49 @@ impl Host {
             }
         }
         let end = clock::now();
-        self.telemetry.record_lag(end - now);
+        self.telemetry.record_lag(end - start);
         Telemetry::add(&self.telemetry.turns, 1);
         self.report(end, false);
         Ok(received)
     }
 
-    /// Reads the sockets and hands all packets to the endpoint.
-    fn receive(&mut self, now: Instant) -> io::Result<usize> {
+    /// Hands what the endpoint has to say to the role.
+    fn tell(&mut self, now: Instant, app: &mut dyn App) {
+        while let Some(event) = self.endpoint.poll_event() {
+            app.handle_event(now, &mut self.endpoint, event);
+        }
+    }
+
+    /// Reads the sockets.
+    fn receive(&mut self, app: &mut dyn App) -> io::Result<usize> {
         let Some(poller) = &self.poller else {
-            return self.receive_from(now, 0);
+            return self.receive_from(0, app);
         };
         let mut ready = std::mem::take(&mut self.ready);
         poller.ready(&mut ready);
         let mut most = 0;
         for key in ready.drain(..) {
-            most = most.max(self.receive_from(now, key)?);
+            most = most.max(self.receive_from(key, app)?);
         }
         self.ready = ready;
         Ok(most)
     }
 
-    /// Reads one socket, up to a few batches, so that what is sent does not wait too long.
-    fn receive_from(&mut self, now: Instant, socket: u32) -> io::Result<usize> {
+    /// Reads one socket, up to a few batches, so that what is sent does not wait too long. The role hears of each
+    /// batch with the time at which it was read, so that no latency is counted from before the arrival.
+    fn receive_from(&mut self, socket: u32, app: &mut dyn App) -> io::Result<usize> {
         let fd = self.sockets[socket as usize].descriptor();
         let mut count = 0;
         for _ in 0..BATCHES_PER_TURN {
             count = self.receive.receive(fd)?;
             Telemetry::add(&self.telemetry.receive_calls, 1);
+            if count == 0 {
+                break;
+            }
+            let now = clock::now();
             let (mut packets, mut bytes) = (0, 0);
             for message in self.receive.iter() {
+                let ecn = EcnCodepoint::from_bits(message.tos & 0b11);
                 for segment in message.data.chunks(message.segment_size) {
                     packets += 1;
                     bytes += segment.len() as u64;
@@ -169,19 +182,15 @@ impl Host {
                         self.arena = BytesMut::with_capacity(ARENA_BYTES.max(segment.len()));
                     }
                     self.arena.extend_from_slice(segment);
+                    let (remote, local) = (message.remote, message.local);
                     let data = self.arena.split();
-                    self.endpoint.handle_packet(
-                        now,
-                        socket,
-                        message.remote,
-                        message.local,
-                        EcnCodepoint::from_bits(message.tos & 0b11),
-                        data,
-                    );
+                    self.endpoint
+                        .handle_packet(now, socket, remote, local, ecn, data);
                 }
             }
             Telemetry::add(&self.telemetry.packets_received, packets);
             Telemetry::add(&self.telemetry.bytes_received, bytes);
+            self.tell(now, app);
             if count < BATCH {
                 break;
             }
@@ -240,15 +249,15 @@ impl Host {
     }
 
     /// Sleeps until something arrives, a timer is due, or the host is to stop.
-    fn wait(&mut self, app: &dyn App, turn: Instant, leave_by: Option<Instant>) {
+    fn wait(&mut self, app: &dyn App, leave_by: Option<Instant>) {
         let deadline = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by]
             .into_iter()
             .flatten()
             .min();
         let mut now = clock::now();
-        let earliest = turn + self.config.wake_interval;
-        if now < earliest {
+        if !self.config.wake_interval.is_zero() {
             // Let packets gather; only the stop request and a timer may interrupt.
+            let earliest = now + self.config.wake_interval;
             let until = deadline.map_or(earliest, |deadline| earliest.min(deadline.max(now)));
             if until > now && !self.stop.is_requested() {
                 sys::wait_readable(&[self.stop.descriptor()], Some(until - now));

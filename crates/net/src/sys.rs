@@ -182,6 +182,8 @@ pub(crate) struct ReceiveBatch {
     controls: Vec<Control>,
     data: Vec<u8>,
     len: usize,
+    /// Headers that the kernel has written to.
+    stale: usize,
 }
 
 /// One message received: a packet, or several of equal size from one peer.
@@ -211,12 +213,14 @@ impl ReceiveBatch {
             controls: vec![Control([0; CONTROL_BYTES]); BATCH],
             data: vec![0; BATCH * RECEIVE_STRIDE],
             len: 0,
+            stale: BATCH,
         }
     }
 
     /// Receives what is there, without waiting; returns the number of messages.
     pub(crate) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
-        for index in 0..BATCH {
+        // Only what the last call changed has to be made new.
+        for index in 0..self.stale {
             self.vectors[index] = libc::iovec {
                 iov_base: self.data[index * RECEIVE_STRIDE..].as_mut_ptr().cast(),
                 iov_len: DATAGRAM_BYTES_MAX,
@@ -242,6 +246,7 @@ impl ReceiveBatch {
         };
         let Ok(count) = usize::try_from(received) else {
             self.len = 0;
+            self.stale = 1;
             let error = io::Error::last_os_error();
             // Nothing there, or an ICMP error of some earlier packet: the next call works.
             let is_passing = matches!(
@@ -253,6 +258,7 @@ impl ReceiveBatch {
             return if is_passing { Ok(0) } else { Err(error) };
         };
         self.len = count;
+        self.stale = count;
         Ok(count)
     }
 
