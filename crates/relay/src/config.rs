@@ -29,9 +29,11 @@ pub struct Limits {
     pub namespaces_per_session_max: usize,
     /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
     pub tracks_max: usize,
-    /// Bytes of a subgroup that a subscriber may be behind. Its stream is reset with `TOO_FAR_BEHIND` beyond.
+    /// Bytes of subgroups that one subscription may be behind, all its streams together, not counting what
+    /// its connection has taken. Beyond it, its streams of the oldest groups are reset with `TOO_FAR_BEHIND`.
     pub lag_bytes_max: u64,
-    /// Subgroup streams of one subscription that may be open at once; further subgroups are skipped for it.
+    /// Subgroup streams of one subscription that may be open at once. For one more, the oldest that is behind
+    /// is reset with `TOO_FAR_BEHIND`; if none is behind, the new one is skipped.
     pub streams_per_subscription_max: usize,
     /// Subgroups of one track that may be open upstream at once; further ones are stopped.
     pub subgroups_per_track_max: usize,
@@ -39,7 +41,8 @@ pub struct Limits {
     pub rendezvous_max: Duration,
     /// How long subscribers of a track are kept when its last publisher vanishes without a word.
     pub publisher_linger: Duration,
-    /// How long streams may still arrive after a publisher's PUBLISH_DONE.
+    /// How long after a publisher's PUBLISH_DONE its missing streams, and open ones on which nothing comes,
+    /// are waited for.
     pub done_linger: Duration,
 }
 

@@ -60,6 +60,8 @@ numbers! {
         refused_does_not_exist,
         /// Requests that waited for a publisher in vain.
         refused_timeout,
+        /// Requests refused because the range that they ask for is over.
+        refused_range,
         /// Requests refused at a limit.
         refused_load,
         /// Requests refused because the session already has that subscription.

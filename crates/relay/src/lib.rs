@@ -10,8 +10,12 @@
 
 mod config;
 mod counters;
+mod duplicates;
+mod ending;
+mod incoming;
 mod namespaces;
-mod objects;
+mod out_stream;
+mod outgoing;
 mod peer;
 mod priority;
 mod publishing;
@@ -22,6 +26,9 @@ mod subscribing;
 mod timers;
 mod track;
 mod tracks;
+
+#[cfg(test)]
+mod tests;
 
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};

@@ -54,3 +54,49 @@ impl Namespaces {
         self.count
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::handles;
+
+    fn namespace(fields: &[&str]) -> Namespace {
+        Namespace::new(fields).unwrap()
+    }
+
+    #[test]
+    fn prefixes_match_field_by_field_and_each_session_once() {
+        let [one, other] = handles();
+        let mut namespaces = Namespaces::default();
+        namespaces.insert(namespace(&["a", "b"]), (one, RequestId(0)));
+        namespaces.insert(namespace(&["a"]), (other, RequestId(0)));
+        namespaces.insert(namespace(&["a"]), (one, RequestId(2)));
+        assert_eq!(namespaces.matching(&namespace(&["a"])), [other, one]);
+        assert_eq!(
+            namespaces.matching(&namespace(&["a", "b", "c"])),
+            [other, one]
+        );
+        assert_eq!(namespaces.matching(&namespace(&["ab"])), []);
+        assert_eq!(namespaces.matching(&Namespace::EMPTY), []);
+        namespaces.insert(Namespace::EMPTY, (other, RequestId(4)));
+        assert_eq!(namespaces.matching(&namespace(&["ab"])), [other]);
+        assert_eq!(namespaces.len(), 4);
+    }
+
+    #[test]
+    fn each_announcement_is_withdrawn_by_itself() {
+        let [one, _] = handles();
+        let mut namespaces = Namespaces::default();
+        for request in [0, 2] {
+            namespaces.insert(namespace(&["a"]), (one, RequestId(request)));
+        }
+        namespaces.remove(&namespace(&["a"]), (one, RequestId(0)));
+        assert_eq!(namespaces.matching(&namespace(&["a"])), [one]);
+        namespaces.remove(&namespace(&["a"]), (one, RequestId(0)));
+        assert_eq!(namespaces.len(), 1, "nothing is withdrawn twice");
+        namespaces.remove(&namespace(&["a"]), (one, RequestId(2)));
+        assert_eq!(namespaces.matching(&namespace(&["a"])), []);
+        assert_eq!(namespaces.len(), 0);
+        assert!(namespaces.publishers.is_empty());
+    }
+}

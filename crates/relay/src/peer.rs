@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use rustc_hash::FxHashMap;
 use weir_moqt::{
+    data::SubgroupHeader,
     name::Namespace,
     session::{RequestId, Session},
     transport::StreamId,
@@ -19,12 +19,13 @@ pub(crate) struct Peer {
     /// When the session's timer in the relay's queue is due.
     pub(crate) timer: Option<Instant>,
     pub(crate) requests: BTreeMap<RequestId, Part>,
-    /// Track of each request that brings objects: looked at for every datagram, so small and in one piece.
+    /// Track of each request that brings objects, sorted by request: looked at for every datagram, so small
+    /// and in one piece.
     sources: Vec<(RequestId, TrackId)>,
     /// Subgroup streams being received.
     pub(crate) inbound: BTreeMap<StreamId, Inbound>,
     /// Subgroup streams being sent that took no more data.
-    pub(crate) blocked: FxHashMap<StreamId, (TrackId, RequestId, SubgroupId)>,
+    pub(crate) full: BTreeMap<StreamId, (TrackId, RequestId, SubgroupId)>,
     pub(crate) counts: Counts,
 }
 
@@ -33,9 +34,20 @@ pub(crate) struct Peer {
 pub(crate) struct Inbound {
     pub(crate) track: TrackId,
     pub(crate) request: RequestId,
-    pub(crate) subgroup: SubgroupId,
-    /// The objects are dropped, because another publisher sends the same subgroup.
-    pub(crate) is_repeated: bool,
+    /// The publisher's header.
+    pub(crate) header: SubgroupHeader,
+    pub(crate) flow: Flow,
+}
+
+/// Where the objects of a subgroup stream go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// None has come.
+    Fresh,
+    /// They are passed on, in this subgroup.
+    Passed(SubgroupId),
+    /// They are dropped, because another publisher sends them or has sent them; the subgroup's ID.
+    Repeated(u64),
 }
 
 /// What a request of a session stands for.
@@ -66,7 +78,7 @@ impl Peer {
             requests: BTreeMap::new(),
             sources: Vec::new(),
             inbound: BTreeMap::new(),
-            blocked: FxHashMap::default(),
+            full: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -74,7 +86,8 @@ impl Peer {
     pub(crate) fn insert(&mut self, request: RequestId, part: Part) {
         match &part {
             Part::Source(track) => {
-                self.sources.push((request, *track));
+                let place = self.sources.partition_point(|&(other, _)| other < request);
+                self.sources.insert(place, (request, *track));
                 self.counts.sources += 1;
             }
             Part::Subscriber(_) => self.counts.subscribers += 1,
@@ -103,10 +116,34 @@ impl Peer {
     /// The track that the objects of a request belong to.
     #[inline]
     pub(crate) fn source(&self, request: RequestId) -> Option<TrackId> {
-        self.sources
+        let sources = &self.sources;
+        let place = sources.binary_search_by_key(&request, |&(other, _)| other);
+        place.ok().map(|place| sources[place].1)
+    }
+
+    /// The subscriptions of this session, waiting ones included.
+    pub(crate) fn subscriptions(&self) -> impl Iterator<Item = (RequestId, TrackId)> {
+        self.requests
             .iter()
-            .find(|&&(other, _)| other == request)
-            .map(|&(_, track)| track)
+            .filter_map(|(&request, part)| match part {
+                Part::Subscriber(track) => Some((request, *track)),
+                Part::Source(_) | Part::Namespace(_) => None,
+            })
+    }
+
+    /// Takes note of streams of a subscription that wait for room, or no longer do.
+    pub(crate) fn note_waits(
+        &mut self,
+        track: TrackId,
+        request: RequestId,
+        waits: &mut Vec<(StreamId, Option<SubgroupId>)>,
+    ) {
+        for (stream, subgroup) in waits.drain(..) {
+            match subgroup {
+                Some(subgroup) => self.full.insert(stream, (track, request, subgroup)),
+                None => self.full.remove(&stream),
+            };
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The order in which a connection sends its streams [moqt-18 §8.2].
+//! The order in which a connection sends its streams [moqt-18 §7.2].
 
 use weir_moqt::parameter::GroupOrder;
 

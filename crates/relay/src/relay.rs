@@ -1,6 +1,6 @@
 //! The relay as a role: what happens on connections and sessions, and who deals with it.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::time::Instant;
 
 use weir_moqt::{
     draft::Draft,
@@ -13,8 +13,9 @@ use weir_quic::{App, Connection, Endpoint, Event, Handle};
 
 use crate::{
     Config, Counters, Gauges,
+    incoming::CUT,
     namespaces::Namespaces,
-    peer::{Part, Peer, Peers},
+    peer::{Peer, Peers},
     subgroup::{Subgroup, SubgroupId},
     timers::{Timer, Timers},
     tracks::{TrackId, Tracks},
@@ -26,11 +27,11 @@ pub struct Relay {
     pub(crate) peers: Peers,
     pub(crate) tracks: Tracks,
     pub(crate) namespaces: Namespaces,
-    /// Tracks that someone wants and nobody sends.
-    pub(crate) unserved: BTreeSet<TrackId>,
     pub(crate) timers: Timers,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
+    /// Sessions that closed their connection while another one was dealt with.
+    fallen: Vec<Handle>,
     pub(crate) counters: Counters,
     is_stopping: bool,
 }
@@ -43,9 +44,9 @@ impl Relay {
             peers: Peers::default(),
             tracks: Tracks::default(),
             namespaces: Namespaces::default(),
-            unserved: BTreeSet::new(),
             timers: Timers::default(),
             grown: Vec::new(),
+            fallen: Vec::new(),
             counters: Counters::default(),
             is_stopping: false,
         }
@@ -83,7 +84,11 @@ impl Relay {
     ) -> Option<T> {
         let peer = self.peers.get(handle)?;
         let mut connection = endpoint.connection(now, handle)?;
-        Some(act(&mut peer.session, &mut connection))
+        let result = act(&mut peer.session, &mut connection);
+        if peer.session.is_closed() {
+            self.fallen.push(handle);
+        }
+        Some(result)
     }
 
     fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
@@ -117,17 +122,14 @@ impl Relay {
         let Some(peer) = self.peers.remove(handle) else {
             return;
         };
+        if let Some(at) = peer.timer {
+            self.timers.cancel(at, Timer::Session(handle));
+        }
         for inbound in peer.inbound.values() {
-            self.cut_subgroup(inbound);
+            self.end_stream(now, handle, inbound, CUT);
         }
         for (request, part) in peer.requests {
-            match part {
-                Part::Source(track) => self.source_gone(now, endpoint, track, handle, request),
-                Part::Subscriber(track) => {
-                    self.subscriber_gone(now, endpoint, track, handle, request);
-                }
-                Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, request)),
-            }
+            self.part_gone(now, endpoint, handle, request, part);
         }
         self.publish_grown(now, endpoint);
     }
@@ -148,7 +150,9 @@ impl Relay {
         if let Some(at) = peer.session.poll_timeout()
             && peer.timer.is_none_or(|timer| at < timer)
         {
-            peer.timer = Some(at);
+            if let Some(later) = peer.timer.replace(at) {
+                self.timers.cancel(later, Timer::Session(handle));
+            }
             self.timers.set(at, Timer::Session(handle));
         }
     }
@@ -183,7 +187,7 @@ impl Relay {
             } => {
                 self.on_subgroup(now, endpoint, handle, stream, request, header);
             }
-            E::Object { stream, object } => self.on_object(now, endpoint, handle, stream, object),
+            E::Object { stream, object } => self.on_object(now, handle, stream, object),
             E::Payload { stream, data } => self.on_payload(handle, stream, &data),
             E::StreamEnd { stream, end } => self.on_stream_end(now, endpoint, handle, stream, end),
             E::Datagram { request, datagram } => {
@@ -191,7 +195,14 @@ impl Relay {
                     self.forward_datagram(now, endpoint, track, datagram);
                 }
             }
-            E::Violated(_) => {
+            E::Updated { id, .. } => {
+                // There is room for the next update, if the last one did not fit.
+                if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
+                    self.update_upstream(now, endpoint, track);
+                }
+            }
+            E::Violated(violation) => {
+                tracing::debug!(connection = handle.index(), %violation, "session closed");
                 self.counters.sessions_violated += 1;
                 self.on_lost(now, endpoint, handle);
             }
@@ -201,7 +212,6 @@ impl Relay {
                 ok: Accepted::Fetch(_) | Accepted::Ok(_),
                 ..
             }
-            | E::Updated { .. }
             | E::Namespace { .. }
             | E::NamespaceDone { .. }
             | E::PublishBlocked { .. }
@@ -239,13 +249,13 @@ impl Relay {
 
     /// The peer ended one of its requests.
     fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, id: RequestId) {
-        let Some(part) = self.peers.get(handle).and_then(|peer| peer.remove(id)) else {
+        let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        match part {
-            Part::Source(track) => self.source_gone(now, endpoint, track, handle, id),
-            Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, id),
-            Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, id)),
+        if let Some(track) = peer.source(id) {
+            self.on_source_closed(now, endpoint, track, (handle, id));
+        } else if let Some(part) = peer.remove(id) {
+            self.part_gone(now, endpoint, handle, id, part);
         }
     }
 
@@ -264,7 +274,7 @@ impl Relay {
                 self.on_waited(now, endpoint, handle, request);
             }
             Timer::Orphaned(track) => self.on_orphaned(now, endpoint, track),
-            Timer::Ending(track) => self.on_ending(now, endpoint, track),
+            Timer::Leaving(track) => self.on_leaving(now, endpoint, track),
         }
     }
 
@@ -302,10 +312,15 @@ impl Relay {
             None => {}
         }
     }
-}
 
-impl App for Relay {
-    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+    /// Clears up after sessions that closed their connection in this turn.
+    fn bury_fallen(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while let Some(handle) = self.fallen.pop() {
+            self.settle(now, endpoint, handle);
+        }
+    }
+
+    fn on_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match event {
             Event::Datagram { handle, data } => {
                 let Some(peer) = self.peers.get(handle) else {
@@ -363,6 +378,13 @@ impl App for Relay {
             Event::Finished { .. } => {}
         }
     }
+}
+
+impl App for Relay {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        self.on_event(now, endpoint, event);
+        self.bury_fallen(now, endpoint);
+    }
 
     fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
@@ -372,6 +394,7 @@ impl App for Relay {
         while let Some(timer) = self.timers.expired(now) {
             self.on_timer(now, endpoint, timer);
         }
+        self.bury_fallen(now, endpoint);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {

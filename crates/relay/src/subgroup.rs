@@ -6,8 +6,11 @@ use bytes::{Bytes, BytesMut};
 use weir_moqt::{
     data::{ObjectHeader, SubgroupHeader, SubgroupId as WireSubgroup},
     draft::Draft,
+    error::ResetCode,
     location::Location,
 };
+
+use crate::duplicates::SubgroupKey;
 
 /// Names a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
@@ -27,8 +30,12 @@ pub(crate) struct Subgroup {
     /// Objects that begin in `fresh`.
     marks: Vec<Mark>,
     previous: Option<u64>,
-    /// The subgroup's ID, known with its first object if the header leaves it to that.
-    number: Option<u64>,
+    /// Payload bytes of the last object that are still to come.
+    missing: u64,
+    /// When the object began within which the log ends.
+    began: Option<Instant>,
+    /// The subgroup's ID.
+    number: u64,
     ended: Option<Ended>,
 }
 
@@ -37,7 +44,7 @@ pub(crate) struct Subgroup {
 pub(crate) struct Piece {
     pub(crate) data: Bytes,
     start: u64,
-    /// When it was received: delivery time-outs count from here.
+    /// When its first object began to arrive: delivery time-outs count from here [moqt-18 §8].
     pub(crate) received: Instant,
 }
 
@@ -56,7 +63,7 @@ pub(crate) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Finished,
-    Reset(u64),
+    Reset(ResetCode),
 }
 
 /// Where a subscriber's stream starts.
@@ -69,15 +76,10 @@ pub(crate) struct Start {
 }
 
 impl Subgroup {
-    /// A subgroup whose header, with the relay's own Track Alias, is `header`.
-    pub(crate) fn new(id: SubgroupId, header: SubgroupHeader, draft: Draft) -> Self {
+    /// A subgroup with the ID `number`, whose header, with the relay's own Track Alias, is `header`.
+    pub(crate) fn new(id: SubgroupId, header: SubgroupHeader, number: u64, draft: Draft) -> Self {
         let mut fresh = BytesMut::new();
         header.encode(draft, &mut fresh);
-        let number = match header.subgroup {
-            WireSubgroup::Explicit(number) => Some(number),
-            WireSubgroup::Zero => Some(0),
-            WireSubgroup::FirstObject => None,
-        };
         Self {
             id,
             header,
@@ -87,6 +89,8 @@ impl Subgroup {
             fresh,
             marks: Vec::new(),
             previous: None,
+            missing: 0,
+            began: None,
             number,
             ended: None,
         }
@@ -107,7 +111,7 @@ impl Subgroup {
         let first = self.previous.is_none();
         let body = self.end + self.fresh.len() as u64;
         self.previous = Some(object.id);
-        self.number.get_or_insert(object.id);
+        self.missing = object.payload_len;
         self.marks.push(Mark {
             location,
             object,
@@ -118,6 +122,7 @@ impl Subgroup {
 
     /// The next bytes of the object's payload.
     pub(crate) fn extend(&mut self, payload: &[u8]) {
+        self.missing = self.missing.saturating_sub(payload.len() as u64);
         self.fresh.extend_from_slice(payload);
     }
 
@@ -130,9 +135,18 @@ impl Subgroup {
         self.ended
     }
 
-    /// Group and subgroup ID, once known.
-    pub(crate) fn key(&self) -> Option<(u64, u64)> {
-        Some((self.header.group, self.number?))
+    /// Group and subgroup ID.
+    pub(crate) fn key(&self) -> SubgroupKey {
+        (self.header.group, self.number)
+    }
+
+    /// The first object that did not arrive in full, or at all.
+    pub(crate) fn next_object(&self) -> u64 {
+        match self.previous {
+            None => 0,
+            Some(previous) if self.missing > 0 => previous,
+            Some(previous) => previous.saturating_add(1),
+        }
     }
 
     /// Whether something arrived since the last [`publish`](Self::publish).
@@ -149,8 +163,14 @@ impl Subgroup {
             self.log.push_back(Piece {
                 data,
                 start,
-                received: now,
+                received: self.began.unwrap_or(now),
             });
+            let last_began = if self.marks.is_empty() {
+                self.began
+            } else {
+                Some(now)
+            };
+            self.began = last_began.filter(|_| self.missing > 0);
         }
         std::mem::take(&mut self.marks)
     }
@@ -163,25 +183,28 @@ impl Subgroup {
     /// The piece that holds the byte at `cursor`, from that byte on.
     #[inline]
     pub(crate) fn from(&self, cursor: u64) -> Option<Piece> {
-        let last = self.log.back()?;
-        let piece = if cursor >= last.start {
-            last
-        } else {
-            let index = self
-                .log
-                .partition_point(|piece| piece.start <= cursor)
-                .checked_sub(1)?;
-            &self.log[index]
-        };
+        let piece = &self.log[self.index_of(cursor)?];
         let skip = usize::try_from(cursor - piece.start).ok()?;
-        if skip >= piece.data.len() {
-            return None;
-        }
         Some(Piece {
             data: piece.data.slice(skip..),
             start: cursor,
             received: piece.received,
         })
+    }
+
+    /// Place of the piece that holds the byte at `cursor`; most readers are in the last one.
+    #[inline]
+    fn index_of(&self, cursor: u64) -> Option<usize> {
+        if cursor >= self.end {
+            return None;
+        }
+        let last = self.log.len().checked_sub(1)?;
+        if cursor >= self.log[last].start {
+            return Some(last);
+        }
+        self.log
+            .partition_point(|piece| piece.start <= cursor)
+            .checked_sub(1)
     }
 
     /// Where a subscriber starts that joins with the object at `mark`.
@@ -193,18 +216,24 @@ impl Subgroup {
             };
         }
         let mut prologue = BytesMut::new();
-        let header = SubgroupHeader {
-            subgroup: WireSubgroup::Explicit(self.number.unwrap_or(0)),
-            first_object: false,
-            ..self.header
-        };
-        header.encode(self.draft, &mut prologue);
+        resumed(self.header, self.number).encode(self.draft, &mut prologue);
         mark.object
             .encode_in_subgroup(None, self.header.has_properties, self.draft, &mut prologue);
         Start {
             prologue: prologue.freeze(),
             cursor: mark.body,
         }
+    }
+
+    /// When the byte at `cursor` was received, or the object that it belongs to began.
+    pub(crate) fn received(&self, cursor: u64) -> Option<Instant> {
+        self.index_of(cursor).map(|index| self.log[index].received)
+    }
+
+    /// Takes the list of [`publish`](Self::publish) back, for its memory.
+    pub(crate) fn recycle(&mut self, mut marks: Vec<Mark>) {
+        marks.clear();
+        self.marks = marks;
     }
 
     /// Forgets pieces that end at or before `taken`.
@@ -221,3 +250,15 @@ impl Subgroup {
         self.log.front().map_or(0, |piece| self.end - piece.start)
     }
 }
+
+/// The header of a stream that carries only the later objects of a subgroup.
+pub(crate) fn resumed(header: SubgroupHeader, number: u64) -> SubgroupHeader {
+    SubgroupHeader {
+        subgroup: WireSubgroup::Explicit(number),
+        first_object: false,
+        ..header
+    }
+}
+
+#[cfg(test)]
+mod tests;

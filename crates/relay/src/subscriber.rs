@@ -2,19 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use weir_moqt::{
     error::ResetCode,
     location::Location,
     message::PublishDone,
     parameter::{Filter, GroupOrder, Parameters},
     session::RequestId,
-    transport::{Direction, StreamId, Transport as _, WriteError},
+    transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{Connection, Handle};
 
 use crate::{
-    Counters, Limits,
+    out_stream::{OutState, OutStream, Outcome, Turn},
     priority::rank,
     subgroup::{Ended, Mark, Subgroup, SubgroupId},
 };
@@ -32,39 +31,24 @@ pub(crate) struct Subscriber {
     priority: u8,
     order: GroupOrder,
     object_timeout: Option<Duration>,
+    subgroup_timeout: Option<Duration>,
+    /// The smaller of the two [moqt-18 §8].
+    datagram_timeout: Option<Duration>,
     streams: Vec<OutStream>,
     streams_opened: u64,
-    /// To be told once its streams are complete.
+    /// To be told once its streams are complete; no new ones are opened.
     pub(crate) ending: Option<PublishDone>,
-}
-
-/// One subgroup on its way to one subscriber.
-#[derive(Debug)]
-struct OutStream {
-    subgroup: SubgroupId,
-    state: OutState,
-    /// Bytes that stand before the log for this subscriber, and are not yet written.
-    prologue: Bytes,
-    /// Offset in the log up to which it was written.
-    cursor: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OutState {
-    /// The peer allows no further stream for now.
-    Pending,
-    Open(StreamId),
-    /// Given up: reset, or stopped by the peer. No other stream is opened for it [moqt-18 §11.4.3].
-    Skipped,
 }
 
 /// How a subscriber stands with a subgroup after a look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It has everything there is so far, or wants nothing of it.
+    /// It wants nothing of it.
+    Apart,
+    /// It has everything there is so far, or was given up.
     Level,
-    /// It waits for its connection to take more, from this offset on. `Some`: tell when the stream is writable.
-    Behind(u64, Option<StreamId>),
+    /// It waits for its connection to take more, from this offset on.
+    Behind(u64),
 }
 
 /// What the track says for all its subscribers.
@@ -73,6 +57,7 @@ pub(crate) struct TrackDefaults {
     pub(crate) priority: u8,
     pub(crate) order: GroupOrder,
     pub(crate) object_timeout: Option<Duration>,
+    pub(crate) subgroup_timeout: Option<Duration>,
 }
 
 impl Subscriber {
@@ -88,24 +73,22 @@ impl Subscriber {
             handle,
             request,
             forward: true,
-            start: Location {
-                group: 0,
-                object: 0,
-            },
+            start: Location::ZERO,
             end_group: u64::MAX,
             priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: track.order,
             object_timeout: track.object_timeout,
+            subgroup_timeout: track.subgroup_timeout,
+            datagram_timeout: None,
             streams: Vec::new(),
             streams_opened: 0,
             ending: None,
         };
-        subscriber.update(parameters, largest, track);
+        subscriber.take_over(parameters, largest, track);
         subscriber
     }
 
-    /// Takes over what a SUBSCRIBE or REQUEST_UPDATE says; what it does not mention stays.
-    pub(crate) fn update(
+    fn take_over(
         &mut self,
         parameters: &Parameters,
         largest: Option<Location>,
@@ -120,11 +103,51 @@ impl Subscriber {
         if let Some(order) = parameters.group_order {
             self.order = order;
         }
-        if parameters.object_delivery_timeout.is_some() {
-            self.object_timeout = smaller(parameters.object_delivery_timeout, track.object_timeout);
+        if let timeout @ Some(_) = parameters.object_delivery_timeout {
+            self.object_timeout = smaller(timeout, track.object_timeout);
         }
+        if let timeout @ Some(_) = parameters.subgroup_delivery_timeout {
+            self.subgroup_timeout = smaller(timeout, track.subgroup_timeout);
+        }
+        self.datagram_timeout = smaller(self.object_timeout, self.subgroup_timeout);
         if let Some(filter) = parameters.filter {
             (self.start, self.end_group) = range(filter, largest);
+        }
+    }
+
+    /// Takes over what a REQUEST_UPDATE says; what it does not mention stays. Streams of what is no longer
+    /// wanted are reset [moqt-18 §11.4.3].
+    pub(crate) fn update(
+        &mut self,
+        connection: &mut Connection<'_>,
+        parameters: &Parameters,
+        largest: Option<Location>,
+        turn: &mut Turn<'_>,
+    ) {
+        let had_forward = self.forward;
+        self.take_over(parameters, largest, turn.track);
+        let changes_range = parameters.filter.is_some();
+        let wakes = self.forward && !had_forward;
+        let (start, end_group) = (self.start, self.end_group);
+        let within = |entry: &OutStream| {
+            let starts_inside = entry.group == start.group && start.object > 0;
+            entry.group >= start.group && entry.group <= end_group && !starts_inside
+        };
+        let forward = self.forward;
+        self.streams.retain_mut(|entry| {
+            let stays = forward && (!changes_range || within(entry));
+            if !stays && entry.is_reading() {
+                entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
+            }
+            // What was given up for other reasons may be wanted again [moqt-18 §11.4.3].
+            stays && !(wakes && !entry.is_reading())
+        });
+        if parameters.subscriber_priority.is_some() {
+            for entry in &self.streams {
+                if let Some(stream) = entry.stream() {
+                    connection.set_priority(stream, self.rank(entry));
+                }
+            }
         }
     }
 
@@ -137,23 +160,23 @@ impl Subscriber {
     /// When a datagram received now is no longer worth sending.
     #[inline]
     pub(crate) fn datagram_deadline(&self, now: Instant) -> Option<Instant> {
-        self.object_timeout.map(|timeout| now + timeout)
+        self.datagram_timeout.map(|timeout| now + timeout)
     }
 
     /// Whether its streams are all complete or given up.
     pub(crate) fn is_drained(&self) -> bool {
-        self.streams
-            .iter()
-            .all(|stream| stream.state == OutState::Skipped)
+        !self.streams.iter().any(OutStream::is_reading)
     }
 
-    /// Whether it still reads from a subgroup.
-    pub(crate) fn is_in(&self, subgroup: SubgroupId) -> bool {
+    /// Offset up to which it has read a subgroup, if it still reads it.
+    pub(crate) fn cursor(&self, subgroup: SubgroupId) -> Option<u64> {
         let mut streams = self.streams.iter();
-        streams.any(|stream| stream.subgroup == subgroup && stream.state != OutState::Skipped)
+        streams
+            .find(|entry| entry.subgroup == subgroup && entry.is_reading())
+            .map(|entry| entry.cursor)
     }
 
-    /// Number of streams opened for it so far [moqt-18 §10.13].
+    /// Number of streams opened for it so far [moqt-18 §10.11].
     pub(crate) fn streams_opened(&self) -> u64 {
         self.streams_opened
     }
@@ -162,71 +185,69 @@ impl Subscriber {
     #[inline]
     pub(crate) fn advance(
         &mut self,
-        now: Instant,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         marks: &[Mark],
         turn: &mut Turn<'_>,
     ) -> Progress {
-        let index = match self
-            .streams
-            .iter()
-            .position(|stream| stream.subgroup == subgroup.id)
-        {
-            Some(index) => index,
-            None => match self.join(subgroup, marks, turn) {
-                Some(index) => index,
-                None => return Progress::Level,
-            },
+        let place = self.place(subgroup.id);
+        let Some(index) = place.or_else(|| self.join(connection, subgroup, marks, turn)) else {
+            return Progress::Apart;
         };
-        self.advance_stream(now, connection, subgroup, index, turn)
+        self.advance_stream(connection, subgroup, index, turn)
     }
 
-    /// Goes on with a stream that was behind, if it still is.
+    /// The connection takes more, or another stream: goes on with a subgroup, if it still reads it.
     pub(crate) fn resume(
         &mut self,
-        now: Instant,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         turn: &mut Turn<'_>,
     ) -> Progress {
-        match self
-            .streams
-            .iter()
-            .position(|stream| stream.subgroup == subgroup.id)
-        {
-            Some(index) => self.advance_stream(now, connection, subgroup, index, turn),
-            None => Progress::Level,
+        let Some(index) = self.place(subgroup.id) else {
+            return Progress::Apart;
+        };
+        let entry = &mut self.streams[index];
+        if let OutState::Full(stream) = entry.state {
+            entry.state = OutState::Open(stream);
         }
+        self.advance_stream(connection, subgroup, index, turn)
     }
 
-    /// The subgroups for which it waits to open a stream.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = SubgroupId> + '_ {
-        let pending = self
-            .streams
+    /// The subgroups for which it waits to open a stream, each with its rank.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = (i32, SubgroupId)> + '_ {
+        self.streams
             .iter()
-            .filter(|stream| stream.state == OutState::Pending);
-        pending.map(|stream| stream.subgroup)
+            .filter(|entry| entry.state == OutState::Pending)
+            .map(|entry| (self.rank(entry), entry.subgroup))
     }
 
     /// The peer stopped `stream`; returns whether it was one of this subscription's.
-    pub(crate) fn stopped(&mut self, connection: &mut Connection<'_>, stream: StreamId) -> bool {
-        let open = OutState::Open(stream);
-        let Some(entry) = self.streams.iter_mut().find(|entry| entry.state == open) else {
+    pub(crate) fn stopped(
+        &mut self,
+        connection: &mut Connection<'_>,
+        stream: StreamId,
+        turn: &mut Turn<'_>,
+    ) -> bool {
+        let mut streams = self.streams.iter_mut();
+        let Some(entry) = streams.find(|entry| entry.stream() == Some(stream)) else {
             return false;
         };
-        connection.reset(stream, ResetCode::CANCELLED.0);
-        entry.state = OutState::Skipped;
+        entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
         true
     }
 
     /// Resets everything still open, since the subscription is over.
-    pub(crate) fn abandon(&mut self, connection: &mut Connection<'_>) {
-        for entry in self.streams.drain(..) {
-            if let OutState::Open(stream) = entry.state {
-                connection.reset(stream, ResetCode::CANCELLED.0);
-            }
+    pub(crate) fn abandon(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) {
+        for mut entry in self.streams.drain(..) {
+            entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
         }
+    }
+
+    /// The subgroups that are held because it has not read them.
+    pub(crate) fn holds(&self) -> Vec<SubgroupId> {
+        let behind = self.streams.iter().filter(|entry| entry.behind > 0);
+        behind.map(|entry| entry.subgroup).collect()
     }
 
     /// Forgets a subgroup that is over for all.
@@ -234,156 +255,168 @@ impl Subscriber {
         self.streams.retain(|stream| stream.subgroup != subgroup);
     }
 
-    /// Starts on a subgroup with the first of `marks` that it wants.
-    fn join(&mut self, subgroup: &Subgroup, marks: &[Mark], turn: &mut Turn<'_>) -> Option<usize> {
+    fn place(&self, subgroup: SubgroupId) -> Option<usize> {
+        let mut streams = self.streams.iter();
+        streams.position(|entry| entry.subgroup == subgroup)
+    }
+
+    fn rank(&self, entry: &OutStream) -> i32 {
+        rank(self.priority, entry.priority, self.order, entry.group)
+    }
+
+    /// Starts on a subgroup with the first of `marks` that it wants. With too many streams open, the oldest
+    /// one that waits makes room; if none does, the new one is skipped.
+    fn join(
+        &mut self,
+        connection: &mut Connection<'_>,
+        subgroup: &Subgroup,
+        marks: &[Mark],
+        turn: &mut Turn<'_>,
+    ) -> Option<usize> {
         let mark = marks.iter().find(|mark| self.wants(mark.location))?;
-        let full = self.streams.len() >= turn.limits.streams_per_subscription_max;
-        let start = subgroup.start_at(mark);
-        let state = if full {
-            OutState::Skipped
-        } else {
-            OutState::Pending
-        };
-        if full {
+        let priority = subgroup.header.priority.unwrap_or(turn.track.priority);
+        let mut entry = OutStream::new(subgroup, priority, subgroup.start_at(mark));
+        let reading = self.streams.iter().filter(|entry| entry.is_reading());
+        if reading.count() >= turn.limits.streams_per_subscription_max
+            && !self.shed_oldest(connection, turn)
+        {
             turn.counters.subgroups_skipped += 1;
+            entry.state = OutState::Skipped;
         }
-        self.streams.push(OutStream {
-            subgroup: subgroup.id,
-            state,
-            prologue: start.prologue,
-            cursor: start.cursor,
-        });
+        self.streams.push(entry);
         Some(self.streams.len() - 1)
     }
 
     fn advance_stream(
         &mut self,
-        now: Instant,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         index: usize,
         turn: &mut Turn<'_>,
     ) -> Progress {
-        let stream = match self.streams[index].state {
-            OutState::Skipped => {
-                if subgroup.ended().is_some() {
-                    self.streams.swap_remove(index);
+        if !self.streams[index].is_reading() {
+            if subgroup.ended().is_some() {
+                self.streams.swap_remove(index);
+            }
+            return Progress::Level;
+        }
+        if let Some(Ended::Reset(code)) = subgroup.ended() {
+            let mut entry = self.streams.swap_remove(index);
+            if entry.stream().is_some() {
+                turn.counters.streams_reset_upstream += 1;
+            }
+            entry.give_up(connection, Some(code), turn);
+            return Progress::Level;
+        }
+        match self.write(connection, subgroup, index, turn) {
+            Outcome::Level => {
+                self.streams[index].behind = 0;
+                if subgroup.ended().is_some()
+                    && let Some(stream) = self.streams.swap_remove(index).stream()
+                {
+                    connection.finish(stream);
                 }
                 return Progress::Level;
             }
-            OutState::Open(stream) => stream,
-            OutState::Pending => {
-                let behind = subgroup.len() - self.streams[index].cursor;
-                let Some(stream) = connection.open(Direction::Uni) else {
-                    if behind > turn.limits.lag_bytes_max {
-                        turn.counters.subgroups_skipped += 1;
-                        self.streams[index].state = OutState::Skipped;
-                        return Progress::Level;
-                    }
-                    return Progress::Behind(self.streams[index].cursor, None);
-                };
-                let publisher = subgroup.header.priority.unwrap_or(turn.track.priority);
-                let rank = rank(self.priority, publisher, self.order, subgroup.header.group);
-                connection.set_priority(stream, rank);
-                self.streams[index].state = OutState::Open(stream);
-                self.streams_opened += 1;
-                turn.counters.streams_sent += 1;
-                stream
+            Outcome::Full => return self.fall_behind(connection, subgroup, index, turn),
+            Outcome::TooLate => {
+                turn.counters.streams_reset_timeout += 1;
+                self.streams[index].give_up(connection, Some(ResetCode::DELIVERY_TIMEOUT), turn);
             }
-        };
-        let entry = &mut self.streams[index];
-        let outcome = if let Some(Ended::Reset(code)) = subgroup.ended() {
-            turn.counters.streams_reset_upstream += 1;
-            Outcome::GiveUp(Some(code))
-        } else {
-            entry.write(now, connection, stream, subgroup, self.object_timeout, turn)
-        };
-        match outcome {
-            Outcome::Blocked => return Progress::Behind(entry.cursor, Some(stream)),
-            Outcome::GiveUp(code) => {
-                if let Some(code) = code {
-                    connection.reset(stream, code);
-                }
-                entry.state = OutState::Skipped;
+            Outcome::Stopped => {
+                turn.counters.streams_stopped += 1;
+                self.streams[index].give_up(connection, Some(ResetCode::CANCELLED), turn);
             }
-            Outcome::Level if subgroup.ended().is_some() => connection.finish(stream),
-            Outcome::Level => return Progress::Level,
+            Outcome::Gone => self.streams[index].give_up(connection, None, turn),
         }
         if subgroup.ended().is_some() {
             self.streams.swap_remove(index);
         }
         Progress::Level
     }
-}
 
-/// What is the same for all subscribers that are served in one go.
-pub(crate) struct Turn<'a> {
-    pub(crate) limits: &'a Limits,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) track: TrackDefaults,
-}
-
-enum Outcome {
-    Level,
-    Blocked,
-    /// With the code to reset with, unless the stream is gone already.
-    GiveUp(Option<u64>),
-}
-
-impl OutStream {
-    /// Writes what the connection takes.
+    /// Writes what the connection takes, on a stream that is opened if need be.
     fn write(
         &mut self,
-        now: Instant,
         connection: &mut Connection<'_>,
-        stream: StreamId,
         subgroup: &Subgroup,
-        timeout: Option<Duration>,
+        index: usize,
         turn: &mut Turn<'_>,
     ) -> Outcome {
-        if !self.prologue.is_empty() {
-            match connection.write(stream, &mut self.prologue) {
-                Ok(()) => {}
-                Err(error) => return self.refused(error, subgroup, turn),
+        let timeout = self.object_timeout;
+        let entry = &mut self.streams[index];
+        let stream = match entry.state {
+            OutState::Open(stream) => stream,
+            OutState::Full(_) | OutState::Skipped => {
+                return if entry.is_late(turn.now, subgroup, timeout) {
+                    Outcome::TooLate
+                } else {
+                    Outcome::Full
+                };
             }
+            OutState::Pending if entry.is_late(turn.now, subgroup, timeout) => {
+                return Outcome::TooLate;
+            }
+            OutState::Pending => match connection.open(Direction::Uni) {
+                Some(stream) => {
+                    entry.state = OutState::Open(stream);
+                    self.streams_opened += 1;
+                    turn.counters.streams_sent += 1;
+                    connection.set_priority(stream, self.rank(&self.streams[index]));
+                    stream
+                }
+                None => return Outcome::Full,
+            },
+        };
+        let entry = &mut self.streams[index];
+        let outcome = entry.write(connection, stream, subgroup, timeout, turn);
+        if outcome == Outcome::Full {
+            entry.state = OutState::Full(stream);
+            turn.waits.push((stream, Some(subgroup.id)));
         }
-        while let Some(mut piece) = subgroup.from(self.cursor) {
-            if timeout
-                .is_some_and(|timeout| now.saturating_duration_since(piece.received) > timeout)
-            {
-                turn.counters.streams_reset_timeout += 1;
-                return Outcome::GiveUp(Some(ResetCode::DELIVERY_TIMEOUT.0));
-            }
-            let before = piece.data.len();
-            let result = connection.write(stream, &mut piece.data);
-            let written = (before - piece.data.len()) as u64;
-            self.cursor += written;
-            turn.counters.stream_bytes_sent += written;
-            if let Err(error) = result {
-                return self.refused(error, subgroup, turn);
-            }
-        }
-        Outcome::Level
+        outcome
     }
 
-    fn refused(&self, error: WriteError, subgroup: &Subgroup, turn: &mut Turn<'_>) -> Outcome {
-        match error {
-            WriteError::Blocked => {
-                if subgroup.len() - self.cursor > turn.limits.lag_bytes_max {
-                    turn.counters.streams_reset_lag += 1;
-                    return Outcome::GiveUp(Some(ResetCode::TOO_FAR_BEHIND.0));
-                }
-                Outcome::Blocked
-            }
-            WriteError::Stopped(_) => {
-                turn.counters.streams_stopped += 1;
-                Outcome::GiveUp(Some(ResetCode::CANCELLED.0))
-            }
-            WriteError::Closed => Outcome::GiveUp(None),
+    /// Notes how far behind it is, and gives up what is oldest if that is too far.
+    fn fall_behind(
+        &mut self,
+        connection: &mut Connection<'_>,
+        subgroup: &Subgroup,
+        index: usize,
+        turn: &mut Turn<'_>,
+    ) -> Progress {
+        // The prologue of a late joiner counts too, but is too small to matter.
+        let entry = &mut self.streams[index];
+        entry.behind = (subgroup.len() - entry.cursor).max(1);
+        let mut behind: u64 = self.streams.iter().map(|entry| entry.behind).sum();
+        while behind > turn.limits.lag_bytes_max && self.shed_oldest(connection, turn) {
+            behind = self.streams.iter().map(|entry| entry.behind).sum();
         }
+        let entry = &self.streams[index];
+        if entry.is_reading() {
+            return Progress::Behind(entry.cursor);
+        }
+        if subgroup.ended().is_some() {
+            self.streams.swap_remove(index);
+        }
+        Progress::Level
+    }
+
+    /// Gives up the oldest group that waits; returns whether there was one.
+    fn shed_oldest(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) -> bool {
+        let waiting = self.streams.iter_mut().filter(|entry| entry.behind > 0);
+        let Some(oldest) = waiting.min_by_key(|entry| (entry.group, entry.subgroup)) else {
+            return false;
+        };
+        if oldest.stream().is_some() {
+            turn.counters.streams_reset_lag += 1;
+        } else {
+            turn.counters.subgroups_skipped += 1;
+        }
+        oldest.give_up(connection, Some(ResetCode::TOO_FAR_BEHIND), turn);
+        true
     }
 }
-
 /// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].
 fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
     let origin = Location {
@@ -410,7 +443,7 @@ fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
     }
 }
 
-/// The smaller of two time-outs, where none and zero mean that there is none [moqt-18 §9].
+/// The smaller of two time-outs, where none and zero mean that there is none [moqt-18 §8].
 pub(crate) fn smaller(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
     let set = |timeout: &Duration| !timeout.is_zero();
     match (one.filter(set), other.filter(set)) {

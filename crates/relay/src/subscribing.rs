@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode},
-    message::{PublishDone, RequestError, RequestOk, Subscribe, SubscribeOk},
+    error::RequestErrorCode,
+    location::Location,
+    message::{RequestError, RequestOk, Subscribe, SubscribeOk},
     name::FullTrackName,
-    parameter::Parameters,
-    property::Properties,
+    parameter::{Filter, Parameters},
     session::RequestId,
 };
 use weir_quic::{Endpoint, Handle};
@@ -33,8 +33,8 @@ impl Relay {
         let is_full = peer.counts.subscribers >= limits.subscriptions_per_session_max;
         let track_id = (!is_full)
             .then(|| {
-                self.tracks
-                    .find_or_create(&subscribe.track, limits.tracks_max)
+                let (name, max) = (&subscribe.track, limits.tracks_max);
+                self.tracks.find_or_create(name, max)
             })
             .flatten();
         let Some(track_id) = track_id else {
@@ -46,74 +46,86 @@ impl Relay {
         };
         if track.has_subscriber(handle) {
             self.counters.refused_duplicate += 1;
-            return self.refuse(
-                now,
-                endpoint,
-                handle,
-                id,
-                RequestErrorCode::DUPLICATE_SUBSCRIPTION,
-            );
+            let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+            return self.refuse(now, endpoint, handle, id, code);
         }
         let rendezvous = subscribe.parameters.rendezvous_timeout.unwrap_or_default();
-        let waiting = Waiting {
+        let until = now + rendezvous.min(limits.rendezvous_max);
+        let answer_by = now + UPSTREAM_ANSWER_MAX;
+        let wake = until.max(answer_by);
+        track.waiting.push(Waiting {
             handle,
             request: id,
             parameters: subscribe.parameters,
-            until: now + rendezvous.min(limits.rendezvous_max),
-            answer_by: now + UPSTREAM_ANSWER_MAX,
-        };
-        let until = waiting.until;
-        track.waiting.push(waiting);
+            until,
+            answer_by,
+            wake,
+            updates: 0,
+        });
         peer.insert(id, Part::Subscriber(track_id));
+        self.timers.set(wake, Timer::Rendezvous(handle, id));
         if track.is_established() {
             return self.admit_waiting(now, endpoint, track_id);
         }
-        self.unserved.insert(track_id);
-        let is_asking = track.is_asking() || self.ask_publishers(now, endpoint, track_id) > 0;
-        if is_asking {
-            self.timers
-                .set(now + UPSTREAM_ANSWER_MAX, Timer::Rendezvous(handle, id));
-        } else if until > now {
-            self.timers.set(until, Timer::Rendezvous(handle, id));
-        } else {
-            self.refuse_waiting(now, endpoint, handle, id, RequestErrorCode::DOES_NOT_EXIST);
+        let is_asking = track.is_asking();
+        let is_asked = self.ask_publishers(now, endpoint, track_id, None) > 0;
+        if !is_asking && !is_asked {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.on_publishers_declined(now, endpoint, track_id, code);
         }
     }
 
     /// The publisher is there: everyone who waits becomes a subscriber.
     pub(crate) fn admit_waiting(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId) {
-        self.unserved.remove(&id);
         let Some(track) = self.tracks.get(id) else {
             return;
         };
         for waiting in std::mem::take(&mut track.waiting) {
-            let Waiting {
-                handle,
-                request,
-                parameters,
-                ..
-            } = waiting;
-            let Some(track) = self.tracks.get(id) else {
-                return;
-            };
-            let defaults = track.defaults();
-            let subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
-            if let Err(place) = track.place(handle, request) {
-                track.subscribers.insert(place, subscriber);
-            }
-            let ok = SubscribeOk {
-                track_alias: track.alias,
-                parameters: Parameters {
-                    largest_object: track.largest,
-                    ..Parameters::default()
-                },
-                properties: track.properties.clone(),
-            };
-            self.with_session(now, endpoint, handle, |session, connection| {
-                session.subscribe_ok(connection, request, ok);
-            });
+            let timer = Timer::Rendezvous(waiting.handle, waiting.request);
+            self.timers.cancel(waiting.wake, timer);
+            self.admit(now, endpoint, id, waiting);
         }
         self.update_upstream(now, endpoint, id);
+    }
+
+    fn admit(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId, waiting: Waiting) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let Waiting {
+            handle,
+            request,
+            parameters,
+            updates,
+            ..
+        } = waiting;
+        if is_over(parameters.filter, track.largest) {
+            if let Some(peer) = self.peers.get(handle) {
+                peer.remove(request);
+            }
+            self.counters.refused_range += 1;
+            let code = RequestErrorCode::INVALID_RANGE;
+            return self.refuse(now, endpoint, handle, request, code);
+        }
+        let defaults = track.defaults();
+        let subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
+        if let Err(place) = track.place(handle, request) {
+            track.subscribers.insert(place, subscriber);
+        }
+        let ok = SubscribeOk {
+            track_alias: track.alias,
+            parameters: Parameters {
+                largest_object: track.largest,
+                ..Parameters::default()
+            },
+            properties: track.properties.clone(),
+        };
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.subscribe_ok(connection, request, ok);
+            for _ in 0..updates {
+                session.request_ok(connection, request, RequestOk::default());
+            }
+        });
     }
 
     /// No publisher came, or none answered, in time.
@@ -124,36 +136,19 @@ impl Relay {
         handle: Handle,
         request: RequestId,
     ) {
-        let Some(Part::Subscriber(track)) = self
+        let part = self
             .peers
             .get(handle)
-            .and_then(|peer| peer.requests.get(&request))
-            .cloned()
-        else {
+            .and_then(|peer| peer.requests.get(&request));
+        let Some(&Part::Subscriber(track)) = part else {
             return;
         };
-        let Some(track) = self.tracks.get(track) else {
-            return;
-        };
-        let is_asking = track.is_asking();
-        let is_it = |waiting: &&Waiting| waiting.handle == handle && waiting.request == request;
-        let Some(waiting) = track.waiting.iter().find(is_it) else {
-            return;
-        };
-        let by = if is_asking {
-            waiting.answer_by.max(waiting.until)
-        } else {
-            waiting.until
-        };
-        if now < by {
-            self.timers.set(by, Timer::Rendezvous(handle, request));
-            return;
-        }
         self.counters.refused_timeout += 1;
         self.refuse_waiting(now, endpoint, handle, request, RequestErrorCode::TIMEOUT);
+        self.update_upstream(now, endpoint, track);
     }
 
-    /// Whoever waited for the publishers that were asked: they all declined.
+    /// No publisher is left who could still accept: those who do not want to wait for another are told.
     pub(crate) fn on_publishers_declined(
         &mut self,
         now: Instant,
@@ -165,15 +160,20 @@ impl Relay {
             return;
         };
         let mut refused = Vec::new();
-        for waiting in &found.waiting {
+        for waiting in &mut found.waiting {
+            let timer = Timer::Rendezvous(waiting.handle, waiting.request);
             if waiting.until > now {
-                let timer = Timer::Rendezvous(waiting.handle, waiting.request);
-                self.timers.set(waiting.until, timer);
+                self.timers.cancel(waiting.wake, timer);
+                waiting.wake = waiting.until;
+                self.timers.set(waiting.wake, timer);
             } else {
                 refused.push((waiting.handle, waiting.request));
             }
         }
         for (handle, request) in refused {
+            if code == RequestErrorCode::DOES_NOT_EXIST {
+                self.counters.refused_does_not_exist += 1;
+            }
             self.refuse_waiting(now, endpoint, handle, request, code);
         }
     }
@@ -187,18 +187,24 @@ impl Relay {
         code: RequestErrorCode,
     ) {
         let part = self.peers.get(handle).and_then(|peer| peer.remove(request));
-        if let Some(Part::Subscriber(id)) = part
-            && let Some(track) = self.tracks.get(id)
-        {
-            track
-                .waiting
-                .retain(|other| (other.handle, other.request) != (handle, request));
+        if let Some(Part::Subscriber(id)) = part {
+            self.stop_waiting(id, handle, request);
             self.forget_if_unused(id);
         }
-        if code == RequestErrorCode::DOES_NOT_EXIST {
-            self.counters.refused_does_not_exist += 1;
-        }
         self.refuse(now, endpoint, handle, request, code);
+    }
+
+    fn stop_waiting(&mut self, id: TrackId, handle: Handle, request: RequestId) {
+        if let Some(track) = self.tracks.get(id)
+            && let Some(place) = track
+                .waiting
+                .iter()
+                .position(|waiting| waiting.is_of(handle, request))
+        {
+            let waiting = track.waiting.remove(place);
+            let timer = Timer::Rendezvous(handle, request);
+            self.timers.cancel(waiting.wake, timer);
+        }
     }
 
     /// A subscriber ended its subscription, or is gone itself.
@@ -210,36 +216,21 @@ impl Relay {
         handle: Handle,
         request: RequestId,
     ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        track
-            .waiting
-            .retain(|other| (other.handle, other.request) != (handle, request));
-        if let Ok(place) = track.place(handle, request) {
-            let mut subscriber = track.subscribers.remove(place);
-            if let Some(mut connection) = endpoint.connection(now, handle) {
-                subscriber.abandon(&mut connection);
+        self.stop_waiting(id, handle, request);
+        let who = (id, handle, request);
+        self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
+            subscriber.abandon(connection, turn);
+        });
+        if let Some(track) = self.tracks.get(id)
+            && let Ok(place) = track.place(handle, request)
+        {
+            let subscriber = track.subscribers.remove(place);
+            for subgroup in subscriber.holds() {
+                track.settle_subgroup(subgroup);
             }
         }
-        self.drop_read_subgroups(id);
         self.update_upstream(now, endpoint, id);
         self.forget_if_unused(id);
-    }
-
-    /// Forgets ended subgroups that nobody reads any more.
-    fn drop_read_subgroups(&mut self, id: TrackId) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let subscribers = &track.subscribers;
-        track.subgroups.retain(|subgroup| {
-            subgroup.ended().is_none()
-                || subgroup.is_fresh()
-                || subscribers
-                    .iter()
-                    .any(|subscriber| subscriber.is_in(subgroup.id))
-        });
     }
 
     /// A session changes one of its requests.
@@ -254,29 +245,29 @@ impl Relay {
         let part = self
             .peers
             .get(handle)
-            .and_then(|peer| peer.requests.get(&id))
-            .cloned();
+            .and_then(|peer| peer.requests.get(&id));
         let mut answer = RequestOk::default();
-        if let Some(Part::Subscriber(track_id)) = part {
+        if let Some(&Part::Subscriber(track_id)) = part {
             let Some(track) = self.tracks.get(track_id) else {
                 return;
             };
-            let (largest, defaults) = (track.largest, track.defaults());
-            if let Some(subscriber) = track.subscriber(handle, id) {
-                let was_forward = subscriber.forward;
-                subscriber.update(parameters, largest, defaults);
-                if !was_forward && subscriber.forward {
+            let mut waiting = track.waiting.iter_mut();
+            if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, id)) {
+                // The answer follows the one to the request itself.
+                return waiting.update(parameters);
+            }
+            let largest = track.largest;
+            let who = (track_id, handle, id);
+            self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
+                let had_forward = subscriber.forward;
+                subscriber.update(connection, parameters, largest, turn);
+                let wakes = subscriber.forward && !had_forward;
+                if wakes || parameters.filter.is_some() {
                     answer.parameters.largest_object = largest;
                 }
-            }
-            if parameters.filter.is_some() {
-                answer.parameters.largest_object = largest;
-            }
-            self.with_session(now, endpoint, handle, |session, connection| {
-                session.request_ok(connection, id, answer);
             });
             self.update_upstream(now, endpoint, track_id);
-            return;
+            self.dismiss_if_drained(now, endpoint, track_id, handle, id);
         }
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, answer);
@@ -307,67 +298,6 @@ impl Relay {
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, ok);
         });
-    }
-
-    /// Ends a track for all its subscribers: at once for those who have everything, for the others as soon as
-    /// their streams are complete [moqt-18 §10.13].
-    pub(crate) fn dismiss_subscribers(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-        done: &PublishDone,
-    ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let mut drained = Vec::new();
-        for subscriber in &mut track.subscribers {
-            subscriber.ending = Some(done.clone());
-            subscriber.forward = false;
-            if subscriber.is_drained() {
-                drained.push((subscriber.handle, subscriber.request));
-            }
-        }
-        for (handle, request) in drained {
-            self.dismiss_if_drained(now, endpoint, id, handle, request);
-        }
-        self.forget_if_unused(id);
-    }
-
-    /// Sends PUBLISH_DONE to a subscriber whose track has ended, once its streams are complete.
-    pub(crate) fn dismiss_if_drained(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-        handle: Handle,
-        request: RequestId,
-    ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let Ok(place) = track.place(handle, request) else {
-            return;
-        };
-        let subscriber = &track.subscribers[place];
-        if subscriber.ending.is_none() || !subscriber.is_drained() {
-            return;
-        }
-        let subscriber = track.subscribers.remove(place);
-        let done = subscriber.ending.clone().map(|done| PublishDone {
-            stream_count: Some(subscriber.streams_opened()),
-            ..done
-        });
-        if let Some(peer) = self.peers.get(handle) {
-            peer.remove(request);
-        }
-        if let Some(done) = done {
-            self.with_session(now, endpoint, handle, |session, connection| {
-                session.publish_done(connection, request, done);
-            });
-        }
-        self.forget_if_unused(id);
     }
 
     /// Answers a request of a kind that the relay does not serve.
@@ -403,30 +333,13 @@ impl Relay {
             session.request_error(connection, id, error);
         });
     }
-
-    pub(crate) fn forget_if_unused(&mut self, id: TrackId) {
-        self.tracks.remove_if_unused(id);
-        if self.tracks.get(id).is_none() {
-            self.unserved.remove(&id);
-        }
-    }
-
-    /// The properties that subscribers are told of a track; the first publisher decides.
-    pub(crate) fn adopt_properties(&mut self, id: TrackId, properties: &Properties) {
-        if let Some(track) = self.tracks.get(id)
-            && track.sources.len() <= 1
-        {
-            track.properties = properties.clone();
-        }
-    }
 }
 
-/// What is said when a track ends because its publisher vanished.
-pub(crate) fn publisher_gone() -> PublishDone {
-    PublishDone {
-        code: PublishDoneCode::TRACK_ENDED,
-        stream_count: None,
-        reason: "the publisher is gone".to_owned(),
+/// Whether a filter ends before what the track has come to [moqt-18 §5.1.2].
+fn is_over(filter: Option<Filter>, largest: Option<Location>) -> bool {
+    match (filter, largest) {
+        (Some(Filter::AbsoluteRange { end_group, .. }), Some(largest)) => end_group < largest.group,
+        (_, _) => false,
     }
 }
 
@@ -436,6 +349,7 @@ fn reason(code: RequestErrorCode) -> &'static str {
         RequestErrorCode::TIMEOUT => "no publisher came in time",
         RequestErrorCode::EXCESSIVE_LOAD => "a limit of the relay is reached",
         RequestErrorCode::DUPLICATE_SUBSCRIPTION => "the session has this subscription already",
+        RequestErrorCode::INVALID_RANGE => "the range ends before the largest object",
         RequestErrorCode::NOT_SUPPORTED => "the relay does not serve this request",
         _ => "",
     }

@@ -9,6 +9,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
+    duplicates::Duplicates,
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Subscriber, TrackDefaults, smaller},
 };
@@ -28,10 +29,10 @@ pub(crate) struct Track {
     pub(crate) largest: Option<Location>,
     pub(crate) subgroups: Vec<Subgroup>,
     next_subgroup: SubgroupId,
-    recent: Recent,
-    /// The publishers are done, and their last streams may come until then.
-    pub(crate) ending_by: Option<Instant>,
-    /// Without a publisher since then.
+    pub(crate) duplicates: Duplicates,
+    /// When it is to be looked whether the last streams of a leaving publisher have arrived.
+    pub(crate) leaving_at: Option<Instant>,
+    /// Without a publisher, and until when its subscribers are kept.
     pub(crate) orphaned_until: Option<Instant>,
 }
 
@@ -46,9 +47,24 @@ pub(crate) struct Source {
     /// Subgroup streams that came so far.
     pub(crate) streams: u64,
     /// Those of them still open.
-    pub(crate) streams_open: u64,
+    pub(crate) streams_open: usize,
+    /// Bytes of payload that came on them.
+    pub(crate) stream_bytes: u64,
+    /// It said that it is done; only what is on its way may still come.
+    pub(crate) leaving: Option<Leaving>,
+}
+
+/// A source that is done.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Leaving {
     /// Its last word.
-    pub(crate) done: Option<PublishDone>,
+    pub(crate) done: PublishDone,
+    /// When it came.
+    pub(crate) since: Instant,
+    /// How long streams of it that are missing, or that do not go on, are waited for.
+    pub(crate) until: Instant,
+    /// Its `stream_bytes` when `until` was set.
+    pub(crate) stream_bytes: u64,
 }
 
 /// How a source came about.
@@ -72,6 +88,44 @@ pub(crate) struct Waiting {
     pub(crate) until: Instant,
     /// How long it waits for the answers of publishers that were asked.
     pub(crate) answer_by: Instant,
+    /// When it is looked at again.
+    pub(crate) wake: Instant,
+    /// REQUEST_UPDATEs that wait for the answer to the request itself.
+    pub(crate) updates: usize,
+}
+
+impl Waiting {
+    pub(crate) fn is_of(&self, handle: Handle, request: RequestId) -> bool {
+        self.handle == handle && self.request == request
+    }
+
+    /// Takes over what a REQUEST_UPDATE says; what it does not mention stays.
+    pub(crate) fn update(&mut self, update: &Parameters) {
+        let own = &mut self.parameters;
+        own.forward = update.forward.or(own.forward);
+        own.filter = update.filter.or(own.filter);
+        own.subscriber_priority = update.subscriber_priority.or(own.subscriber_priority);
+        own.object_delivery_timeout = update
+            .object_delivery_timeout
+            .or(own.object_delivery_timeout);
+        own.subgroup_delivery_timeout = update
+            .subgroup_delivery_timeout
+            .or(own.subgroup_delivery_timeout);
+        self.updates += 1;
+    }
+}
+
+impl Source {
+    /// Whether everything that it sent has arrived, as far as it says how much that is.
+    pub(crate) fn is_complete(&self) -> bool {
+        let count = self.leaving.as_ref().and_then(|l| l.done.stream_count);
+        self.streams_open == 0 && count.is_some_and(|count| self.streams >= count)
+    }
+
+    /// Whether objects come, or may come at any time.
+    pub(crate) fn is_established(&self) -> bool {
+        self.origin != Origin::Asked && self.leaving.is_none()
+    }
 }
 
 impl Track {
@@ -86,22 +140,27 @@ impl Track {
             largest: None,
             subgroups: Vec::new(),
             next_subgroup: 0,
-            recent: Recent::default(),
-            ending_by: None,
+            duplicates: Duplicates::default(),
+            leaving_at: None,
             orphaned_until: None,
         }
     }
 
     /// Whether nobody has anything to do with it any more.
     pub(crate) fn is_unused(&self) -> bool {
-        self.sources.is_empty() && self.subscribers.is_empty() && self.waiting.is_empty()
+        self.sources.is_empty() && self.is_unwanted()
     }
 
     /// Whether objects come, or may come at any time.
     pub(crate) fn is_established(&self) -> bool {
+        self.sources.iter().any(Source::is_established)
+    }
+
+    /// Whether objects come, if only the last ones of a publisher that is done.
+    pub(crate) fn is_fed(&self) -> bool {
         self.sources
             .iter()
-            .any(|source| source.origin != Origin::Asked && source.done.is_none())
+            .any(|source| source.origin != Origin::Asked)
     }
 
     /// Whether some publisher was asked and has not answered.
@@ -111,9 +170,15 @@ impl Track {
             .any(|source| source.origin == Origin::Asked)
     }
 
+    /// Whether nobody subscribes to it or waits to.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.subscribers.is_empty() && self.waiting.is_empty()
+    }
+
     /// Whether some subscriber wants objects now.
     pub(crate) fn is_wanted(&self) -> bool {
-        self.subscribers.iter().any(|subscriber| subscriber.forward)
+        let mut subscribers = self.subscribers.iter();
+        subscribers.any(|subscriber| subscriber.forward && subscriber.ending.is_none())
             || self
                 .waiting
                 .iter()
@@ -164,6 +229,7 @@ impl Track {
             priority: self.properties.publisher_priority(),
             order: self.properties.group_order(),
             object_timeout: smaller(self.properties.object_delivery_timeout(), None),
+            subgroup_timeout: smaller(self.properties.subgroup_delivery_timeout(), None),
         }
     }
 
@@ -175,41 +241,46 @@ impl Track {
         }
     }
 
-    /// Whether a datagram at `location` came already, from another publisher. With only one publisher
-    /// nothing is remembered: it may send an object once only [moqt-18 §2.1].
-    #[inline]
-    pub(crate) fn is_repeated(&mut self, location: Location) -> bool {
-        self.sources.len() > 1 && self.recent.contains_or_insert(location)
+    /// Subgroup streams that are being received.
+    pub(crate) fn streams_open(&self) -> usize {
+        self.sources.iter().map(|source| source.streams_open).sum()
     }
 
-    /// A subgroup begins; the header is the publisher's.
-    pub(crate) fn open_subgroup(&mut self, header: SubgroupHeader, draft: Draft) -> SubgroupId {
+    /// A subgroup begins; the header is the publisher's, `number` the subgroup's ID.
+    pub(crate) fn open_subgroup(
+        &mut self,
+        header: SubgroupHeader,
+        number: u64,
+        draft: Draft,
+    ) -> &mut Subgroup {
         let id = self.next_subgroup;
         self.next_subgroup += 1;
         let header = SubgroupHeader {
             track_alias: self.alias,
             ..header
         };
-        self.subgroups.push(Subgroup::new(id, header, draft));
-        id
-    }
-
-    /// Whether the same subgroup is being received from another publisher.
-    pub(crate) fn has_twin(&self, id: SubgroupId) -> bool {
-        let key = self
-            .subgroups
-            .iter()
-            .find(|other| other.id == id)
-            .and_then(Subgroup::key);
-        key.is_some()
-            && self
-                .subgroups
-                .iter()
-                .any(|other| other.id != id && other.key() == key)
+        let place = self.subgroups.len();
+        self.subgroups
+            .push(Subgroup::new(id, header, number, draft));
+        &mut self.subgroups[place]
     }
 
     pub(crate) fn subgroup(&mut self, id: SubgroupId) -> Option<&mut Subgroup> {
         self.subgroups.iter_mut().find(|subgroup| subgroup.id == id)
+    }
+
+    /// Forgets what is no longer needed of a subgroup: what all have read, or all of it once it has ended.
+    pub(crate) fn settle_subgroup(&mut self, id: SubgroupId) {
+        let cursors = self.subscribers.iter().filter_map(|other| other.cursor(id));
+        let taken = cursors.min();
+        let Some(subgroup) = self.subgroup(id) else {
+            return;
+        };
+        if taken.is_none() && subgroup.ended().is_some() && !subgroup.is_fresh() {
+            self.remove_subgroup(id);
+        } else {
+            subgroup.trim(taken.unwrap_or(subgroup.len()));
+        }
     }
 
     pub(crate) fn remove_subgroup(&mut self, id: SubgroupId) {
@@ -217,48 +288,5 @@ impl Track {
         for subscriber in &mut self.subscribers {
             subscriber.forget(id);
         }
-    }
-}
-
-/// The locations of the last datagrams, to tell repetitions by another publisher.
-#[derive(Debug, Default)]
-struct Recent {
-    locations: Vec<Location>,
-    next: usize,
-}
-
-impl Recent {
-    fn contains_or_insert(&mut self, location: Location) -> bool {
-        if self.locations.contains(&location) {
-            return true;
-        }
-        if self.locations.len() < RECENT_MAX {
-            self.locations.push(location);
-        } else {
-            self.locations[self.next] = location;
-            self.next = (self.next + 1) % RECENT_MAX;
-        }
-        false
-    }
-}
-
-/// Five seconds of audio: publishers of one track are not further apart than that.
-const RECENT_MAX: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn recent_locations_are_bounded() {
-        let mut recent = Recent::default();
-        let at = |group| Location { group, object: 0 };
-        for group in 0..RECENT_MAX as u64 {
-            assert!(!recent.contains_or_insert(at(group)));
-        }
-        assert!(recent.contains_or_insert(at(0)));
-        assert!(!recent.contains_or_insert(at(1000)));
-        assert!(!recent.contains_or_insert(at(0)), "the oldest made room");
-        assert_eq!(recent.locations.len(), RECENT_MAX);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_moqt::name::FullTrackName;
+use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 
 use crate::track::Track;
 
@@ -57,16 +57,26 @@ impl Tracks {
         Some(id)
     }
 
-    /// Forgets a track that nobody uses any more.
-    pub(crate) fn remove_if_unused(&mut self, id: TrackId) {
-        if let Some(track) = self.get(id)
-            && track.is_unused()
-        {
-            let name = track.name.clone();
-            self.by_name.remove(&name);
-            self.places[id.index as usize] = None;
-            self.vacant.push(id.index);
-        }
+    /// Forgets a track that nobody uses any more, and gives what is left of it.
+    pub(crate) fn remove_if_unused(&mut self, id: TrackId) -> Option<Track> {
+        self.get(id).filter(|track| track.is_unused())?;
+        let track = self.places[id.index as usize].take()?;
+        self.by_name.remove(&track.name);
+        self.vacant.push(id.index);
+        Some(track)
+    }
+
+    /// The tracks in a namespace or one that starts with it.
+    pub(crate) fn under(&self, prefix: &Namespace) -> Vec<TrackId> {
+        let first = FullTrackName {
+            namespace: prefix.clone(),
+            name: TrackName::default(),
+        };
+        self.by_name
+            .range(first..)
+            .take_while(|(name, _)| name.namespace.starts_with(prefix))
+            .map(|(_, &id)| id)
+            .collect()
     }
 
     /// Every track, in no particular but always the same order.
@@ -76,5 +86,52 @@ impl Tracks {
 
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FullTrackName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_place_is_used_again_under_another_alias() {
+        let mut tracks = Tracks::default();
+        let first = tracks.find_or_create(&name("a--x"), 2).unwrap();
+        assert_eq!(tracks.find_or_create(&name("a--x"), 2), Some(first));
+        let alias = tracks.get(first).unwrap().alias;
+        assert!(tracks.remove_if_unused(first).is_some());
+        assert!(tracks.remove_if_unused(first).is_none());
+        let second = tracks.find_or_create(&name("a--y"), 2).unwrap();
+        assert_eq!(second.index, first.index);
+        assert!(tracks.get(first).is_none(), "the old track is gone");
+        assert_ne!(tracks.get(second).unwrap().alias, alias);
+        assert_eq!((tracks.len(), tracks.places.len()), (1, 1));
+    }
+
+    #[test]
+    fn tracks_are_bounded() {
+        let mut tracks = Tracks::default();
+        assert!(tracks.find_or_create(&name("a--x"), 1).is_some());
+        assert!(tracks.find_or_create(&name("a--x"), 1).is_some());
+        assert!(tracks.find_or_create(&name("a--y"), 1).is_none());
+        assert_eq!(tracks.len(), 1);
+    }
+
+    #[test]
+    fn tracks_are_found_by_whole_fields_of_their_namespace() {
+        let mut tracks = Tracks::default();
+        let mut id = |text| tracks.find_or_create(&name(text), 9).unwrap();
+        let [a, ab, abc, abx, b] = ["a--x", "a-b--x", "a-b-c--", "ab--x", "b--x"].map(&mut id);
+        let under = |text: &str| tracks.under(&name(text).namespace);
+        assert_eq!(under("a--"), [a, ab, abc]);
+        assert_eq!(under("a-b--"), [ab, abc]);
+        assert_eq!(under("ab--"), [abx]);
+        assert_eq!(under("b--"), [b]);
+        assert_eq!(under("c--"), []);
+        assert_eq!(tracks.under(&Namespace::EMPTY).len(), 5);
     }
 }

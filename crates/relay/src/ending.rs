@@ -1,0 +1,320 @@
+//! How the sources of a track go: declined, done, or gone; and what becomes of its subscribers.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode},
+    message::{PublishDone, RequestError},
+    session::RequestId,
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{
+    Relay,
+    peer::Part,
+    timers::Timer,
+    track::{Leaving, Origin, Source},
+    tracks::TrackId,
+};
+
+impl Relay {
+    /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up.
+    pub(crate) fn on_source_rejected(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        error: &RequestError,
+    ) {
+        if let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
+            self.source_gone(now, endpoint, track_id, (handle, id), error.code);
+        }
+    }
+
+    /// A publisher says that it is done with a track; what it has sent may still be on its way.
+    pub(crate) fn on_source_done(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        done: PublishDone,
+    ) {
+        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
+            return;
+        };
+        let until = now + self.config.limits.done_linger;
+        if let Some(track) = self.tracks.get(track_id)
+            && let Some(source) = track.source(handle, id)
+        {
+            source.leaving = Some(Leaving {
+                done,
+                since: now,
+                until,
+                stream_bytes: source.stream_bytes,
+            });
+        }
+        self.settle_leaving(now, endpoint, track_id);
+    }
+
+    /// A publisher ended a request of its own, or the relay's. After its last word that says nothing new.
+    pub(crate) fn on_source_closed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+        who: (Handle, RequestId),
+    ) {
+        let track = self.tracks.get(track_id);
+        let source = track.and_then(|track| track.source(who.0, who.1));
+        if source.is_some_and(|source| source.leaving.is_none()) {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.source_gone(now, endpoint, track_id, who, code);
+        }
+    }
+
+    /// Lets go of publishers that are done and whose streams have arrived, or had time enough to.
+    pub(crate) fn settle_leaving(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+    ) {
+        let linger = self.config.limits.done_linger;
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        let mut gone = Vec::new();
+        let mut next: Option<Instant> = None;
+        let grace = if track.duplicates.has_datagrams() {
+            DATAGRAM_GRACE
+        } else {
+            Duration::ZERO
+        };
+        for source in &mut track.sources {
+            let (is_complete, is_going_on) = (source.is_complete(), source.streams_open > 0);
+            let Some(leaving) = &mut source.leaving else {
+                continue;
+            };
+            if leaving.until <= now && is_going_on && leaving.stream_bytes < source.stream_bytes {
+                leaving.stream_bytes = source.stream_bytes;
+                leaving.until = now + linger;
+            }
+            let until = if is_complete {
+                leaving.until.min(leaving.since + grace)
+            } else {
+                leaving.until
+            };
+            if until <= now {
+                gone.push((source.handle, source.request));
+            } else {
+                next = Some(next.map_or(until, |next| next.min(until)));
+            }
+        }
+        if track.leaving_at != next {
+            if let Some(at) = std::mem::replace(&mut track.leaving_at, next) {
+                self.timers.cancel(at, Timer::Leaving(track_id));
+            }
+            if let Some(at) = next {
+                self.timers.set(at, Timer::Leaving(track_id));
+            }
+        }
+        for who in gone {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.source_gone(now, endpoint, track_id, who, code);
+        }
+    }
+
+    /// The time for the last streams of a publisher is over.
+    pub(crate) fn on_leaving(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+        if let Some(track) = self.tracks.get(track_id) {
+            track.leaving_at = None;
+            self.settle_leaving(now, endpoint, track_id);
+        }
+    }
+
+    /// A publisher of a track is no more. `code` is for those who wait for its answer.
+    pub(crate) fn source_gone(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+        (handle, request): (Handle, RequestId),
+        code: RequestErrorCode,
+    ) {
+        self.cut_streams(now, handle, request);
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(request);
+        }
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.forget(connection, request);
+        });
+        self.publish_grown(now, endpoint);
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        if let Some(source) = track.remove_source(handle, request)
+            && !track.is_fed()
+        {
+            self.after_last_source(now, endpoint, track_id, source, code);
+        }
+        self.forget_if_unused(track_id);
+    }
+
+    fn after_last_source(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+        last: Source,
+        code: RequestErrorCode,
+    ) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        match (last.leaving, last.origin) {
+            (Some(leaving), _) => {
+                track.duplicates.clear();
+                self.dismiss_subscribers(now, endpoint, track_id, &leaving.done);
+                self.ask_publishers(now, endpoint, track_id, None);
+            }
+            (None, Origin::Published | Origin::Subscribed) => {
+                track.duplicates.clear();
+                self.orphan(now, track_id);
+                self.ask_publishers(now, endpoint, track_id, Some(last.handle));
+            }
+            (None, Origin::Asked) => {}
+        }
+        if self
+            .tracks
+            .get(track_id)
+            .is_some_and(|track| !track.is_asking())
+        {
+            self.on_publishers_declined(now, endpoint, track_id, code);
+        }
+        self.update_upstream(now, endpoint, track_id);
+    }
+
+    /// Keeps the subscribers of a track for a while, in case its publisher comes back.
+    fn orphan(&mut self, now: Instant, track_id: TrackId) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        if !track.subscribers.is_empty() && track.orphaned_until.is_none() {
+            let until = now + self.config.limits.publisher_linger;
+            track.orphaned_until = Some(until);
+            self.timers.set(until, Timer::Orphaned(track_id));
+        }
+    }
+
+    /// The publisher did not come back.
+    pub(crate) fn on_orphaned(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        track.orphaned_until = None;
+        let gone = PublishDone {
+            code: PublishDoneCode::TRACK_ENDED,
+            stream_count: None,
+            reason: "the publisher is gone".to_owned(),
+        };
+        self.dismiss_subscribers(now, endpoint, track_id, &gone);
+        self.update_upstream(now, endpoint, track_id);
+    }
+
+    /// Ends a track for all its subscribers: at once for those who have everything, for the others as soon as
+    /// their streams are complete [moqt-18 §10.11].
+    fn dismiss_subscribers(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        done: &PublishDone,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let mut drained = Vec::new();
+        for subscriber in &mut track.subscribers {
+            subscriber.ending.get_or_insert_with(|| done.clone());
+            if subscriber.is_drained() {
+                drained.push((subscriber.handle, subscriber.request));
+            }
+        }
+        for (handle, request) in drained {
+            self.dismiss_if_drained(now, endpoint, id, handle, request);
+        }
+        self.forget_if_unused(id);
+    }
+
+    /// Sends PUBLISH_DONE to a subscriber whose track has ended, once its streams are complete.
+    pub(crate) fn dismiss_if_drained(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        handle: Handle,
+        request: RequestId,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let Ok(place) = track.place(handle, request) else {
+            return;
+        };
+        let subscriber = &mut track.subscribers[place];
+        if !subscriber.is_drained() {
+            return;
+        }
+        let Some(done) = subscriber.ending.take() else {
+            return;
+        };
+        let done = PublishDone {
+            stream_count: Some(subscriber.streams_opened()),
+            ..done
+        };
+        track.subscribers.remove(place);
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(request);
+        }
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.publish_done(connection, request, done);
+        });
+        self.forget_if_unused(id);
+    }
+
+    /// Forgets a track that nobody has to do with any more.
+    pub(crate) fn forget_if_unused(&mut self, id: TrackId) {
+        if let Some(track) = self.tracks.remove_if_unused(id) {
+            if let Some(at) = track.orphaned_until {
+                self.timers.cancel(at, Timer::Orphaned(id));
+            }
+            if let Some(at) = track.leaving_at {
+                self.timers.cancel(at, Timer::Leaving(id));
+            }
+        }
+    }
+
+    /// The request of `peer` that stood for `part` is over, or the whole session.
+    pub(crate) fn part_gone(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        request: RequestId,
+        part: Part,
+    ) {
+        match part {
+            Part::Source(track) => {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.source_gone(now, endpoint, track, (handle, request), code);
+            }
+            Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, request),
+            Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, request)),
+        }
+    }
+}
+
+/// How long datagrams may be overtaken by the last word of their publisher, which does not count them.
+const DATAGRAM_GRACE: Duration = Duration::from_millis(200);

@@ -1,0 +1,279 @@
+//! Objects as they come from publishers: the first half of the hot path.
+
+use std::time::Instant;
+
+use bytes::BytesMut;
+use weir_moqt::{
+    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
+    draft::Draft,
+    error::ResetCode,
+    location::Location,
+    session::{RequestId, StreamEnd},
+    transport::StreamId,
+};
+use weir_quic::{Endpoint, Handle, SendDatagramError};
+
+use crate::{
+    Relay,
+    peer::{Flow, Inbound},
+    subgroup::{Ended, SubgroupId, resumed},
+    tracks::TrackId,
+};
+
+impl Relay {
+    /// Hands an object that came in a datagram to all who want it.
+    pub(crate) fn forward_datagram(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: TrackId,
+        mut datagram: ObjectDatagram,
+    ) {
+        let Self {
+            tracks, counters, ..
+        } = self;
+        let Some(track) = tracks.get(track) else {
+            return;
+        };
+        counters.datagrams_received += 1;
+        let location = Location {
+            group: datagram.group,
+            object: datagram.object,
+        };
+        if track.duplicates.is_repeated(now, location) {
+            counters.duplicates += 1;
+            return;
+        }
+        track.observe(location);
+        datagram.track_alias = track.alias;
+        let mut encoded = BytesMut::with_capacity(
+            datagram.payload.len() + datagram.properties.as_bytes().len() + DATAGRAM_HEADER_BYTES,
+        );
+        datagram.encode(Draft::Draft18, &mut encoded);
+        let encoded = encoded.freeze();
+        for subscriber in &track.subscribers {
+            if !subscriber.wants(location) {
+                continue;
+            }
+            let handle = subscriber.handle;
+            let Some(mut connection) = endpoint.connection(now, handle) else {
+                continue;
+            };
+            match connection.send_datagram(encoded.clone(), subscriber.datagram_deadline(now)) {
+                Ok(()) => counters.datagrams_sent += 1,
+                Err(SendDatagramError::TooLarge(_)) => counters.datagrams_dropped_size += 1,
+                Err(SendDatagramError::Unsupported) => counters.datagrams_dropped_unsupported += 1,
+            }
+            endpoint.fill_from(now, handle);
+        }
+    }
+
+    /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
+    /// what its ID is known by.
+    pub(crate) fn on_subgroup(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+        request: RequestId,
+        header: SubgroupHeader,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let track_id = peer.source(request);
+        let found = track_id.and_then(|id| Some((id, self.tracks.get(id)?)));
+        let code = if let Some((track_id, track)) = found {
+            let is_full = track.streams_open() >= self.config.limits.subgroups_per_track_max;
+            if let Some(source) = track.source(handle, request) {
+                source.streams += 1;
+                source.streams_open += usize::from(!is_full);
+            }
+            if !is_full {
+                self.counters.streams_received += 1;
+                let inbound = Inbound {
+                    track: track_id,
+                    request,
+                    header,
+                    flow: Flow::Fresh,
+                };
+                peer.inbound.insert(stream, inbound);
+                return;
+            }
+            self.counters.subgroups_refused += 1;
+            ResetCode::EXCESSIVE_LOAD
+        } else {
+            self.counters.objects_unwanted += 1;
+            ResetCode::CANCELLED
+        };
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.stop_data(connection, stream, code);
+        });
+        if let Some(track_id) = track_id {
+            self.settle_leaving(now, endpoint, track_id);
+        }
+    }
+
+    /// An object of a subgroup stream begins.
+    pub(crate) fn on_object(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        stream: StreamId,
+        object: ObjectHeader,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let draft = peer.session.draft();
+        let Some(inbound) = peer.inbound.get_mut(&stream) else {
+            return;
+        };
+        let track_id = inbound.track;
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        self.counters.stream_objects_received += 1;
+        let location = Location {
+            group: inbound.header.group,
+            object: object.id,
+        };
+        let number = match inbound.flow {
+            Flow::Passed(id) => {
+                if let Some(subgroup) = track.subgroup(id) {
+                    let key = subgroup.key();
+                    subgroup.begin(object);
+                    track.observe(location);
+                    if track.duplicates.is_shared() {
+                        track.duplicates.touch(now, key);
+                    }
+                    self.mark_grown(track_id, id);
+                }
+                return;
+            }
+            Flow::Fresh => inbound.header.subgroup.resolve(object.id),
+            Flow::Repeated(number) => number,
+        };
+        let key = (location.group, number);
+        let sender = (handle, inbound.request);
+        if !track.duplicates.claim(now, key, sender, object.id) {
+            self.counters.duplicates += 1;
+            inbound.flow = Flow::Repeated(number);
+            return;
+        }
+        let header = match inbound.flow {
+            Flow::Fresh => inbound.header,
+            Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
+        };
+        let subgroup = track.open_subgroup(header, number, draft);
+        subgroup.begin(object);
+        let id = subgroup.id;
+        inbound.flow = Flow::Passed(id);
+        track.observe(location);
+        self.mark_grown(track_id, id);
+    }
+
+    /// The next bytes of the last object.
+    pub(crate) fn on_payload(&mut self, handle: Handle, stream: StreamId, data: &[u8]) {
+        let Some(inbound) = self
+            .peers
+            .get(handle)
+            .and_then(|peer| peer.inbound.get(&stream))
+        else {
+            return;
+        };
+        let (track_id, request, flow) = (inbound.track, inbound.request, inbound.flow);
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        if let Some(source) = track.source(handle, request) {
+            source.stream_bytes += data.len() as u64;
+        }
+        if let Flow::Passed(id) = flow
+            && let Some(subgroup) = track.subgroup(id)
+        {
+            subgroup.extend(data);
+            self.mark_grown(track_id, id);
+        }
+    }
+
+    /// A publisher's subgroup stream is over.
+    pub(crate) fn on_stream_end(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+        end: StreamEnd,
+    ) {
+        let Some(inbound) = self
+            .peers
+            .get(handle)
+            .and_then(|peer| peer.inbound.remove(&stream))
+        else {
+            return;
+        };
+        let ended = match end {
+            StreamEnd::Fin => Ended::Finished,
+            StreamEnd::Reset(code) => Ended::Reset(code),
+        };
+        self.end_stream(now, handle, &inbound, ended);
+        self.publish_grown(now, endpoint);
+        self.settle_leaving(now, endpoint, inbound.track);
+    }
+
+    /// A stream of a publisher brings nothing any more.
+    pub(crate) fn end_stream(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        inbound: &Inbound,
+        ended: Ended,
+    ) {
+        let Some(track) = self.tracks.get(inbound.track) else {
+            return;
+        };
+        if let Some(source) = track.source(handle, inbound.request) {
+            source.streams_open = source.streams_open.saturating_sub(1);
+        }
+        if let Flow::Passed(id) = inbound.flow
+            && let Some(subgroup) = track.subgroup(id)
+        {
+            subgroup.end(ended);
+            let (key, next) = (subgroup.key(), subgroup.next_object());
+            let sender = (handle, inbound.request);
+            track.duplicates.release(now, key, sender, next);
+            self.mark_grown(inbound.track, id);
+        }
+    }
+
+    /// Cuts all streams that a publisher has open for one of its tracks.
+    pub(crate) fn cut_streams(&mut self, now: Instant, handle: Handle, request: RequestId) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let mut cut = Vec::new();
+        peer.inbound.retain(|_, inbound| {
+            let stays = inbound.request != request;
+            if !stays {
+                cut.push(*inbound);
+            }
+            stays
+        });
+        for inbound in cut {
+            self.end_stream(now, handle, &inbound, CUT);
+        }
+    }
+
+    fn mark_grown(&mut self, track: TrackId, subgroup: SubgroupId) {
+        if !self.grown.contains(&(track, subgroup)) {
+            self.grown.push((track, subgroup));
+        }
+    }
+}
+
+/// What subscribers see of a stream whose publisher is gone.
+pub(crate) const CUT: Ended = Ended::Reset(ResetCode::CANCELLED);
+/// Room for the header of an object in a datagram: type, alias, group, object, priority, length of properties.
+const DATAGRAM_HEADER_BYTES: usize = 40;

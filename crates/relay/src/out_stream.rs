@@ -1,0 +1,193 @@
+//! One subgroup on its way to one subscriber.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weir_moqt::{
+    error::ResetCode,
+    transport::{StreamId, Transport as _, WriteError},
+};
+use weir_quic::Connection;
+
+use crate::{
+    Counters, Limits,
+    subgroup::{Start, Subgroup, SubgroupId},
+    subscriber::TrackDefaults,
+};
+
+/// One subgroup on its way to one subscriber.
+#[derive(Debug)]
+pub(crate) struct OutStream {
+    pub(crate) subgroup: SubgroupId,
+    pub(crate) group: u64,
+    /// The publisher's priority.
+    pub(crate) priority: u8,
+    pub(crate) state: OutState,
+    /// Bytes that stand before the log for this subscriber, and are not yet written.
+    prologue: Bytes,
+    /// Offset in the log up to which it was written.
+    pub(crate) cursor: u64,
+    /// Bytes between the cursor and the end of the log, when last looked at.
+    pub(crate) behind: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutState {
+    /// The peer allows no further stream for now.
+    Pending,
+    /// Takes what is written.
+    Open(StreamId),
+    /// Takes nothing before the connection says so.
+    Full(StreamId),
+    /// Given up: reset, or stopped by the peer. No other stream is opened for it [moqt-18 §11.4.3].
+    Skipped,
+}
+
+/// How a write went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Everything there is was taken.
+    Level,
+    /// The connection takes no more for now.
+    Full,
+    /// An object's time is over.
+    TooLate,
+    /// The peer wants no more.
+    Stopped,
+    /// The stream is gone.
+    Gone,
+}
+
+/// What is the same for all subscribers that are served in one go, and what comes of it.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Instant,
+    pub(crate) limits: &'a Limits,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) track: TrackDefaults,
+    /// Streams of which the relay has to know that they wait for room, with their subgroup, or that they
+    /// no longer do.
+    pub(crate) waits: Vec<(StreamId, Option<SubgroupId>)>,
+    /// Subgroups that a subscriber held up, and does no longer.
+    pub(crate) released: Vec<SubgroupId>,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(
+        now: Instant,
+        limits: &'a Limits,
+        counters: &'a mut Counters,
+        track: TrackDefaults,
+    ) -> Self {
+        Self {
+            now,
+            limits,
+            counters,
+            track,
+            waits: Vec::new(),
+            released: Vec::new(),
+        }
+    }
+}
+
+impl OutStream {
+    pub(crate) fn new(subgroup: &Subgroup, priority: u8, start: Start) -> Self {
+        Self {
+            subgroup: subgroup.id,
+            group: subgroup.header.group,
+            priority,
+            state: OutState::Pending,
+            prologue: start.prologue,
+            cursor: start.cursor,
+            behind: 0,
+        }
+    }
+
+    /// Whether it still reads from its subgroup.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.state != OutState::Skipped
+    }
+
+    /// The transport's stream, if one is open.
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        match self.state {
+            OutState::Open(stream) | OutState::Full(stream) => Some(stream),
+            OutState::Pending | OutState::Skipped => None,
+        }
+    }
+
+    /// Writes what the connection takes.
+    pub(crate) fn write(
+        &mut self,
+        connection: &mut Connection<'_>,
+        stream: StreamId,
+        subgroup: &Subgroup,
+        timeout: Option<Duration>,
+        turn: &mut Turn<'_>,
+    ) -> Outcome {
+        if !self.prologue.is_empty()
+            && let Err(error) = connection.write(stream, &mut self.prologue)
+        {
+            return refused(error);
+        }
+        while let Some(mut piece) = subgroup.from(self.cursor) {
+            if is_late(turn.now, piece.received, timeout) {
+                return Outcome::TooLate;
+            }
+            let before = piece.data.len();
+            let result = connection.write(stream, &mut piece.data);
+            let written = (before - piece.data.len()) as u64;
+            self.cursor += written;
+            turn.counters.stream_bytes_sent += written;
+            if let Err(error) = result {
+                return refused(error);
+            }
+        }
+        Outcome::Level
+    }
+
+    /// Whether what it would send next is not worth sending any more.
+    pub(crate) fn is_late(
+        &self,
+        now: Instant,
+        subgroup: &Subgroup,
+        timeout: Option<Duration>,
+    ) -> bool {
+        timeout.is_some()
+            && subgroup
+                .received(self.cursor)
+                .is_some_and(|received| is_late(now, received, timeout))
+    }
+
+    /// Sends nothing more of its subgroup; resets the stream unless `code` is `None`.
+    pub(crate) fn give_up(
+        &mut self,
+        connection: &mut Connection<'_>,
+        code: Option<ResetCode>,
+        turn: &mut Turn<'_>,
+    ) {
+        if let (Some(stream), Some(code)) = (self.stream(), code) {
+            connection.reset(stream, code.0);
+        }
+        if let OutState::Full(stream) = self.state {
+            turn.waits.push((stream, None));
+        }
+        if self.behind > 0 {
+            turn.released.push(self.subgroup);
+        }
+        self.behind = 0;
+        self.prologue = Bytes::new();
+        self.state = OutState::Skipped;
+    }
+}
+
+fn is_late(now: Instant, received: Instant, timeout: Option<Duration>) -> bool {
+    timeout.is_some_and(|timeout| now.saturating_duration_since(received) > timeout)
+}
+
+fn refused(error: WriteError) -> Outcome {
+    match error {
+        WriteError::Blocked => Outcome::Full,
+        WriteError::Stopped(_) => Outcome::Stopped,
+        WriteError::Closed => Outcome::Gone,
+    }
+}

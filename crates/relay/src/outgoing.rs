@@ -1,0 +1,215 @@
+//! Subgroups on their way to subscribers: the second half of the hot path.
+
+use std::time::Instant;
+
+use weir_moqt::{session::RequestId, transport::StreamId};
+use weir_quic::{Connection, Endpoint, Handle};
+
+use crate::{
+    Relay,
+    out_stream::Turn,
+    peer::Part,
+    subgroup::{Subgroup, SubgroupId},
+    subscriber::{Progress, Subscriber},
+    track::Track,
+    tracks::TrackId,
+};
+
+impl Relay {
+    /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
+    /// many packets it came in.
+    pub(crate) fn publish_grown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.grown.is_empty() {
+            return;
+        }
+        let mut grown = std::mem::take(&mut self.grown);
+        for (track, subgroup) in grown.drain(..) {
+            self.publish_subgroup(now, endpoint, track, subgroup);
+        }
+        self.grown = grown;
+    }
+
+    fn publish_subgroup(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+        id: SubgroupId,
+    ) {
+        let Self {
+            tracks,
+            peers,
+            config,
+            counters,
+            ..
+        } = self;
+        let Some(track) = tracks.get(track_id) else {
+            return;
+        };
+        let mut turn = Turn::new(now, &config.limits, counters, track.defaults());
+        let Track {
+            subscribers,
+            subgroups,
+            ..
+        } = track;
+        let Some(subgroup) = subgroups.iter_mut().find(|other| other.id == id) else {
+            return;
+        };
+        let marks = subgroup.publish(now);
+        let mut taken = subgroup.len();
+        let mut is_held = false;
+        for subscriber in subscribers {
+            let handle = subscriber.handle;
+            let Some(mut connection) = endpoint.connection(now, handle) else {
+                continue;
+            };
+            match subscriber.advance(&mut connection, subgroup, &marks, &mut turn) {
+                Progress::Apart => continue,
+                Progress::Level => {}
+                Progress::Behind(cursor) => {
+                    is_held = true;
+                    taken = taken.min(cursor);
+                }
+            }
+            if !turn.waits.is_empty()
+                && let Some(peer) = peers.get(handle)
+            {
+                peer.note_waits(track_id, subscriber.request, &mut turn.waits);
+            }
+            endpoint.fill_from(now, handle);
+        }
+        subgroup.recycle(marks);
+        subgroup.trim(taken);
+        let released = turn.released;
+        if subgroup.ended().is_some() && !is_held {
+            track.remove_subgroup(id);
+        }
+        for id in released {
+            track.settle_subgroup(id);
+        }
+    }
+
+    /// A stream that was full takes more.
+    pub(crate) fn resume_stream(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        if let Some((track, request, subgroup)) = peer.full.remove(&stream) {
+            self.resume(now, endpoint, handle, (track, request, subgroup));
+        }
+    }
+
+    /// The peer allows more streams: they go to the subscriptions in turn, as long as their rank is the same.
+    pub(crate) fn resume_pending(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let mut pending = Vec::new();
+        for (&request, part) in &peer.requests {
+            if let Part::Subscriber(track_id) = part
+                && let Some(track) = self.tracks.get(*track_id)
+                && let Some(subscriber) = track.subscriber(handle, request)
+            {
+                for (place, (rank, id)) in subscriber.pending().enumerate() {
+                    pending.push((-rank, place, (*track_id, request, id)));
+                }
+            }
+        }
+        pending.sort_by_key(|&(rank, place, _)| (rank, place));
+        for (_, _, entry) in pending {
+            self.resume(now, endpoint, handle, entry);
+        }
+    }
+
+    fn resume(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        (track_id, request, id): (TrackId, RequestId, SubgroupId),
+    ) {
+        let who = (track_id, handle, request);
+        self.with_subscriber(
+            now,
+            endpoint,
+            who,
+            |subscriber, connection, subgroups, turn| {
+                let subgroup = subgroups.iter().find(|other| other.id == id);
+                if let Some(subgroup) = subgroup
+                    && subscriber.resume(connection, subgroup, turn) == Progress::Level
+                {
+                    turn.released.push(id);
+                }
+            },
+        );
+        self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+    }
+
+    /// The peer no longer wants one of its streams.
+    pub(crate) fn stop_stream(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let subscriptions: Vec<_> = peer.subscriptions().collect();
+        for (request, track_id) in subscriptions {
+            let who = (track_id, handle, request);
+            let is_it =
+                self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
+                    subscriber.stopped(connection, stream, turn)
+                });
+            if is_it == Some(true) {
+                self.counters.streams_stopped += 1;
+                return self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+            }
+        }
+    }
+
+    /// Does something with a subscription and its connection, if both are still there, and clears up
+    /// after it.
+    pub(crate) fn with_subscriber<T>(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (track_id, handle, request): (TrackId, Handle, RequestId),
+        act: impl FnOnce(&mut Subscriber, &mut Connection<'_>, &[Subgroup], &mut Turn<'_>) -> T,
+    ) -> Option<T> {
+        let track = self.tracks.get(track_id)?;
+        let place = track.place(handle, request).ok()?;
+        let mut connection = endpoint.connection(now, handle)?;
+        let defaults = track.defaults();
+        let mut turn = Turn::new(now, &self.config.limits, &mut self.counters, defaults);
+        let Track {
+            subscribers,
+            subgroups,
+            ..
+        } = track;
+        let result = act(
+            &mut subscribers[place],
+            &mut connection,
+            subgroups,
+            &mut turn,
+        );
+        let released = turn.released;
+        if !turn.waits.is_empty()
+            && let Some(peer) = self.peers.get(handle)
+        {
+            peer.note_waits(track_id, request, &mut turn.waits);
+        }
+        for id in released {
+            track.settle_subgroup(id);
+        }
+        Some(result)
+    }
+}

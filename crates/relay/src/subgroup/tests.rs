@@ -1,0 +1,173 @@
+use std::time::Duration;
+
+use weir_moqt::{
+    data::ObjectStatus,
+    property::Properties,
+    reader::{SubgroupItem, SubgroupReader},
+};
+
+use super::*;
+use crate::tests::epoch;
+
+const DRAFT: Draft = Draft::Draft18;
+
+fn subgroup(has_properties: bool) -> Subgroup {
+    let header = SubgroupHeader {
+        track_alias: 9,
+        group: 4,
+        subgroup: WireSubgroup::FirstObject,
+        priority: Some(3),
+        has_properties,
+        end_of_group: true,
+        first_object: true,
+    };
+    Subgroup::new(0, header, 2, DRAFT)
+}
+
+fn object(id: u64, payload_len: u64) -> ObjectHeader {
+    ObjectHeader {
+        id,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload_len,
+    }
+}
+
+/// What a reader makes of the log from `start` on.
+fn read(subgroup: &Subgroup, start: &Start) -> Vec<SubgroupItem> {
+    let mut reader = SubgroupReader::new(DRAFT, 1000);
+    let mut items = Vec::new();
+    let mut feed = |data: Bytes| {
+        reader.push(data);
+        while let Some(item) = reader.poll().unwrap() {
+            items.push(item);
+        }
+    };
+    if !start.prologue.is_empty() {
+        feed(start.prologue.clone());
+    }
+    let mut cursor = start.cursor;
+    while let Some(piece) = subgroup.from(cursor) {
+        cursor += piece.data.len() as u64;
+        feed(piece.data);
+    }
+    reader.fin().unwrap();
+    items
+}
+
+#[test]
+fn the_first_reader_gets_the_publishers_bytes() {
+    let (now, mut subgroup) = (epoch(), subgroup(false));
+    subgroup.begin(object(2, 3));
+    subgroup.extend(b"abc");
+    subgroup.begin(object(7, 0));
+    let marks = subgroup.publish(now);
+    let items = read(&subgroup, &subgroup.start_at(&marks[0]));
+    let payload = Bytes::from_static(b"abc");
+    assert_eq!(
+        items,
+        [
+            SubgroupItem::Header(subgroup.header),
+            SubgroupItem::Object(object(2, 3)),
+            SubgroupItem::Payload(payload),
+            SubgroupItem::Object(object(7, 0)),
+        ]
+    );
+    assert_eq!(subgroup.key(), (4, 2));
+}
+
+#[test]
+fn a_late_reader_starts_with_a_whole_object_and_its_own_header() {
+    for has_properties in [false, true] {
+        let (now, mut subgroup) = (epoch(), subgroup(has_properties));
+        subgroup.begin(object(2, 3));
+        subgroup.extend(b"abc");
+        subgroup.begin(object(7, 2));
+        let marks = subgroup.publish(now);
+        subgroup.extend(b"de");
+        subgroup.begin(object(8, 1));
+        subgroup.extend(b"f");
+        assert_eq!(subgroup.publish(now).len(), 1);
+        let items = read(&subgroup, &subgroup.start_at(&marks[1]));
+        let header = SubgroupHeader {
+            subgroup: WireSubgroup::Explicit(2),
+            first_object: false,
+            ..subgroup.header
+        };
+        assert_eq!(
+            items,
+            [
+                SubgroupItem::Header(header),
+                SubgroupItem::Object(object(7, 2)),
+                SubgroupItem::Payload(Bytes::from_static(b"de")),
+                SubgroupItem::Object(object(8, 1)),
+                SubgroupItem::Payload(Bytes::from_static(b"f")),
+            ]
+        );
+    }
+}
+
+#[test]
+fn pieces_taken_by_all_are_forgotten() {
+    let (now, mut subgroup) = (epoch(), subgroup(false));
+    subgroup.begin(object(2, 30));
+    subgroup.publish(now);
+    let header_bytes = subgroup.len();
+    for _ in 0..3 {
+        subgroup.extend(&[0; 10]);
+        subgroup.publish(now);
+    }
+    assert_eq!(subgroup.held(), header_bytes + 30);
+    subgroup.trim(header_bytes + 9);
+    assert_eq!(subgroup.held(), 30, "a piece goes only as a whole");
+    subgroup.trim(header_bytes + 10);
+    assert_eq!(subgroup.held(), 20);
+    assert!(subgroup.from(0).is_none());
+    let piece = subgroup.from(header_bytes + 15).unwrap();
+    assert_eq!(piece.data.len(), 5);
+    subgroup.trim(subgroup.len());
+    assert_eq!(subgroup.held(), 0);
+    assert!(subgroup.from(subgroup.len()).is_none());
+}
+
+#[test]
+fn a_piece_is_as_old_as_the_object_it_goes_on_with() {
+    let (start, mut subgroup) = (epoch(), subgroup(false));
+    let at = |secs| start + Duration::from_secs(secs);
+    let mut cursors = vec![0];
+    let mut publish = |subgroup: &mut Subgroup, secs| {
+        subgroup.publish(at(secs));
+        cursors.push(subgroup.len());
+    };
+    subgroup.begin(object(0, 4));
+    publish(&mut subgroup, 1);
+    subgroup.extend(b"ab");
+    publish(&mut subgroup, 2);
+    subgroup.extend(b"cd");
+    subgroup.begin(object(1, 1));
+    publish(&mut subgroup, 3);
+    subgroup.extend(b"e");
+    publish(&mut subgroup, 4);
+    subgroup.begin(object(2, 0));
+    publish(&mut subgroup, 5);
+    let received = cursors.iter().map(|&cursor| subgroup.received(cursor));
+    let expected = [1, 1, 1, 3, 5].map(|secs| Some(at(secs)));
+    assert_eq!(
+        received.collect::<Vec<_>>(),
+        [&expected[..], &[None]].concat()
+    );
+}
+
+#[test]
+fn the_next_object_is_the_first_that_is_not_complete() {
+    let mut subgroup = subgroup(false);
+    assert_eq!(subgroup.next_object(), 0);
+    subgroup.begin(object(5, 2));
+    assert_eq!(subgroup.next_object(), 5);
+    subgroup.extend(b"a");
+    assert_eq!(subgroup.next_object(), 5);
+    subgroup.extend(b"b");
+    assert_eq!(subgroup.next_object(), 6);
+    subgroup.begin(object(u64::MAX, 0));
+    assert_eq!(subgroup.next_object(), u64::MAX);
+}

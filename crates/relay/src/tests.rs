@@ -1,0 +1,43 @@
+//! What the unit tests need to name connections and moments.
+
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
+
+use weir_quic::{Endpoint, EndpointConfig, Handle, Limits, TimeSource};
+use weir_sim::{SERVER_NAME, Sim};
+
+/// A moment.
+pub(crate) fn epoch() -> Instant {
+    Sim::new(0).now()
+}
+
+/// Names of as many connections, always the same.
+pub(crate) fn handles<const N: usize>() -> [Handle; N] {
+    let sim = Sim::new(0);
+    let mut endpoint = Endpoint::new(EndpointConfig {
+        limits: Limits::default(),
+        server: None,
+        seed: [0; 32],
+        time_source: Arc::new(Midnight),
+        qlog: None,
+        segmentation_offload: false,
+    })
+    .unwrap();
+    let (client, remote) = (sim.client_config(&["moqt-18"]), ([10, 0, 0, 1], 4433));
+    [(); N].map(|()| {
+        endpoint
+            .connect(sim.now(), &client, remote.into(), SERVER_NAME, 0)
+            .unwrap()
+    })
+}
+
+/// A time of day that never changes.
+struct Midnight;
+
+impl TimeSource for Midnight {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+    }
+}

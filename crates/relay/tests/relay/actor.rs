@@ -1,0 +1,421 @@
+//! A scripted client of the relay: it publishes and subscribes as it is told, and writes down what it gets.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    net::SocketAddr,
+    time::Instant,
+};
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::{
+    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
+    draft::Draft,
+    error::RequestErrorCode,
+    message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk},
+    parameter::Parameters,
+    session::{
+        Accepted, CloseReason, Config, Event as SessionEvent, Request, RequestId, Session, Side,
+        StreamEnd,
+    },
+    transport::{StreamId, Transport as _, WriteError},
+};
+use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
+use weir_sim::{SERVER_NAME, Sim};
+
+/// What a client does about a SUBSCRIBE.
+#[derive(Clone, Debug)]
+pub(crate) enum Manner {
+    /// Accepts it under this alias, with these answers.
+    Accept(SubscribeOk),
+    /// Declines it.
+    Decline(RequestErrorCode),
+    /// Never answers.
+    Ignore,
+}
+
+/// A request of the client's own, or one that it got, and what became of it.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    pub(crate) answer: Option<Result<Parameters, RequestErrorCode>>,
+    pub(crate) answered_at: Option<Instant>,
+    pub(crate) ok: Option<SubscribeOk>,
+    pub(crate) error: Option<RequestError>,
+    pub(crate) updates_answered: usize,
+    /// The parameters of the peer's updates.
+    pub(crate) updates: Vec<Parameters>,
+    pub(crate) done: Option<PublishDone>,
+    pub(crate) done_at: Option<Instant>,
+    pub(crate) closed: Option<CloseReason>,
+    pub(crate) datagrams: Vec<(Instant, ObjectDatagram)>,
+    pub(crate) streams: Vec<Arrival>,
+}
+
+/// A subgroup stream as it arrived.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: StreamId,
+    pub(crate) header: SubgroupHeader,
+    pub(crate) objects: Vec<ArrivedObject>,
+    pub(crate) end: Option<StreamEnd>,
+}
+
+/// An object of a subgroup stream as it arrived, perhaps in part.
+#[derive(Debug)]
+pub(crate) struct ArrivedObject {
+    pub(crate) at: Instant,
+    pub(crate) header: ObjectHeader,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A scripted client.
+pub(crate) struct Actor {
+    config: ClientConfig,
+    relay: SocketAddr,
+    begins_at: Option<Instant>,
+    handle: Option<Handle>,
+    session: Option<Session>,
+    pub(crate) manner: Manner,
+    pub(crate) exchanges: BTreeMap<RequestId, Exchange>,
+    /// SUBSCRIBEs that came from the relay.
+    pub(crate) asked: Vec<(RequestId, weir_moqt::message::Subscribe)>,
+    backlogs: BTreeMap<StreamId, Backlog>,
+    /// Streams that the relay stopped, with its code.
+    pub(crate) stopped: Vec<(StreamId, u64)>,
+    pub(crate) lost: Option<Lost>,
+    pub(crate) violation: Option<String>,
+}
+
+/// What is left to be written to one stream.
+#[derive(Default)]
+struct Backlog {
+    chunks: VecDeque<Bytes>,
+    is_last: bool,
+}
+
+impl Actor {
+    /// Connects as soon as it is started.
+    pub(crate) fn new(sim: &Sim, relay: SocketAddr) -> Self {
+        Self {
+            config: sim.client_config(&[Draft::Draft18.alpn()]),
+            relay,
+            begins_at: Some(sim.now()),
+            handle: None,
+            session: None,
+            manner: Manner::Ignore,
+            exchanges: BTreeMap::new(),
+            asked: Vec::new(),
+            backlogs: BTreeMap::new(),
+            stopped: Vec::new(),
+            lost: None,
+            violation: None,
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::is_ready)
+    }
+
+    /// Does something with the session and the connection, which must be there, and hears the session out.
+    pub(crate) fn with<T>(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        act: impl FnOnce(&mut Session, &mut Connection<'_>) -> T,
+    ) -> T {
+        let handle = self.handle.expect("it has connected");
+        let mut connection = endpoint.connection(now, handle).expect("it is connected");
+        let session = self.session.as_mut().expect("it has a session");
+        let result = act(session, &mut connection);
+        self.hear(now, endpoint);
+        result
+    }
+
+    /// Writes to one of its own streams, now or when there is room.
+    pub(crate) fn write(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: StreamId,
+        data: Bytes,
+        is_last: bool,
+    ) {
+        let backlog = self.backlogs.entry(stream).or_default();
+        backlog.is_last |= is_last;
+        if !data.is_empty() {
+            backlog.chunks.push_back(data);
+        }
+        self.flush(now, endpoint, stream);
+    }
+
+    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint, stream: StreamId) {
+        let Some(mut connection) = self
+            .handle
+            .and_then(|handle| endpoint.connection(now, handle))
+        else {
+            return;
+        };
+        let Some(backlog) = self.backlogs.get_mut(&stream) else {
+            return;
+        };
+        while let Some(chunk) = backlog.chunks.front_mut() {
+            match connection.write(stream, chunk) {
+                Ok(()) => drop(backlog.chunks.pop_front()),
+                Err(WriteError::Blocked) => return,
+                Err(WriteError::Stopped(_) | WriteError::Closed) => {
+                    self.backlogs.remove(&stream);
+                    return;
+                }
+            }
+        }
+        if backlog.is_last {
+            connection.finish(stream);
+            self.backlogs.remove(&stream);
+        }
+    }
+
+    /// Deals with what the session has to say.
+    fn hear(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
+            self.on_session_event(now, endpoint, event);
+        }
+    }
+
+    fn exchange(&mut self, id: RequestId) -> &mut Exchange {
+        self.exchanges.entry(id).or_default()
+    }
+
+    fn on_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
+        match event {
+            SessionEvent::Request { id, request } => self.on_request(now, endpoint, id, request),
+            SessionEvent::Update { id, parameters, .. } => {
+                self.exchange(id).updates.push(parameters);
+                self.with(now, endpoint, |session, connection| {
+                    session.request_ok(connection, id, RequestOk::default());
+                });
+            }
+            SessionEvent::Accepted { id, ok } => {
+                let exchange = self.exchange(id);
+                exchange.answered_at = Some(now);
+                exchange.answer = Some(Ok(match ok {
+                    Accepted::Subscribe(ok) => {
+                        let parameters = ok.parameters.clone();
+                        exchange.ok = Some(ok);
+                        parameters
+                    }
+                    Accepted::Ok(ok) => ok.parameters,
+                    Accepted::Fetch(ok) => ok.parameters,
+                }));
+            }
+            SessionEvent::Updated { id, .. } => self.exchange(id).updates_answered += 1,
+            SessionEvent::Rejected { id, error } => {
+                let exchange = self.exchange(id);
+                exchange.answered_at = Some(now);
+                exchange.answer = Some(Err(error.code));
+                exchange.error = Some(error);
+            }
+            SessionEvent::Done { id, done } => {
+                let exchange = self.exchange(id);
+                assert!(exchange.done.is_none(), "PUBLISH_DONE comes once");
+                exchange.done = Some(done);
+                exchange.done_at = Some(now);
+            }
+            SessionEvent::Closed { id, reason } => self.exchange(id).closed = Some(reason),
+            SessionEvent::Datagram { request, datagram } => {
+                self.exchange(request).datagrams.push((now, datagram));
+            }
+            SessionEvent::Violated(violation) => self.violation = Some(violation.to_string()),
+            event => self.on_data(now, event),
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        request: Request,
+    ) {
+        let Request::Subscribe(subscribe) = request else {
+            panic!("the relay asks for {request:?}");
+        };
+        self.asked.push((id, subscribe));
+        self.exchange(id);
+        let manner = self.manner.clone();
+        self.with(now, endpoint, |session, connection| match manner {
+            Manner::Accept(ok) => session.subscribe_ok(connection, id, ok),
+            Manner::Decline(code) => {
+                let error = RequestError {
+                    code,
+                    retry_after: None,
+                    reason: "not from me".to_owned(),
+                    redirect: None,
+                };
+                session.request_error(connection, id, error);
+            }
+            Manner::Ignore => {}
+        });
+    }
+
+    fn on_data(&mut self, now: Instant, event: SessionEvent) {
+        match event {
+            SessionEvent::Subgroup {
+                stream,
+                request,
+                header,
+            } => self.exchange(request).streams.push(Arrival {
+                stream,
+                header,
+                objects: Vec::new(),
+                end: None,
+            }),
+            SessionEvent::Object { stream, object } => {
+                let object = ArrivedObject {
+                    at: now,
+                    header: object,
+                    payload: Vec::new(),
+                };
+                self.arrival(stream).objects.push(object);
+            }
+            SessionEvent::Payload { stream, data } => {
+                let object = self.arrival(stream).objects.last_mut();
+                object.expect("it has begun").payload.extend(data);
+            }
+            SessionEvent::StreamEnd { stream, end } => self.arrival(stream).end = Some(end),
+            SessionEvent::Ready { .. } => {}
+            event => panic!("the relay has no reason for {event:?}"),
+        }
+    }
+
+    fn arrival(&mut self, stream: StreamId) -> &mut Arrival {
+        let mut arrivals = self
+            .exchanges
+            .values_mut()
+            .flat_map(|exchange| exchange.streams.iter_mut().rev());
+        let arrival = arrivals.find(|arrival| arrival.stream == stream);
+        arrival.expect("the stream has begun")
+    }
+}
+
+impl Exchange {
+    /// The objects that came, in full, on streams: in the order of the streams' beginnings.
+    pub(crate) fn objects(&self) -> Vec<(u64, u64, Vec<u8>)> {
+        let mut found = Vec::new();
+        for arrival in &self.streams {
+            for object in &arrival.objects {
+                if object.payload.len() as u64 == object.header.payload_len {
+                    let place = (arrival.header.group, object.header.id);
+                    found.push((place.0, place.1, object.payload.clone()));
+                }
+            }
+        }
+        found
+    }
+
+    /// Groups and objects that came in datagrams, in order.
+    pub(crate) fn datagram_places(&self) -> Vec<(u64, u64)> {
+        let datagrams = self.datagrams.iter();
+        datagrams
+            .map(|(_, datagram)| (datagram.group, datagram.object))
+            .collect()
+    }
+}
+
+impl App for Actor {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        match event {
+            Event::Connected { handle } => {
+                let mut session = Session::new(Config {
+                    draft: Draft::Draft18,
+                    side: Side::Client,
+                    limits: weir_moqt::limits::Limits::default(),
+                    setup: Setup::default(),
+                });
+                let mut connection = endpoint.connection(now, handle).expect("it is connected");
+                session.start(now, &mut connection);
+                self.session = Some(session);
+            }
+            Event::Lost { reason, .. } => self.lost = Some(reason),
+            Event::Datagram { data, .. } => {
+                let received = self.with(now, endpoint, |session, connection| {
+                    session.handle_datagram(now, connection, data)
+                });
+                if let Some((request, datagram)) = received {
+                    self.exchange(request).datagrams.push((now, datagram));
+                }
+            }
+            Event::Opened {
+                stream, direction, ..
+            } => self.with(now, endpoint, |session, connection| {
+                session.handle_opened(now, connection, stream, direction);
+            }),
+            Event::Readable { stream, .. } => self.with(now, endpoint, |session, connection| {
+                session.handle_readable(now, connection, stream);
+            }),
+            Event::Writable { stream, .. } => {
+                let is_sessions = self.with(now, endpoint, |session, connection| {
+                    session.handle_writable(now, connection, stream)
+                });
+                if !is_sessions {
+                    self.flush(now, endpoint, stream);
+                }
+            }
+            Event::Stopped { stream, code, .. } => {
+                let is_sessions = self.with(now, endpoint, |session, connection| {
+                    let is_sessions = session.handle_stopped(now, connection, stream, code);
+                    if !is_sessions {
+                        connection.reset(stream, code);
+                    }
+                    is_sessions
+                });
+                if !is_sessions {
+                    self.backlogs.remove(&stream);
+                    self.stopped.push((stream, code));
+                }
+            }
+            Event::StreamsAvailable { direction, .. } => {
+                self.with(now, endpoint, |session, connection| {
+                    session.handle_streams_available(now, connection, direction);
+                });
+            }
+            Event::Finished { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let session = self.session.as_ref().and_then(Session::poll_timeout);
+        self.begins_at.into_iter().chain(session).min()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.begins_at.take_if(|at| *at <= now).is_some() {
+            let handle = endpoint.connect(now, &self.config, self.relay, SERVER_NAME, 0);
+            self.handle = Some(handle.expect("a client may connect"));
+        }
+        if self.session.is_some() && self.lost.is_none() && self.violation.is_none() {
+            self.with(now, endpoint, |session, connection| {
+                session.handle_timeout(now, connection);
+            });
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        endpoint.close_all(now, 0, b"leaving");
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// The bytes of an object on a subgroup stream.
+pub(crate) fn encoded(
+    header: &SubgroupHeader,
+    previous: Option<u64>,
+    object: &ObjectHeader,
+    payload: &[u8],
+) -> Bytes {
+    let mut out = BytesMut::new();
+    object.encode_in_subgroup(previous, header.has_properties, Draft::Draft18, &mut out);
+    out.extend_from_slice(payload);
+    out.freeze()
+}

@@ -1,0 +1,11 @@
+//! The relay's behaviour, as stories in virtual time: real QUIC between it and scripted clients.
+//!
+//! A story prints its seed and its steps; `WEIR_SEED` sets another seed. Each is told twice, and has to go the
+//! same way both times.
+
+#![expect(clippy::print_stdout, reason = "stories print their seed and steps")]
+
+mod actor;
+mod stage;
+
+mod datagrams;

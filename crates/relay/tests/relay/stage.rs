@@ -1,0 +1,470 @@
+//! The stage of a story: one relay, its clients, and the steps they take.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use weir_link::Delay;
+use weir_moqt::{
+    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    draft::Draft,
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    message::PublishDone,
+    name::{FullTrackName, Namespace},
+    parameter::Parameters,
+    property::Properties,
+    session::{Refused, RequestId, Session},
+    transport::{Direction, StreamId, Transport as _},
+};
+use weir_quic::{Connection, Endpoint, Limits as QuicLimits};
+use weir_relay::{Config, Counters, Gauges, Limits, Relay};
+use weir_sim::{NodeConfig, NodeId, Sim};
+
+use crate::actor::{Actor, Exchange, encoded};
+
+/// What a story is set in.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) relay: Limits,
+    pub(crate) session: weir_moqt::limits::Limits,
+    /// Of the relay's connections.
+    pub(crate) quic: QuicLimits,
+    /// Of the clients' connections.
+    pub(crate) client: QuicLimits,
+    pub(crate) link: weir_link::Config,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self {
+            relay: Limits::default(),
+            session: weir_moqt::limits::Limits::default(),
+            quic: QuicLimits::default(),
+            client: QuicLimits::default(),
+            link: weir_link::Config {
+                delay: Delay::fixed(millis(10)).expect("short"),
+                ..weir_link::Config::default()
+            },
+        }
+    }
+}
+
+/// Tells a story twice, and checks that it goes the same way each time. The seed is `WEIR_SEED`, if set.
+pub(crate) fn story(setting: &Setting, tell: impl Fn(&mut Stage)) {
+    let seed = seed();
+    println!("WEIR_SEED={seed}");
+    let [first, second] = [(); 2].map(|()| {
+        let mut stage = Stage::new(seed, setting.clone());
+        tell(&mut stage);
+        stage.sim.trace_hash()
+    });
+    assert_eq!(first, second, "two runs with one seed are equal");
+}
+
+/// The seed of this run.
+pub(crate) fn seed() -> u64 {
+    let seed = std::env::var("WEIR_SEED").ok();
+    seed.map_or(7, |seed| seed.parse().expect("WEIR_SEED is a number"))
+}
+
+/// One relay and its clients.
+pub(crate) struct Stage {
+    pub(crate) sim: Sim,
+    pub(crate) relay: NodeId,
+    client: QuicLimits,
+    next_alias: u64,
+}
+
+/// A subgroup stream that a client is writing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) stream: StreamId,
+    pub(crate) header: SubgroupHeader,
+    pub(crate) previous: Option<u64>,
+}
+
+/// A request of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) node: NodeId,
+    pub(crate) id: RequestId,
+    /// Of a publication.
+    pub(crate) alias: u64,
+}
+
+impl Stage {
+    pub(crate) fn new(seed: u64, setting: Setting) -> Self {
+        let mut sim = Sim::new(seed);
+        sim.set_default_link(setting.link);
+        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let relay = sim.add_node(NodeConfig {
+            server,
+            limits: setting.quic,
+            ..NodeConfig::default()
+        });
+        let config = Config {
+            limits: setting.relay,
+            session_limits: setting.session,
+            ..Config::default()
+        };
+        sim.start(relay, Relay::new(config));
+        Self {
+            sim,
+            relay,
+            client: setting.client,
+            next_alias: 7000,
+        }
+    }
+
+    /// Names a step of the story, for whoever looks for the one that failed, and lets some time pass.
+    pub(crate) fn step(&mut self, name: &str, duration: Duration) {
+        println!("{:>9.3} s: {name}", self.sim.elapsed().as_secs_f64());
+        self.wait(duration);
+    }
+
+    pub(crate) fn wait(&mut self, duration: Duration) {
+        let until = self.sim.elapsed() + duration;
+        self.sim.run_until(until, |_| false);
+    }
+
+    /// A client that has connected.
+    pub(crate) fn client(&mut self) -> NodeId {
+        self.clients(1)[0]
+    }
+
+    /// As many clients, each on a node of its own.
+    pub(crate) fn clients(&mut self, count: usize) -> Vec<NodeId> {
+        let nodes: Vec<NodeId> = (0..count).map(|_| self.absent_client()).collect();
+        for &node in &nodes {
+            self.connect(node);
+        }
+        nodes
+    }
+
+    /// A node for a client that is not there yet.
+    pub(crate) fn absent_client(&mut self) -> NodeId {
+        let limits = self.client.clone();
+        self.sim.add_node(NodeConfig {
+            limits,
+            ..NodeConfig::default()
+        })
+    }
+
+    /// A client starts, or starts again, and connects.
+    pub(crate) fn connect(&mut self, node: NodeId) {
+        let actor = Actor::new(&self.sim, self.sim.address(self.relay));
+        self.sim.start(node, actor);
+        let deadline = self.sim.elapsed() + secs(20);
+        self.sim
+            .run_until(deadline, |sim| sim.app::<Actor>(node).is_ready());
+        assert!(self.actor(node).is_ready(), "{node:?} does not connect");
+    }
+
+    pub(crate) fn actor(&self, node: NodeId) -> &Actor {
+        self.sim.app(node)
+    }
+
+    /// Lets a client do something with its session and connection.
+    pub(crate) fn act<T>(
+        &mut self,
+        node: NodeId,
+        act: impl FnOnce(&mut Session, &mut Connection<'_>) -> T,
+    ) -> T {
+        self.sim.with_app(node, |now, actor: &mut Actor, endpoint| {
+            actor.with(now, endpoint, act)
+        })
+    }
+
+    /// Changes how a client behaves.
+    pub(crate) fn direct(&mut self, node: NodeId, direct: impl FnOnce(&mut Actor)) {
+        self.sim
+            .with_app(node, |_, actor: &mut Actor, _: &mut Endpoint| direct(actor));
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        self.sim.app::<Relay>(self.relay).counters()
+    }
+
+    pub(crate) fn gauges(&self) -> Gauges {
+        self.sim.app::<Relay>(self.relay).gauges()
+    }
+
+    // Requests.
+
+    /// A client offers a track.
+    pub(crate) fn publish(&mut self, node: NodeId, track: &str) -> Asked {
+        self.publish_with(node, track, Parameters::default(), Properties::EMPTY)
+    }
+
+    pub(crate) fn publish_with(
+        &mut self,
+        node: NodeId,
+        track: &str,
+        parameters: Parameters,
+        properties: Properties,
+    ) -> Asked {
+        let alias = self.next_alias;
+        self.next_alias += 1;
+        let track = name(track);
+        let id = self.act(node, |session, connection| {
+            session.publish(connection, track, alias, parameters, properties)
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias }
+    }
+
+    /// A client announces a namespace.
+    pub(crate) fn announce(&mut self, node: NodeId, namespace: &str) -> Asked {
+        let namespace = space(namespace);
+        let id = self.act(node, |session, connection| {
+            session.publish_namespace(connection, namespace, Parameters::default())
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias: 0 }
+    }
+
+    /// A client wants a track.
+    pub(crate) fn subscribe(&mut self, node: NodeId, track: &str) -> Asked {
+        self.subscribe_with(node, track, Parameters::default())
+    }
+
+    pub(crate) fn subscribe_with(
+        &mut self,
+        node: NodeId,
+        track: &str,
+        parameters: Parameters,
+    ) -> Asked {
+        let track = name(track);
+        let id = self.act(node, |session, connection| {
+            session.subscribe(connection, track, parameters)
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias: 0 }
+    }
+
+    fn noted(&mut self, node: NodeId, id: Result<RequestId, Refused>) -> RequestId {
+        let id = id.expect("there is room for requests");
+        self.direct(node, |actor| {
+            actor.exchanges.entry(id).or_default();
+        });
+        id
+    }
+
+    pub(crate) fn update(&mut self, asked: Asked, parameters: Parameters) {
+        self.act(asked.node, |session, connection| {
+            let sent = session.update(connection, asked.id, parameters);
+            sent.expect("there is room for updates");
+        });
+    }
+
+    pub(crate) fn cancel(&mut self, asked: Asked) {
+        self.act(asked.node, |session, connection| {
+            session.cancel(connection, asked.id, ResetCode::CANCELLED);
+        });
+    }
+
+    /// A client ends a track.
+    pub(crate) fn publish_done(&mut self, asked: Asked, stream_count: u64) {
+        let done = PublishDone {
+            code: PublishDoneCode::TRACK_ENDED,
+            stream_count: Some(stream_count),
+            reason: "that is all".to_owned(),
+        };
+        self.act(asked.node, |session, connection| {
+            session.publish_done(connection, asked.id, done);
+        });
+    }
+
+    /// What became of a request.
+    pub(crate) fn outcome(&self, asked: Asked) -> &Exchange {
+        &self.actor(asked.node).exchanges[&asked.id]
+    }
+
+    pub(crate) fn is_accepted(&self, asked: Asked) -> bool {
+        matches!(self.outcome(asked).answer, Some(Ok(_)))
+    }
+
+    /// The code with which a request was refused.
+    pub(crate) fn refusal(&self, asked: Asked) -> Option<RequestErrorCode> {
+        self.outcome(asked).error.as_ref().map(|error| error.code)
+    }
+
+    /// The SUBSCRIBE that the relay sent to a client as the `place`-th.
+    pub(crate) fn asked(&self, node: NodeId, place: usize) -> RequestId {
+        self.actor(node).asked[place].0
+    }
+
+    // Objects.
+
+    /// A client sends an object in a datagram.
+    pub(crate) fn datagram(&mut self, from: Asked, group: u64, object: u64, payload: &[u8]) {
+        self.datagram_with(
+            from,
+            ObjectDatagram {
+                track_alias: from.alias,
+                group,
+                object,
+                priority: None,
+                end_of_group: false,
+                properties: Properties::EMPTY,
+                status: ObjectStatus::Normal,
+                payload: Bytes::copy_from_slice(payload),
+            },
+        );
+    }
+
+    pub(crate) fn datagram_with(&mut self, from: Asked, datagram: ObjectDatagram) {
+        let mut encoded = BytesMut::new();
+        ObjectDatagram {
+            track_alias: from.alias,
+            ..datagram
+        }
+        .encode(Draft::Draft18, &mut encoded);
+        self.act(from.node, |_, connection| {
+            let sent = connection.send_datagram(encoded.freeze(), None);
+            sent.expect("it fits");
+        });
+    }
+
+    /// A client opens a subgroup stream with subgroup 0.
+    pub(crate) fn open(&mut self, from: Asked, group: u64) -> Outgoing {
+        self.open_with(from, plain(group))
+    }
+
+    pub(crate) fn open_with(&mut self, from: Asked, header: SubgroupHeader) -> Outgoing {
+        let header = SubgroupHeader {
+            track_alias: from.alias,
+            ..header
+        };
+        let stream = self.act(from.node, |_, connection| connection.open(Direction::Uni));
+        let stream = stream.expect("the relay allows enough streams");
+        let mut data = BytesMut::new();
+        header.encode(Draft::Draft18, &mut data);
+        self.write(from, stream, data.freeze(), false);
+        Outgoing {
+            stream,
+            header,
+            previous: None,
+        }
+    }
+
+    /// A client writes an object to a stream.
+    pub(crate) fn object(&mut self, from: Asked, to: &mut Outgoing, id: u64, payload: &[u8]) {
+        let object = object(id, payload.len());
+        self.object_with(from, to, &object, payload);
+    }
+
+    /// A client writes an object to a stream, perhaps not all of it.
+    pub(crate) fn object_with(
+        &mut self,
+        from: Asked,
+        to: &mut Outgoing,
+        object: &ObjectHeader,
+        payload: &[u8],
+    ) {
+        let data = encoded(&to.header, to.previous, object, payload);
+        to.previous = Some(object.id);
+        self.write(from, to.stream, data, false);
+    }
+
+    pub(crate) fn finish(&mut self, from: Asked, to: &Outgoing) {
+        self.write(from, to.stream, Bytes::new(), true);
+    }
+
+    pub(crate) fn write(&mut self, from: Asked, stream: StreamId, data: Bytes, is_last: bool) {
+        self.sim
+            .with_app(from.node, |now, actor: &mut Actor, endpoint| {
+                actor.write(now, endpoint, stream, data, is_last);
+            });
+    }
+
+    pub(crate) fn reset(&mut self, from: Asked, to: &Outgoing, code: ResetCode) {
+        self.act(from.node, |_, connection| {
+            connection.reset(to.stream, code.0);
+        });
+    }
+
+    /// A group of as many objects of as many bytes, on a stream of its own.
+    pub(crate) fn group(&mut self, from: Asked, group: u64, objects: u64, bytes: usize) {
+        let mut outgoing = self.open(from, group);
+        for id in 0..objects {
+            self.object(from, &mut outgoing, id, &payload(group, id, bytes));
+        }
+        self.finish(from, &outgoing);
+    }
+
+    /// Checks that a subscription got exactly these objects on streams, unaltered, in any order of groups.
+    pub(crate) fn expect_objects(&self, to: Asked, groups: &[u64], objects: u64, bytes: usize) {
+        let mut expected = Vec::new();
+        for &group in groups {
+            expected.extend((0..objects).map(|id| (group, id, payload(group, id, bytes))));
+        }
+        let mut received = self.outcome(to).objects();
+        received.sort();
+        let places = |list: &[(u64, u64, Vec<u8>)]| -> Vec<(u64, u64)> {
+            list.iter().map(|(group, id, _)| (*group, *id)).collect()
+        };
+        assert_eq!(places(&received), places(&expected));
+        assert_eq!(received, expected);
+    }
+}
+
+/// A payload that tells where it belongs.
+pub(crate) fn payload(group: u64, object: u64, bytes: usize) -> Vec<u8> {
+    let seed = group.wrapping_mul(31).wrapping_add(object);
+    (0..bytes as u64)
+        .map(|place| (place.wrapping_mul(seed | 1) >> 3).to_le_bytes()[0])
+        .collect()
+}
+
+/// The header of an object with a payload of so many bytes.
+pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
+    ObjectHeader {
+        id,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload_len: bytes as u64,
+    }
+}
+
+/// The header of a plain subgroup stream.
+pub(crate) fn plain(group: u64) -> SubgroupHeader {
+    SubgroupHeader {
+        track_alias: 0,
+        group,
+        subgroup: SubgroupId::Zero,
+        priority: None,
+        has_properties: false,
+        end_of_group: false,
+        first_object: true,
+    }
+}
+
+pub(crate) fn name(text: &str) -> FullTrackName {
+    text.parse().expect("a name in its canonical form")
+}
+
+pub(crate) fn space(text: &str) -> Namespace {
+    name(&format!("{text}--")).namespace
+}
+
+pub(crate) fn rendezvous(duration: Duration) -> Parameters {
+    Parameters {
+        rendezvous_timeout: Some(duration),
+        ..Parameters::default()
+    }
+}
+
+pub(crate) fn forward(forward: bool) -> Parameters {
+    Parameters {
+        forward: Some(forward),
+        ..Parameters::default()
+    }
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
