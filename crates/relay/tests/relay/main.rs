@@ -9,3 +9,6 @@ mod actor;
 mod stage;
 
 mod datagrams;
+mod joining;
+mod streams;
+mod waiting;

@@ -293,6 +293,12 @@ impl Stage {
         self.actor(node).asked[place].0
     }
 
+    /// The `place`-th SUBSCRIBE that a client accepted, under `alias`, to send objects for.
+    pub(crate) fn source(&self, node: NodeId, place: usize, alias: u64) -> Asked {
+        let id = self.asked(node, place);
+        Asked { node, id, alias }
+    }
+
     // Objects.
 
     /// A client sends an object in a datagram.

@@ -1,0 +1,266 @@
+//! Objects on subgroup streams.
+
+use weir_moqt::{
+    data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    error::ResetCode,
+    property::Properties,
+    session::StreamEnd,
+};
+
+use crate::stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story};
+
+/// A publisher and subscribers of its track.
+fn cast(stage: &mut Stage, subscribers: usize) -> (Asked, Vec<Asked>) {
+    let publisher = stage.client();
+    let publication = stage.publish(publisher, "a--x");
+    let subscribers = stage.clients(subscribers);
+    let subscriptions = subscribers
+        .iter()
+        .map(|&subscriber| stage.subscribe(subscriber, "a--x"))
+        .collect();
+    stage.step("everybody is there", millis(50));
+    (publication, subscriptions)
+}
+
+#[test]
+fn headers_and_objects_arrive_unaltered() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 3);
+        let mut sent = Vec::new();
+        for (group, header) in headers().into_iter().enumerate() {
+            let mut header = header;
+            header.group = group as u64 + 10;
+            let objects = objects(header.has_properties);
+            let mut stream = stage.open_with(publication, header);
+            for (object, payload) in &objects {
+                stage.object_with(publication, &mut stream, object, payload);
+            }
+            stage.finish(publication, &stream);
+            stage.step("a subgroup", millis(20));
+            sent.push((header, objects));
+        }
+        stage.wait(millis(50));
+        for subscription in subscriptions {
+            let outcome = stage.outcome(subscription);
+            let alias = outcome.ok.as_ref().unwrap().track_alias;
+            assert_eq!(outcome.streams.len(), sent.len());
+            for (arrival, (header, objects)) in outcome.streams.iter().zip(&sent) {
+                let header = SubgroupHeader {
+                    track_alias: alias,
+                    ..*header
+                };
+                assert_eq!(arrival.header, header);
+                let received = arrival.objects.iter();
+                let received = received.map(|object| (object.header.clone(), &object.payload[..]));
+                let expected = objects.iter().cloned().collect::<Vec<_>>();
+                assert!(received.eq(expected));
+                assert_eq!(arrival.end, Some(StreamEnd::Fin));
+            }
+        }
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+/// Every combination of what a header can say.
+fn headers() -> Vec<SubgroupHeader> {
+    let mut headers = Vec::new();
+    for subgroup in [
+        SubgroupId::Zero,
+        SubgroupId::FirstObject,
+        SubgroupId::Explicit(77),
+    ] {
+        for bits in 0..16 {
+            headers.push(SubgroupHeader {
+                subgroup,
+                priority: (bits & 1 != 0).then_some(9),
+                has_properties: bits & 2 != 0,
+                end_of_group: bits & 4 != 0,
+                first_object: bits & 8 != 0,
+                ..plain(0)
+            });
+        }
+    }
+    headers
+}
+
+/// Objects of all kinds: with gaps between them, properties, without a payload, with a status.
+fn objects(has_properties: bool) -> Vec<(ObjectHeader, &'static [u8])> {
+    let properties = if has_properties {
+        Properties::builder().int(0x3E, 1).bytes(0x41, &b"raw"[..])
+    } else {
+        Properties::builder()
+    };
+    let with_properties = ObjectHeader {
+        properties: properties.build(),
+        ..object(7, 5)
+    };
+    let end = ObjectHeader {
+        status: ObjectStatus::EndOfGroup,
+        ..object(10_000, 0)
+    };
+    vec![
+        (object(3, 3), b"one"),
+        (with_properties, b"seven"),
+        (object(8, 0), b""),
+        (end, b""),
+    ]
+}
+
+#[test]
+fn objects_are_passed_on_before_they_are_complete() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 2);
+        let whole = payload(1, 0, 60_000);
+        let mut stream = stage.open(publication, 1);
+        stage.step("the first half", millis(0));
+        let header = object(0, whole.len());
+        stage.object_with(publication, &mut stream, &header, &whole[..30_000]);
+        stage.wait(millis(200));
+        for &subscription in &subscriptions {
+            let arrival = &stage.outcome(subscription).streams[0];
+            assert_eq!(arrival.objects[0].payload, whole[..30_000]);
+        }
+        stage.step("the second half", millis(0));
+        let rest = whole[30_000..].to_vec();
+        stage.write(publication, stream.stream, rest.into(), true);
+        stage.wait(millis(200));
+        for &subscription in &subscriptions {
+            stage.expect_objects(subscription, &[1], 1, 60_000);
+            let arrival = &stage.outcome(subscription).streams[0];
+            assert_eq!(arrival.end, Some(StreamEnd::Fin));
+        }
+    });
+}
+
+#[test]
+fn subgroups_travel_side_by_side() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 2);
+        let mut streams: Vec<_> = (0..5)
+            .map(|subgroup| {
+                let header = SubgroupHeader {
+                    subgroup: SubgroupId::Explicit(subgroup),
+                    ..plain(3)
+                };
+                stage.open_with(publication, header)
+            })
+            .collect();
+        for id in 0..50 {
+            let place = usize::try_from(id % 5).unwrap();
+            stage.object(publication, &mut streams[place], id, &payload(3, id, 700));
+            stage.wait(millis(3));
+        }
+        for stream in &streams {
+            stage.finish(publication, stream);
+        }
+        stage.step("all are sent", millis(50));
+        for &subscription in &subscriptions {
+            stage.expect_objects(subscription, &[3], 50, 700);
+            let streams = &stage.outcome(subscription).streams;
+            assert_eq!(streams.len(), 5);
+            for arrival in streams {
+                assert_eq!(arrival.objects.len(), 10);
+                assert!(arrival.objects.is_sorted_by_key(|object| object.header.id));
+            }
+        }
+    });
+}
+
+#[test]
+fn streams_of_one_packet_are_opened_in_its_order() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 1);
+        for group in 0..20 {
+            stage.group(publication, group, 1, 10);
+        }
+        stage.step("all at once", millis(50));
+        let streams = &stage.outcome(subscriptions[0]).streams;
+        let groups: Vec<_> = streams.iter().map(|arrival| arrival.header.group).collect();
+        assert_eq!(groups, (0..20).collect::<Vec<_>>());
+        assert!(streams.is_sorted_by_key(|arrival| arrival.stream));
+    });
+}
+
+#[test]
+fn empty_subgroups_harm_nobody() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 1);
+        let finished = stage.open(publication, 1);
+        stage.finish(publication, &finished);
+        let reset = stage.open(publication, 2);
+        stage.wait(millis(50));
+        stage.reset(publication, &reset, ResetCode::DELIVERY_TIMEOUT);
+        stage.step("two empty subgroups", millis(50));
+        assert_eq!(stage.gauges().subgroups, 0);
+        stage.group(publication, 3, 2, 100);
+        stage.step("a full one", millis(50));
+        stage.publish_done(publication, 3);
+        stage.step("the end", secs(3));
+        stage.expect_objects(subscriptions[0], &[3], 2, 100);
+        let done = stage.outcome(subscriptions[0]).done.as_ref().unwrap();
+        assert_eq!(done.stream_count, Some(1));
+    });
+}
+
+#[test]
+fn a_reset_is_passed_on() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 2);
+        let mut stream = stage.open(publication, 1);
+        stage.object(publication, &mut stream, 0, b"whole");
+        stage.object_with(publication, &mut stream, &object(1, 100), b"only a part");
+        stage.step("an object and a part", millis(50));
+        stage.reset(publication, &stream, ResetCode::DELIVERY_TIMEOUT);
+        stage.step("and no more", millis(50));
+        stage.group(publication, 2, 3, 100);
+        stage.step("the next group", millis(50));
+        for &subscription in &subscriptions {
+            let streams = &stage.outcome(subscription).streams;
+            assert_eq!(streams.len(), 2);
+            let end = StreamEnd::Reset(ResetCode::DELIVERY_TIMEOUT);
+            assert_eq!(streams[0].end, Some(end));
+            assert_eq!(streams[0].objects[0].payload, b"whole");
+            assert_eq!(streams[1].objects.len(), 3);
+        }
+        assert_eq!(stage.counters().streams_reset_upstream, 2);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+#[test]
+fn stopping_a_stream_stops_nothing_else() {
+    story(&Setting::default(), |stage| {
+        let (publication, subscriptions) = cast(stage, 2);
+        let [one, other] = subscriptions[..] else {
+            panic!("there are two")
+        };
+        let mut first = stage.open(publication, 1);
+        let mut second = stage.open(publication, 2);
+        stage.object(publication, &mut first, 0, &payload(1, 0, 100));
+        stage.object(publication, &mut second, 0, &payload(2, 0, 100));
+        stage.step("two groups begin", millis(50));
+        let unwanted = stage.outcome(one).streams[0].stream;
+        stage.act(one.node, |session, connection| {
+            session.stop_data(connection, unwanted, ResetCode::CANCELLED);
+        });
+        stage.step("one of them is stopped", millis(50));
+        for id in 1..4 {
+            stage.object(publication, &mut first, id, &payload(1, id, 100));
+            stage.object(publication, &mut second, id, &payload(2, id, 100));
+            stage.wait(millis(10));
+        }
+        stage.finish(publication, &first);
+        stage.finish(publication, &second);
+        stage.group(publication, 3, 4, 100);
+        stage.step("all are sent", millis(100));
+        stage.expect_objects(other, &[1, 2, 3], 4, 100);
+        let streams = &stage.outcome(one).streams;
+        let counts: Vec<_> = streams
+            .iter()
+            .map(|arrival| arrival.objects.len())
+            .collect();
+        assert_eq!(counts, [1, 4, 4]);
+        assert_eq!(stage.counters().streams_stopped, 1);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
