@@ -15,7 +15,6 @@ mod handles;
 pub mod histogram;
 pub mod interpolate;
 pub mod limits;
-pub mod load;
 pub mod message;
 pub mod metrics;
 pub mod outcome;
@@ -28,6 +27,8 @@ pub mod scenario;
 pub mod schedule;
 pub mod series;
 pub mod service_level;
+#[cfg(test)]
+mod stories;
 pub mod subscriber;
 pub mod target;
 #[cfg(test)]

@@ -1,11 +1,18 @@
+//! Whole runs of the roles over two real QUIC endpoints in virtual time, with a relay of the simplest
+//! kind between them.
+
+mod load;
 mod relay;
 mod world;
 
 use std::time::Duration;
 
+use weir_quic::App as _;
+
+use self::load::StartRule;
 use self::relay::Faults;
 use self::world::{Options, World};
-use super::*;
+use crate::metrics::End;
 use crate::publisher::PublishFlow;
 use crate::report::Status;
 

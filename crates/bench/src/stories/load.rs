@@ -1,11 +1,8 @@
-//! Publishers and subscribers on one endpoint: the whole load of a run on one thread.
+//! Publishers and subscribers on one endpoint, and what a runner does with them.
 //!
 //! The order of a run is decided here. Publishers offer their tracks; when the relay has answered,
 //! subscribers connect; when the relay serves all of them, the schedules begin (decision 8); when all
 //! tracks have ended, publishers close. A run that cannot begin ends with its reason.
-
-#[cfg(test)]
-mod tests;
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +14,7 @@ use crate::subscriber::{SubscriberConfig, SubscriberRole, SubscriptionResult};
 
 /// A run's publishers and subscribers.
 #[derive(Debug)]
-pub struct Load {
+pub(super) struct Load {
     publishers: PublisherRole,
     subscribers: SubscriberRole,
     start: StartRule,
@@ -28,7 +25,7 @@ pub struct Load {
 
 /// When the schedules begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartRule {
+pub(super) enum StartRule {
     /// When every subscriber is subscribed and the relay takes every track; after `limit` in any
     /// case, if anybody is.
     WhenServed {
@@ -41,7 +38,7 @@ pub enum StartRule {
 
 /// Where a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub(super) enum Phase {
     /// Publishers offer their tracks.
     Announcing,
     /// Subscribers connect and subscribe.
@@ -54,7 +51,7 @@ pub enum Phase {
 
 impl Load {
     /// A run that begins at `now`.
-    pub fn new(
+    pub(super) fn new(
         publishers: PublisherConfig,
         subscribers: SubscriberConfig,
         start: StartRule,
@@ -74,28 +71,23 @@ impl Load {
         }
     }
 
-    /// Where the run is.
-    pub fn phase(&self) -> Phase {
-        self.phase
-    }
-
     /// The publishers.
-    pub fn publishers(&self) -> &PublisherRole {
+    pub(super) fn publishers(&self) -> &PublisherRole {
         &self.publishers
     }
 
     /// The subscribers.
-    pub fn subscribers(&self) -> &SubscriberRole {
+    pub(super) fn subscribers(&self) -> &SubscriberRole {
         &self.subscribers
     }
 
     /// Why the run could not begin, or had to end, if so.
-    pub fn failure(&self) -> Option<&str> {
+    pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// What was measured of every subscription, against what the publishers of this run sent.
-    pub fn results(&self) -> Vec<SubscriptionResult> {
+    pub(super) fn results(&self) -> Vec<SubscriptionResult> {
         let sent: std::collections::BTreeMap<_, SentTotals> = self
             .publishers
             .results()

@@ -11,9 +11,9 @@ use weir_moqt::message::Setup;
 use weir_quic::tls::{ClientTls, ServerTls, Trust};
 use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource};
 
+use super::load::{Load, StartRule};
 use super::relay::{Faults, TestRelay};
 use crate::clock::{RunClock, any_instant};
-use crate::load::{Load, StartRule};
 use crate::metrics::TrackPlan;
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
