@@ -9,6 +9,8 @@ mod actor;
 mod stage;
 
 mod datagrams;
+mod forwarding;
 mod joining;
+mod publishers;
 mod streams;
 mod waiting;

@@ -72,7 +72,11 @@ pub(crate) struct Stage {
     pub(crate) relay: NodeId,
     client: QuicLimits,
     next_alias: u64,
+    /// What is planned, the latest first.
+    plans: Vec<(Duration, Plan)>,
 }
+
+type Plan = Box<dyn FnOnce(&mut Stage)>;
 
 /// A subgroup stream that a client is writing.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +116,7 @@ impl Stage {
             relay,
             client: setting.client,
             next_alias: 7000,
+            plans: Vec::new(),
         }
     }
 
@@ -123,7 +128,17 @@ impl Stage {
 
     pub(crate) fn wait(&mut self, duration: Duration) {
         let until = self.sim.elapsed() + duration;
+        while let Some((at, act)) = self.plans.pop_if(|(at, _)| *at <= until) {
+            self.sim.run_until(at, |_| false);
+            act(self);
+        }
         self.sim.run_until(until, |_| false);
+    }
+
+    /// Plans something for a later time; the steps of the story go on meanwhile.
+    pub(crate) fn at(&mut self, at: Duration, act: impl FnOnce(&mut Self) + 'static) {
+        self.plans.push((at, Box::new(act)));
+        self.plans.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     }
 
     /// A client that has connected.
