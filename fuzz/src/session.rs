@@ -20,6 +20,7 @@ use weir_moqt::message::{
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
+use weir_moqt::reader::MessageReader;
 use weir_moqt::session::{Config, Event, RequestId, Session, Side};
 use weir_moqt::token::Token;
 use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
@@ -109,6 +110,8 @@ struct Channel {
     /// Whether the session has ended its direction.
     is_sent: bool,
     is_stopped_there: bool,
+    /// What the session has written.
+    outgoing: Vec<u8>,
 }
 
 /// The session's transport.
@@ -121,6 +124,18 @@ struct Peer {
     /// Bytes the session may still write.
     window: usize,
     is_closed: bool,
+    /// What the session has asked, by stream.
+    asked: BTreeMap<StreamId, Asked>,
+    /// The peer's own requests.
+    requested: Vec<(StreamId, RequestKind)>,
+    /// Request IDs the peer has used, updates included.
+    requests: u64,
+}
+
+/// A request of the session, as the peer reads it.
+struct Asked {
+    message: Message,
+    answered: bool,
 }
 
 impl Transport for Peer {
@@ -150,6 +165,10 @@ impl Transport for Peer {
         }
         let taken = data.split_to(data.len().min(self.window));
         self.window -= taken.len();
+        if stream.0 & 2 == 0 && opener(stream) == self.side && !taken.is_empty() {
+            channel.outgoing.extend_from_slice(&taken);
+            self.read_request(stream);
+        }
         if data.is_empty() {
             Ok(())
         } else {
@@ -204,6 +223,24 @@ impl Transport for Peer {
 }
 
 impl Peer {
+    /// Reads the request the session opens a stream with, once it is complete.
+    fn read_request(&mut self, stream: StreamId) {
+        if self.asked.contains_key(&stream) {
+            return;
+        }
+        let mut reader = MessageReader::new(DRAFT, usize::MAX);
+        reader.push(Bytes::copy_from_slice(&self.channels[&stream].outgoing));
+        if let Some(message) = reader.poll().expect("the session speaks properly") {
+            self.asked.insert(
+                stream,
+                Asked {
+                    message,
+                    answered: false,
+                },
+            );
+        }
+    }
+
     fn add(&mut self, opener: Side, direction: Direction) -> StreamId {
         let (of_server, uni) = (opener == Side::Server, direction == Direction::Uni);
         let stream = StreamId(self.opened << 2 | u64::from(uni) << 1 | u64::from(of_server));
@@ -216,6 +253,14 @@ impl Peer {
         };
         self.channels.insert(stream, channel);
         stream
+    }
+}
+
+fn opener(stream: StreamId) -> Side {
+    if stream.0 & 1 == 0 {
+        Side::Client
+    } else {
+        Side::Server
     }
 }
 
@@ -261,6 +306,9 @@ impl World {
                 credit: 4,
                 window: 200,
                 is_closed: false,
+                asked: BTreeMap::new(),
+                requested: Vec::new(),
+                requests: 0,
             },
             now: epoch(),
             requests: BTreeMap::new(),
@@ -284,7 +332,7 @@ impl World {
     }
 
     fn operate(&mut self, input: &mut Input<'_>) {
-        match input.byte() % 20 {
+        match input.byte() % 24 {
             0 => {
                 self.open(Direction::Uni);
             }
@@ -297,7 +345,13 @@ impl World {
                     self.receive(stream, Read::Data(data.into()));
                 }
             }
-            3..=5 => self.say(input),
+            3 => {
+                let (stream, message) = (self.stream(input), message(input));
+                self.say(input, stream, &message);
+            }
+            4 | 5 => self.request(input),
+            20 | 21 => self.reply(input),
+            22 => self.follow_up(input),
             6 => {
                 let stream = self.stream(input);
                 self.receive(stream, Read::Fin);
@@ -382,10 +436,158 @@ impl World {
         }
     }
 
-    fn say(&mut self, input: &mut Input<'_>) {
-        let stream = self.stream(input);
+    /// The peer asks for something, as it should.
+    fn request(&mut self, input: &mut Input<'_>) {
+        let request_id = self.fresh_id();
+        let mut parameters = Parameters::default();
+        parameters.authorization_tokens.extend(token(input));
+        let (track, name) = (track(input), namespace(input));
+        let kind = RequestKind::ALL[usize::from(input.byte()) % RequestKind::ALL.len()];
+        let message = match kind {
+            RequestKind::Subscribe => Message::Subscribe(Subscribe {
+                request_id,
+                track,
+                parameters,
+            }),
+            RequestKind::Publish => Message::Publish(Publish {
+                request_id,
+                track_alias: alias(&track),
+                track,
+                parameters,
+                properties: properties(input),
+            }),
+            RequestKind::Fetch => Message::Fetch(Fetch {
+                request_id,
+                kind: fetch_kind(track),
+                parameters,
+            }),
+            RequestKind::TrackStatus => Message::TrackStatus(TrackStatus {
+                request_id,
+                track,
+                parameters,
+            }),
+            RequestKind::PublishNamespace => {
+                let namespace = name;
+                Message::PublishNamespace(PublishNamespace {
+                    request_id,
+                    namespace,
+                    parameters,
+                })
+            }
+            RequestKind::SubscribeNamespace => {
+                let prefix = name;
+                Message::SubscribeNamespace(SubscribeNamespace {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            }
+            RequestKind::SubscribeTracks => {
+                let prefix = name;
+                Message::SubscribeTracks(SubscribeTracks {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            }
+        };
+        let stream = self.open(Direction::Bi);
+        self.peer.requested.push((stream, kind));
+        self.say(input, stream, &message);
+    }
+
+    /// The peer says something on the stream of a request of the session, as it mostly may.
+    fn reply(&mut self, input: &mut Input<'_>) {
+        let which = usize::from(input.byte());
+        let asked: Vec<StreamId> = self.peer.asked.keys().copied().collect();
+        let Some(&stream) = asked.get(which % asked.len().max(1)) else {
+            return;
+        };
+        let answered = self.peer.asked[&stream].answered;
+        let message = if answered {
+            self.later(input, stream)
+        } else {
+            self.answer_to(input, stream)
+        };
+        self.say(input, stream, &message);
+        if input.number(4) == 0 {
+            self.receive(stream, Read::Fin);
+        }
+    }
+
+    fn answer_to(&mut self, input: &mut Input<'_>, stream: StreamId) -> Message {
+        let asked = self.peer.asked.get_mut(&stream).expect("it was picked");
+        asked.answered = true;
+        let properties = properties(input);
+        if input.number(4) == 0 {
+            return Message::RequestError(error());
+        }
+        if let Message::Subscribe(subscribe) = &asked.message {
+            let track_alias = alias(&subscribe.track);
+            return Message::SubscribeOk(SubscribeOk {
+                properties,
+                ..subscribe_ok(track_alias)
+            });
+        }
+        if let Message::Fetch(_) = &asked.message {
+            return Message::FetchOk(FetchOk {
+                properties,
+                ..fetch_ok()
+            });
+        }
+        Message::RequestOk(RequestOk::default())
+    }
+
+    fn later(&mut self, input: &mut Input<'_>, stream: StreamId) -> Message {
+        match (&self.peer.asked[&stream].message, input.byte() % 4) {
+            (Message::Subscribe(_), 0) => Message::PublishDone(done()),
+            (Message::Publish(_), 0) => self.fresh_update(),
+            (Message::SubscribeNamespace(_), 0 | 1) => Message::Namespace(namespace(input)),
+            (Message::SubscribeNamespace(_), 2) => Message::NamespaceDone(namespace(input)),
+            (Message::SubscribeTracks(_), 0) => Message::PublishBlocked {
+                suffix: namespace(input),
+                name: track(input).name,
+            },
+            (_, 1) => Message::RequestError(error()),
+            (_, 2) => Message::GoAway(GoAway::default()),
+            (_, _) => Message::RequestOk(RequestOk::default()),
+        }
+    }
+
+    /// The peer goes on with a request of its own, as it mostly may.
+    fn follow_up(&mut self, input: &mut Input<'_>) {
+        let which = usize::from(input.byte());
+        let requested = &self.peer.requested;
+        let Some(&(stream, kind)) = requested.get(which % requested.len().max(1)) else {
+            return;
+        };
+        let message = match (kind, input.byte() % 4) {
+            (RequestKind::Publish, 0) => Message::PublishDone(done()),
+            (RequestKind::Publish, 1) => Message::RequestOk(RequestOk::default()),
+            (_, 2) => Message::GoAway(GoAway::default()),
+            (_, 3) => return self.receive(stream, Read::Fin),
+            (_, _) => self.fresh_update(),
+        };
+        self.say(input, stream, &message);
+    }
+
+    fn fresh_id(&mut self) -> u64 {
+        self.peer.requests += 1;
+        let parity = u64::from(self.session.side() == Side::Client);
+        (self.peer.requests - 1) * 2 + parity
+    }
+
+    fn fresh_update(&mut self) -> Message {
+        let (request_id, parameters) = (self.fresh_id(), Parameters::default());
+        Message::RequestUpdate(RequestUpdate {
+            request_id,
+            parameters,
+        })
+    }
+
+    fn say(&mut self, input: &mut Input<'_>, stream: StreamId, message: &Message) {
         let mut out = BytesMut::new();
-        message(input).encode(DRAFT, &mut out).expect("it is short");
+        message.encode(DRAFT, &mut out).expect("it is short");
         let mut out = out.freeze();
         let split = out.split_to(usize::from(input.byte()) % (out.len() + 1));
         for piece in [split, out] {
@@ -396,11 +598,11 @@ impl World {
     }
 
     fn say_objects(&mut self, input: &mut Input<'_>) {
-        let stream = self.stream(input);
+        let stream = self.open(Direction::Uni);
         let mut out = BytesMut::new();
         if input.byte() & 1 == 0 {
             let header = SubgroupHeader {
-                track_alias: input.number(4),
+                track_alias: alias(&track(input)),
                 group: input.number(4),
                 subgroup: SubgroupId::Zero,
                 priority: None,
@@ -447,7 +649,9 @@ impl World {
         let kind = RequestKind::ALL[usize::from(input.byte()) % RequestKind::ALL.len()];
         let id = match kind {
             RequestKind::Subscribe => session.subscribe(peer, track, none),
-            RequestKind::Publish => session.publish(peer, track, 1, none, Properties::EMPTY),
+            RequestKind::Publish => {
+                session.publish(peer, track.clone(), alias(&track), none, Properties::EMPTY)
+            }
             RequestKind::Fetch => session.fetch(peer, fetch_kind(track), none),
             RequestKind::TrackStatus => session.track_status(peer, track, none),
             RequestKind::PublishNamespace => session.publish_namespace(peer, name, none),
@@ -819,7 +1023,7 @@ fn properties(input: &mut Input<'_>) -> Properties {
 fn datagram(input: &mut Input<'_>) -> Bytes {
     let mut out = BytesMut::new();
     let datagram = ObjectDatagram {
-        track_alias: input.number(4),
+        track_alias: alias(&track(input)),
         group: 0,
         object: input.number(4),
         priority: None,
@@ -847,6 +1051,12 @@ fn track(input: &mut Input<'_>) -> FullTrackName {
     let name = [b't' + input.byte() % 3];
     let name = TrackName::new(name).expect("it is short");
     FullTrackName::new(namespace(input), name).expect("it is short")
+}
+
+/// An alias that is mostly the track's own.
+fn alias(track: &FullTrackName) -> u64 {
+    let fields = track.namespace.fields().map(<[u8]>::len).sum::<usize>() as u64;
+    u64::from(track.name.as_bytes()[0]) * 16 + fields
 }
 
 fn fetch_kind(track: FullTrackName) -> FetchKind {

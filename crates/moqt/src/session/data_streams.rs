@@ -110,22 +110,22 @@ impl Session {
         transport: &mut dyn Transport,
         stream: StreamId,
     ) -> Result<(), DecodeError> {
-        while let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream) {
-            if matches!(subgroup.owner, Owner::Waiting(_)) {
-                return Ok(());
-            }
-            match subgroup.reader.poll()? {
-                Some(SubgroupItem::Object(object)) => {
-                    self.events.push_back(Event::Object { stream, object });
+        while let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream)
+            && !matches!(subgroup.owner, Owner::Waiting(_))
+        {
+            let header = loop {
+                match subgroup.reader.poll()? {
+                    Some(SubgroupItem::Object(object)) => {
+                        self.events.push_back(Event::Object { stream, object });
+                    }
+                    Some(SubgroupItem::Payload(data)) => {
+                        self.events.push_back(Event::Payload { stream, data });
+                    }
+                    Some(SubgroupItem::Header(header)) => break header,
+                    None => return Ok(()),
                 }
-                Some(SubgroupItem::Payload(data)) => {
-                    self.events.push_back(Event::Payload { stream, data });
-                }
-                Some(SubgroupItem::Header(header)) => {
-                    self.on_subgroup_header(now, transport, stream, header);
-                }
-                None => return Ok(()),
-            }
+            };
+            self.on_subgroup_header(now, transport, stream, header);
         }
         Ok(())
     }
@@ -137,18 +137,19 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), DecodeError> {
         while let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
-            match fetch.reader.poll()? {
-                Some(FetchItem::Entry(entry)) => {
-                    self.events.push_back(Event::FetchObject { stream, entry });
+            let header = loop {
+                match fetch.reader.poll()? {
+                    Some(FetchItem::Entry(entry)) => {
+                        self.events.push_back(Event::FetchObject { stream, entry });
+                    }
+                    Some(FetchItem::Payload(data)) => {
+                        self.events.push_back(Event::Payload { stream, data });
+                    }
+                    Some(FetchItem::Header(header)) => break header,
+                    None => return Ok(()),
                 }
-                Some(FetchItem::Payload(data)) => {
-                    self.events.push_back(Event::Payload { stream, data });
-                }
-                Some(FetchItem::Header(header)) => {
-                    self.on_fetch_header(transport, stream, header)?;
-                }
-                None => return Ok(()),
-            }
+            };
+            self.on_fetch_header(transport, stream, header)?;
         }
         Ok(())
     }
