@@ -1,5 +1,7 @@
 //! One endpoint: many connections, one timer wheel, one outbox.
 
+mod admission;
+
 use std::{
     collections::VecDeque,
     net::{IpAddr, SocketAddr},
@@ -9,7 +11,7 @@ use std::{
 
 use bytes::BytesMut;
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, Incoming, ServerConfig, StreamEvent, Transmit,
+    ConnectionHandle, DatagramEvent, EcnCodepoint, ServerConfig, StreamEvent, Transmit,
     TransportConfig,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -20,8 +22,7 @@ use crate::{
     config::TimeSource,
     connection::{direction, from_engine},
     connection_id::SeededConnectionIds,
-    datagrams::{DatagramQueue, Dropped},
-    slots::{Slot, Slots, State},
+    slots::{Slots, State},
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
 
@@ -424,90 +425,6 @@ impl Endpoint {
         }
     }
 
-    /// Decides about a newcomer.
-    fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
-        self.scratch.clear();
-        let full = self.slots.open() >= self.limits.connections_max
-            || self.handshakes >= self.limits.handshakes_max;
-        if full {
-            self.counters.refused += 1;
-            let transmit = self.engine.refuse(incoming, &mut self.scratch);
-            self.respond(transmit, socket);
-            return;
-        }
-        if self.handshakes >= self.limits.handshakes_before_retry_max
-            && !incoming.remote_address_validated()
-            && incoming.may_retry()
-        {
-            match self.engine.retry(incoming, &mut self.scratch) {
-                Ok(transmit) => {
-                    self.counters.retried += 1;
-                    self.respond(transmit, socket);
-                }
-                Err(error) => self.engine.ignore(error.into_incoming()),
-            }
-            return;
-        }
-        let logged = self.logged_server();
-        match self.engine.accept(incoming, now, &mut self.scratch, logged) {
-            Ok((handle, engine)) => {
-                self.counters.accepted += 1;
-                self.adopt(handle, engine, socket);
-            }
-            Err(error) => {
-                self.counters.handshakes_failed += 1;
-                if let Some(transmit) = error.response {
-                    self.respond(transmit, socket);
-                }
-            }
-        }
-    }
-
-    /// The server's configuration with a log for the next connection, if logs are wanted.
-    fn logged_server(&self) -> Option<Arc<ServerConfig>> {
-        let transport = self.logged_transport()?;
-        let mut server = self.server.clone()?;
-        server.transport_config(transport);
-        Some(Arc::new(server))
-    }
-
-    fn logged_transport(&self) -> Option<Arc<TransportConfig>> {
-        let stream = self.qlog.as_ref()?.stream(self.opened)?;
-        self.limits
-            .transport(self.segmentation_offload, Some(stream))
-            .ok()
-            .map(Arc::new)
-    }
-
-    fn adopt(
-        &mut self,
-        handle: ConnectionHandle,
-        engine: quinn_proto::Connection,
-        socket: u32,
-    ) -> Handle {
-        self.opened += 1;
-        self.handshakes += 1;
-        let slot = Slot {
-            engine,
-            datagrams: DatagramQueue::default(),
-            datagram_bytes_max: self.limits.datagram_send_bytes_max,
-            state: State::Handshake,
-            handshaking: true,
-            dropped: Dropped::default(),
-        };
-        let handle = self.slots.insert(handle.0, slot, socket);
-        self.mark(handle.index);
-        handle
-    }
-
-    /// Keeps a reply to a stranger for the next burst; under a flood the rest is not worth answering.
-    fn respond(&mut self, transmit: Transmit, socket: u32) {
-        if self.responses.len() < RESPONSES_MAX {
-            let data = self.scratch[..transmit.size].to_vec();
-            self.responses.push_back((transmit, socket, data));
-        }
-    }
-
     /// Turns the engine's events of one connection into ours.
     fn collect_events(&mut self, index: u32) {
         let handle = self.slots.handle(index);
@@ -615,8 +532,6 @@ impl quinn_proto::TimeSource for EngineTime {
 const SEGMENTS_MAX: usize = 16;
 /// Room for one GSO batch.
 const SCRATCH_BYTES: usize = SEGMENTS_MAX * 1500;
-/// Replies to strangers kept for one burst.
-const RESPONSES_MAX: usize = 1024;
 /// Early packets kept for one newcomer until it is accepted, which happens at once.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
 /// The same for all newcomers together.

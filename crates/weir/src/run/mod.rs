@@ -251,6 +251,10 @@ impl Generator {
             {
                 return None;
             }
+            let progress = publishers.progress();
+            if now - started > START_TIMEOUT && progress.ready + progress.failed == 0 {
+                return Some(format!("no answer within {} s", START_TIMEOUT.as_secs()));
+            }
             let is_late = now - started > patience;
             if publishers.has_announced() || is_late {
                 self.gate.admit_subscribers();
