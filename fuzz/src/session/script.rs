@@ -1,0 +1,272 @@
+//! What the bytes of an input spell: numbers, names and messages.
+
+use bytes::{Bytes, BytesMut};
+
+use super::*;
+
+/// The bytes of the input, zero behind their end.
+pub(super) struct Input<'a>(pub(super) &'a [u8]);
+
+impl Input<'_> {
+    pub(super) fn byte(&mut self) -> u8 {
+        self.0.split_off_first().copied().unwrap_or(0)
+    }
+
+    pub(super) fn number(&mut self, below: u8) -> u64 {
+        u64::from(self.byte() % below)
+    }
+
+    pub(super) fn bytes(&mut self) -> Vec<u8> {
+        let len = usize::from(self.byte() % 64).min(self.0.len());
+        self.0.split_off(..len).unwrap_or_default().to_vec()
+    }
+}
+
+/// The first message of a request of this kind.
+pub(super) fn opening(input: &mut Input<'_>, kind: RequestKind, request_id: u64) -> Message {
+    let mut parameters = Parameters::default();
+    parameters.authorization_tokens.extend(token(input));
+    let (track, name) = (track(input), namespace(input));
+    match kind {
+        RequestKind::Subscribe => Message::Subscribe(Subscribe {
+            request_id,
+            track,
+            parameters,
+        }),
+        RequestKind::Publish => Message::Publish(Publish {
+            request_id,
+            track_alias: alias(&track),
+            track,
+            parameters,
+            properties: properties(input),
+        }),
+        RequestKind::Fetch => Message::Fetch(Fetch {
+            request_id,
+            kind: fetch_kind(track),
+            parameters,
+        }),
+        RequestKind::TrackStatus => Message::TrackStatus(TrackStatus {
+            request_id,
+            track,
+            parameters,
+        }),
+        RequestKind::PublishNamespace => {
+            let namespace = name;
+            Message::PublishNamespace(PublishNamespace {
+                request_id,
+                namespace,
+                parameters,
+            })
+        }
+        RequestKind::SubscribeNamespace => {
+            let prefix = name;
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+        RequestKind::SubscribeTracks => {
+            let prefix = name;
+            Message::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+    }
+}
+
+pub(super) fn message(input: &mut Input<'_>) -> Message {
+    let request_id = input.number(24);
+    let mut parameters = Parameters::default();
+    parameters.authorization_tokens.extend(token(input));
+    let (properties, track, name) = (properties(input), track(input), namespace(input));
+    let (none, track_alias) = (Parameters::default(), input.number(4));
+    match input.byte() % 17 {
+        0 => Message::Subscribe(Subscribe {
+            request_id,
+            track,
+            parameters,
+        }),
+        1 => Message::SubscribeOk(SubscribeOk {
+            track_alias,
+            parameters: none,
+            properties,
+        }),
+        2 => Message::Publish(Publish {
+            request_id,
+            track,
+            track_alias,
+            parameters,
+            properties,
+        }),
+        3 => Message::PublishDone(done()),
+        4 => Message::Fetch(Fetch {
+            request_id,
+            kind: fetch_kind(track),
+            parameters,
+        }),
+        5 => Message::FetchOk(FetchOk {
+            properties,
+            ..fetch_ok()
+        }),
+        6 => Message::TrackStatus(TrackStatus {
+            request_id,
+            track,
+            parameters,
+        }),
+        7 => {
+            let namespace = name;
+            Message::PublishNamespace(PublishNamespace {
+                request_id,
+                namespace,
+                parameters,
+            })
+        }
+        8 => Message::Namespace(name),
+        9 => Message::NamespaceDone(name),
+        10 => {
+            let prefix = name;
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+        11 => {
+            let prefix = name;
+            Message::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix,
+                parameters,
+            })
+        }
+        12 => Message::PublishBlocked {
+            suffix: name,
+            name: track.name,
+        },
+        13 => Message::RequestUpdate(RequestUpdate {
+            request_id,
+            parameters,
+        }),
+        14 => Message::RequestOk(RequestOk {
+            properties,
+            ..RequestOk::default()
+        }),
+        15 => Message::RequestError(error()),
+        _ => Message::GoAway(GoAway {
+            request_id: Some(request_id).filter(|id| *id < 16),
+            ..GoAway::default()
+        }),
+    }
+}
+
+pub(super) fn token(input: &mut Input<'_>) -> Option<Token> {
+    let (alias, token_type) = (input.number(3), 0);
+    let value = Bytes::from_static(b"token value");
+    match input.byte() % 16 {
+        0 => Some(Token::Delete { alias }),
+        1 | 2 => Some(Token::Register {
+            alias,
+            token_type,
+            value,
+        }),
+        3 => Some(Token::UseAlias { alias }),
+        4 => Some(Token::UseValue { token_type, value }),
+        _ => None,
+    }
+}
+
+pub(super) fn properties(input: &mut Input<'_>) -> Properties {
+    match input.byte() % 8 {
+        0 => Properties::builder().int(0x4000, 1).build(),
+        1 => Properties::builder().int(0x30, 1).build(),
+        _ => Properties::EMPTY,
+    }
+}
+
+pub(super) fn datagram(input: &mut Input<'_>) -> Bytes {
+    let mut out = BytesMut::new();
+    let datagram = ObjectDatagram {
+        track_alias: alias(&track(input)),
+        group: 0,
+        object: input.number(4),
+        priority: None,
+        end_of_group: false,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload: input.bytes().into(),
+    };
+    datagram.encode(DRAFT, &mut out);
+    out.freeze()
+}
+
+pub(super) fn namespace(input: &mut Input<'_>) -> Namespace {
+    let fields: &[&str] = match input.byte() % 8 {
+        0 => &["."],
+        1 => &[".session", "x"],
+        2 => &["a", "b"],
+        3 => &[],
+        _ => &["a"],
+    };
+    Namespace::new(fields).expect("it is short")
+}
+
+pub(super) fn track(input: &mut Input<'_>) -> FullTrackName {
+    let name = [b't' + input.byte() % 3];
+    let name = TrackName::new(name).expect("it is short");
+    FullTrackName::new(namespace(input), name).expect("it is short")
+}
+
+/// An alias that is mostly the track's own.
+pub(super) fn alias(track: &FullTrackName) -> u64 {
+    let fields = track.namespace.fields().map(<[u8]>::len).sum::<usize>() as u64;
+    u64::from(track.name.as_bytes()[0]) * 16 + fields
+}
+
+pub(super) fn fetch_kind(track: FullTrackName) -> FetchKind {
+    FetchKind::Standalone {
+        track,
+        start: Location::new(1, 0),
+        end: Location::new(9, 9),
+    }
+}
+
+pub(super) fn fetch_ok() -> FetchOk {
+    let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
+    FetchOk {
+        end_of_track: false,
+        end: Location::new(9, 9),
+        parameters,
+        properties,
+    }
+}
+
+pub(super) fn subscribe_ok(track_alias: u64) -> SubscribeOk {
+    let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
+    SubscribeOk {
+        track_alias,
+        parameters,
+        properties,
+    }
+}
+
+pub(super) fn error() -> RequestError {
+    let code = RequestErrorCode::DOES_NOT_EXIST;
+    RequestError {
+        code,
+        retry_after: None,
+        reason: String::new(),
+        redirect: None,
+    }
+}
+
+pub(super) fn done() -> PublishDone {
+    let code = PublishDoneCode::TRACK_ENDED;
+    PublishDone {
+        code,
+        stream_count: None,
+        reason: String::new(),
+    }
+}
