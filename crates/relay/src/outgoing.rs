@@ -1,6 +1,6 @@
 //! Subgroups on their way to subscribers: the second half of the hot path.
 
-use std::time::Instant;
+use std::{cmp::Reverse, time::Instant};
 
 use weir_moqt::{session::RequestId, transport::StreamId};
 use weir_quic::{Connection, Endpoint, Handle};
@@ -8,11 +8,11 @@ use weir_quic::{Connection, Endpoint, Handle};
 use crate::{
     Relay,
     out_stream::Turn,
-    peer::Part,
+    peer::{Part, Reader},
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Progress, Subscriber},
     track::Track,
-    tracks::TrackId,
+    tracks::{TrackId, Tracks},
 };
 
 impl Relay {
@@ -89,7 +89,7 @@ impl Relay {
         }
     }
 
-    /// A stream that was full takes more.
+    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
     pub(crate) fn resume_stream(
         &mut self,
         now: Instant,
@@ -100,9 +100,25 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        if let Some((track, request, subgroup)) = peer.full.remove(&stream) {
-            self.resume(now, endpoint, handle, (track, request, subgroup));
+        let Some(entry) = peer.full.remove(&stream) else {
+            return;
+        };
+        let rank = rank_of(&mut self.tracks, handle, entry);
+        let mut first = Vec::new();
+        for (&other, &entry) in &peer.full {
+            let other_rank = rank_of(&mut self.tracks, handle, entry);
+            if other_rank > rank {
+                first.push((Reverse(other_rank), other, entry));
+            }
         }
+        first.sort_unstable();
+        for (_, other, entry) in first {
+            if let Some(peer) = self.peers.get(handle) {
+                peer.full.remove(&other);
+            }
+            self.resume(now, endpoint, handle, entry);
+        }
+        self.resume(now, endpoint, handle, entry);
     }
 
     /// The peer allows more streams: they go to the subscriptions in turn, as long as their rank is the same.
@@ -117,11 +133,11 @@ impl Relay {
                 && let Some(subscriber) = track.subscriber(handle, request)
             {
                 for (place, (rank, id)) in subscriber.pending().enumerate() {
-                    pending.push((-rank, place, (*track_id, request, id)));
+                    pending.push((Reverse(rank), place, (*track_id, request, id)));
                 }
             }
         }
-        pending.sort_by_key(|&(rank, place, _)| (rank, place));
+        pending.sort_unstable();
         for (_, _, entry) in pending {
             self.resume(now, endpoint, handle, entry);
         }
@@ -132,7 +148,7 @@ impl Relay {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        (track_id, request, id): (TrackId, RequestId, SubgroupId),
+        (track_id, request, id): Reader,
     ) {
         let who = (track_id, handle, request);
         self.with_subscriber(
@@ -212,4 +228,12 @@ impl Relay {
         }
         Some(result)
     }
+}
+
+/// The rank of a stream; lowest if it is gone.
+fn rank_of(tracks: &mut Tracks, handle: Handle, (track, request, id): Reader) -> i32 {
+    let track = tracks.get(track);
+    let subscriber = track.and_then(|track| track.subscriber(handle, request));
+    let rank = subscriber.and_then(|subscriber| subscriber.rank_of(id));
+    rank.unwrap_or(i32::MIN)
 }

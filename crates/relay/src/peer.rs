@@ -25,9 +25,12 @@ pub(crate) struct Peer {
     /// Subgroup streams being received.
     pub(crate) inbound: BTreeMap<StreamId, Inbound>,
     /// Subgroup streams being sent that took no more data.
-    pub(crate) full: BTreeMap<StreamId, (TrackId, RequestId, SubgroupId)>,
+    pub(crate) full: BTreeMap<StreamId, Reader>,
     pub(crate) counts: Counts,
 }
+
+/// A subgroup on its way to one of a session's subscriptions.
+pub(crate) type Reader = (TrackId, RequestId, SubgroupId);
 
 /// A subgroup stream being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

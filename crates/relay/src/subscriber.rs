@@ -214,6 +214,14 @@ impl Subscriber {
         self.advance_stream(connection, subgroup, index, turn)
     }
 
+    /// The rank of the stream of a subgroup, if it still reads it.
+    pub(crate) fn rank_of(&self, subgroup: SubgroupId) -> Option<i32> {
+        let mut streams = self.streams.iter();
+        streams
+            .find(|entry| entry.subgroup == subgroup && entry.is_reading())
+            .map(|entry| self.rank(entry))
+    }
+
     /// The subgroups for which it waits to open a stream, each with its rank.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (i32, SubgroupId)> + '_ {
         self.streams

@@ -65,6 +65,7 @@ pub(crate) struct ArrivedObject {
     pub(crate) at: Instant,
     pub(crate) header: ObjectHeader,
     pub(crate) payload: Vec<u8>,
+    pub(crate) complete_at: Option<Instant>,
 }
 
 /// A scripted client.
@@ -273,12 +274,17 @@ impl Actor {
                     at: now,
                     header: object,
                     payload: Vec::new(),
+                    complete_at: None,
                 };
                 self.arrival(stream).objects.push(object);
             }
             SessionEvent::Payload { stream, data } => {
                 let object = self.arrival(stream).objects.last_mut();
-                object.expect("it has begun").payload.extend(data);
+                let object = object.expect("it has begun");
+                object.payload.extend(data);
+                if object.payload.len() as u64 == object.header.payload_len {
+                    object.complete_at = Some(now);
+                }
             }
             SessionEvent::StreamEnd { stream, end } => self.arrival(stream).end = Some(end),
             SessionEvent::Ready { .. } => {}

@@ -12,5 +12,7 @@ mod datagrams;
 mod forwarding;
 mod joining;
 mod publishers;
+mod slow;
 mod streams;
+mod timeouts;
 mod waiting;

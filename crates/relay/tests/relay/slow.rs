@@ -1,0 +1,275 @@
+//! Subscribers that cannot keep up, and what that costs the others: nothing.
+
+use weir_link::{Bitrate, Queue, Rate};
+use weir_moqt::{
+    error::ResetCode,
+    parameter::{GroupOrder, Parameters},
+    session::StreamEnd,
+};
+
+use crate::stage::{Asked, Setting, Stage, millis, payload, secs, story};
+
+const RATE_KBIT: u32 = 1000;
+const GROUP_BYTES: usize = 12_500;
+
+fn setting() -> Setting {
+    let mut setting = Setting::default();
+    setting.relay.lag_bytes_max = 100_000;
+    // What a connection has taken is not the relay's to drop any more.
+    setting.quic.send_bytes_max = 30_000;
+    setting.quic.datagram_send_bytes_max = 4_000;
+    setting
+}
+
+/// Gives a client a link with a tenth of the rate that is published.
+fn slow_down(stage: &mut Stage, subscription: Asked) {
+    let link = weir_link::Config {
+        rate: Rate::Fixed(Bitrate::from_kilobits_per_second(RATE_KBIT / 10)),
+        queue: Queue {
+            bytes_max: 10_000,
+            packets_max: 1000,
+        },
+        ..Setting::default().link
+    };
+    let relay = stage.relay;
+    stage.sim.set_link(relay, subscription.node, link);
+}
+
+/// When each object of each subscriber arrived, if it did, after it was sent.
+fn latencies(stage: &Stage, subscription: Asked) -> Vec<std::time::Duration> {
+    let start = stage.sim.instant(secs(0));
+    let outcome = stage.outcome(subscription);
+    let streams = outcome.streams.iter();
+    streams
+        .flat_map(|stream| stream.objects.iter().map(move |object| (stream, object)))
+        .map(|(stream, object)| {
+            let sent = secs(2) + millis(100) * u32::try_from(stream.header.group).unwrap();
+            object.at - start - sent
+        })
+        .collect()
+}
+
+/// A group of ten objects every 100 ms to 20 subscribers, of which one may be slow.
+fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
+    let publisher = stage.client();
+    let publication = stage.publish(publisher, "a--x");
+    let nodes = stage.clients(20);
+    let subscriptions: Vec<_> = nodes
+        .iter()
+        .map(|&node| stage.subscribe(node, "a--x"))
+        .collect();
+    stage.step("subscribe", millis(100));
+    if has_slow_one {
+        slow_down(stage, subscriptions[0]);
+    }
+    let left = secs(2) - stage.sim.elapsed();
+    stage.wait(left);
+    for group in 0..60 {
+        stage.group(publication, group, 10, GROUP_BYTES / 10);
+        stage.wait(millis(100));
+        let gauges = stage.gauges();
+        assert!(gauges.log_bytes <= 100_000 + 30_000, "{gauges:?}");
+        assert!(gauges.subgroups <= 12, "{gauges:?}");
+    }
+    stage.step("60 groups in 6 s", millis(500));
+    subscriptions
+}
+
+#[test]
+fn a_slow_subscriber_costs_only_itself() {
+    let alone = std::cell::RefCell::new(Vec::new());
+    story(&setting(), |stage| {
+        let subscriptions = broadcast(stage, false);
+        let others = subscriptions[1..].iter();
+        *alone.borrow_mut() = others.map(|&other| latencies(stage, other)).collect();
+    });
+    story(&setting(), |stage| {
+        let subscriptions = broadcast(stage, true);
+        let groups: Vec<_> = (0..60).collect();
+        for (place, &other) in subscriptions[1..].iter().enumerate() {
+            stage.expect_objects(other, &groups, 10, GROUP_BYTES / 10);
+            assert_eq!(latencies(stage, other), alone.borrow()[place]);
+        }
+        let slow = stage.outcome(subscriptions[0]);
+        let ends = slow.streams.iter().map(|stream| stream.end);
+        let resets = ends
+            .filter(|end| *end == Some(StreamEnd::Reset(ResetCode::TOO_FAR_BEHIND)))
+            .count();
+        let counters = stage.counters();
+        assert!(resets >= 5, "{resets}");
+        assert!(counters.streams_reset_lag >= 20, "{counters:?}");
+        assert!(slow.done.is_none(), "it keeps its subscription");
+        stage.step("it catches up", secs(30));
+        let slow = stage.outcome(subscriptions[0]);
+        let last = slow
+            .streams
+            .iter()
+            .find(|arrival| arrival.header.group == 59);
+        assert_eq!(last.map(|last| last.end), Some(Some(StreamEnd::Fin)));
+        assert_eq!(stage.gauges().log_bytes, 0);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+#[test]
+fn datagrams_to_a_slow_subscriber_make_room_for_newer_ones() {
+    story(&setting(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let nodes = stage.clients(2);
+        let subscriptions: Vec<_> = nodes
+            .iter()
+            .map(|&node| stage.subscribe(node, "a--x"))
+            .collect();
+        stage.wait(millis(100));
+        slow_down(stage, subscriptions[0]);
+        for group in 0..600 {
+            stage.datagram(publication, group, 0, &payload(group, 0, 1000));
+            stage.wait(millis(8));
+        }
+        stage.step("600 datagrams", secs(5));
+        let all = stage.outcome(subscriptions[1]).datagram_places();
+        assert_eq!(all.len(), 600);
+        let slow = stage.outcome(subscriptions[0]).datagram_places();
+        assert!((40..150).contains(&slow.len()), "{}", slow.len());
+        assert!(slow.is_sorted(), "no datagram is turned round");
+        assert_eq!(slow.last(), Some(&(599, 0)), "the newest is worth most");
+        assert_eq!(stage.counters().datagrams_sent, 1200);
+        assert_eq!(stage.gauges().subscriptions, 2);
+    });
+}
+
+#[test]
+fn a_peer_that_allows_few_streams_keeps_its_subscription() {
+    let mut setting = setting();
+    setting.client.uni_streams_max = 8;
+    setting.relay.lag_bytes_max = 1 << 20;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        for group in 0..100 {
+            stage.group(publication, group, 3, 200);
+        }
+        stage.step("a hundred groups at once", secs(5));
+        let groups: Vec<_> = (0..100).collect();
+        stage.expect_objects(subscription, &groups, 3, 200);
+        stage.publish_done(publication, 100);
+        stage.step("the end", secs(1));
+        let done = stage.outcome(subscription).done.as_ref().unwrap();
+        assert_eq!(done.stream_count, Some(100));
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+#[test]
+fn streams_that_stay_open_are_waited_for_until_the_lag_is_too_long() {
+    let mut setting = setting();
+    setting.client.uni_streams_max = 8;
+    setting.relay.lag_bytes_max = 10_000;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        let mut streams: Vec<_> = (0..100)
+            .map(|group| stage.open(publication, group))
+            .collect();
+        for stream in &mut streams {
+            stage.object(publication, stream, 0, &[7; 500]);
+        }
+        stage.step("a hundred groups that stay open", secs(1));
+        // One of the eight is the control stream.
+        let received = &stage.outcome(subscription).streams;
+        assert_eq!(received.len(), 7);
+        assert!(stage.gauges().log_bytes <= 12_000);
+        for stream in &streams {
+            stage.finish(publication, stream);
+        }
+        stage.step("and end", secs(5));
+        let outcome = stage.outcome(subscription);
+        let skipped = stage.counters().subgroups_skipped;
+        assert_eq!(outcome.streams.len() as u64 + skipped, 100);
+        assert!((70..80).contains(&skipped), "{skipped}");
+        let fins = outcome.streams.iter();
+        assert!(
+            fins.clone()
+                .all(|stream| stream.end == Some(StreamEnd::Fin))
+        );
+        assert_eq!(stage.gauges().subgroups, 0);
+        stage.group(publication, 200, 3, 200);
+        stage.step("one more", secs(1));
+        let outcome = stage.outcome(subscription);
+        let last = outcome.streams.last().unwrap();
+        assert_eq!(last.header.group, 200);
+    });
+}
+
+#[test]
+fn few_streams_are_shared_by_the_subscriptions_of_a_session() {
+    let mut setting = setting();
+    setting.client.uni_streams_max = 8;
+    setting.relay.lag_bytes_max = 1 << 20;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let greedy = stage.publish(publisher, "a--greedy");
+        let modest = stage.publish(publisher, "a--modest");
+        let subscriber = stage.client();
+        stage.subscribe(subscriber, "a--greedy");
+        let subscription = stage.subscribe(subscriber, "a--modest");
+        stage.step("subscribe to two tracks", millis(100));
+        let streams: Vec<_> = (0..100)
+            .map(|group| {
+                let mut stream = stage.open(greedy, group);
+                stage.object(greedy, &mut stream, 0, b"x");
+                stream
+            })
+            .collect();
+        stage.step("one opens a hundred streams", millis(100));
+        stage.group(modest, 0, 1, 10);
+        stage.step("the other opens one", millis(100));
+        for stream in &streams[..8] {
+            stage.finish(greedy, stream);
+        }
+        stage.step("some of the hundred end", millis(200));
+        stage.expect_objects(subscription, &[0], 1, 10);
+    });
+}
+
+#[test]
+fn what_is_urgent_goes_first() {
+    story(&setting(), |stage| {
+        let publisher = stage.client();
+        let [bulk, urgent] = ["a--bulk", "a--urgent"].map(|track| stage.publish(publisher, track));
+        let subscriber = stage.client();
+        let parameters = |priority, order| Parameters {
+            subscriber_priority: Some(priority),
+            group_order: Some(order),
+            ..Parameters::default()
+        };
+        let ascending = GroupOrder::Ascending;
+        let patient = parameters(200, GroupOrder::Descending);
+        let to_bulk = stage.subscribe_with(subscriber, "a--bulk", patient);
+        let to_urgent = stage.subscribe_with(subscriber, "a--urgent", parameters(10, ascending));
+        stage.wait(millis(100));
+        slow_down(stage, to_bulk);
+        for group in 0..4 {
+            stage.group(bulk, group, 1, 20_000);
+        }
+        stage.step("bulk", millis(100));
+        stage.group(urgent, 0, 1, 2000);
+        stage.step("and something urgent", secs(10));
+        let begin = |subscription, group| {
+            let streams = &stage.outcome(subscription).streams;
+            let stream = streams.iter().find(|stream| stream.header.group == group);
+            stream.unwrap().objects[0].at
+        };
+        assert_eq!(stage.outcome(to_bulk).objects().len(), 4);
+        let urgent = &stage.outcome(to_urgent).streams[0].objects[0];
+        assert!(urgent.complete_at.unwrap() <= begin(to_bulk, 3));
+        assert!(begin(to_bulk, 3) < begin(to_bulk, 2), "the newest first");
+    });
+}

@@ -1,0 +1,163 @@
+//! Objects that are no longer worth sending.
+
+use std::time::Duration;
+
+use weir_link::{Bitrate, Queue, Rate};
+use weir_moqt::{
+    error::ResetCode, parameter::Parameters, property, property::Properties, session::StreamEnd,
+};
+
+use crate::stage::{Setting, Stage, millis, payload, secs, story};
+
+fn setting() -> Setting {
+    let mut setting = Setting::default();
+    // What the connection has taken cannot expire any more.
+    setting.quic.send_bytes_max = 10_000;
+    setting
+}
+
+/// 100 kbit/s from the relay to every client.
+fn slow(stage: &mut Stage, node: weir_sim::NodeId) {
+    let link = weir_link::Config {
+        rate: Rate::Fixed(Bitrate::from_kilobits_per_second(100)),
+        queue: Queue {
+            bytes_max: 60_000,
+            packets_max: 100,
+        },
+        ..Setting::default().link
+    };
+    let relay = stage.relay;
+    stage.sim.set_link(relay, node, link);
+}
+
+/// Who says how long an object may take.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Nobody,
+    Subscriber(Duration),
+    Track(Duration),
+    Both(Duration, Duration),
+}
+
+impl Says {
+    fn parameters(self) -> Parameters {
+        let timeout = match self {
+            Self::Subscriber(timeout) | Self::Both(timeout, _) => Some(timeout),
+            Self::Nobody | Self::Track(_) => None,
+        };
+        Parameters {
+            object_delivery_timeout: timeout,
+            ..Parameters::default()
+        }
+    }
+
+    fn properties(self) -> Properties {
+        match self {
+            Self::Track(timeout) | Self::Both(_, timeout) => {
+                let timeout = u64::try_from(timeout.as_millis()).unwrap();
+                let builder = Properties::builder();
+                builder
+                    .int(property::OBJECT_DELIVERY_TIMEOUT, timeout)
+                    .build()
+            }
+            Self::Nobody | Self::Subscriber(_) => Properties::EMPTY,
+        }
+    }
+
+    fn is_short(self) -> bool {
+        match self {
+            Self::Nobody => false,
+            Self::Subscriber(timeout) | Self::Track(timeout) => timeout < secs(5),
+            Self::Both(one, other) => one.min(other) < secs(5),
+        }
+    }
+}
+
+const CASES: [Says; 6] = [
+    Says::Nobody,
+    Says::Subscriber(millis(500)),
+    Says::Track(millis(500)),
+    Says::Both(millis(500), secs(60)),
+    Says::Both(secs(60), millis(500)),
+    Says::Subscriber(secs(60)),
+];
+
+#[test]
+fn streams_are_reset_when_their_objects_are_too_old() {
+    for says in CASES {
+        story(&setting(), |stage| {
+            let publisher = stage.client();
+            let (none, properties) = (Parameters::default(), says.properties());
+            let publication = stage.publish_with(publisher, "a--x", none, properties);
+            let subscriber = stage.client();
+            let subscription = stage.subscribe_with(subscriber, "a--x", says.parameters());
+            stage.step(&format!("{says:?}"), millis(100));
+            slow(stage, subscriber);
+            stage.group(publication, 1, 40, 1000);
+            stage.step("four seconds' worth", secs(6));
+            let arrival = &stage.outcome(subscription).streams[0];
+            if says.is_short() {
+                let end = StreamEnd::Reset(ResetCode::DELIVERY_TIMEOUT);
+                assert_eq!(arrival.end, Some(end));
+                assert!(arrival.objects.len() < 30, "{}", arrival.objects.len());
+                assert_eq!(stage.counters().streams_reset_timeout, 1);
+            } else {
+                stage.expect_objects(subscription, &[1], 40, 1000);
+                assert_eq!(stage.counters().streams_reset_timeout, 0);
+            }
+            assert_eq!(stage.gauges().subgroups, 0);
+            stage.group(publication, 2, 3, 100);
+            stage.step("the next group", secs(1));
+            let arrival = &stage.outcome(subscription).streams[1];
+            assert_eq!(arrival.end, Some(StreamEnd::Fin), "it starts afresh");
+        });
+    }
+}
+
+#[test]
+fn datagrams_that_are_too_old_are_not_sent() {
+    for says in CASES {
+        story(&setting(), |stage| {
+            let publisher = stage.client();
+            let (none, properties) = (Parameters::default(), says.properties());
+            let publication = stage.publish_with(publisher, "a--x", none, properties);
+            let subscriber = stage.client();
+            let subscription = stage.subscribe_with(subscriber, "a--x", says.parameters());
+            stage.step(&format!("{says:?}"), millis(100));
+            slow(stage, subscriber);
+            for group in 0..60 {
+                stage.datagram(publication, group, 0, &payload(group, 0, 1000));
+            }
+            stage.step("six seconds' worth", secs(10));
+            let count = stage.outcome(subscription).datagrams.len();
+            if says.is_short() {
+                // Those that the connection took at once, and half a second's worth.
+                assert!((10..45).contains(&count), "{count}");
+            } else {
+                assert!(count >= 55, "{count}");
+            }
+        });
+    }
+}
+
+#[test]
+fn the_time_of_an_object_counts_from_its_first_byte() {
+    story(&setting(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let says = Says::Subscriber(millis(500));
+        let subscription = stage.subscribe_with(subscriber, "a--x", says.parameters());
+        stage.wait(millis(100));
+        let mut stream = stage.open(publication, 1);
+        let header = crate::stage::object(0, 10_000);
+        stage.object_with(publication, &mut stream, &header, &[1; 1000]);
+        for _ in 0..9 {
+            stage.wait(millis(100));
+            stage.write(publication, stream.stream, vec![1; 1000].into(), false);
+        }
+        stage.step("an object that takes long to come", secs(1));
+        let end = StreamEnd::Reset(ResetCode::DELIVERY_TIMEOUT);
+        assert_eq!(stage.outcome(subscription).streams[0].end, Some(end));
+    });
+}
