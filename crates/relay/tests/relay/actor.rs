@@ -406,6 +406,7 @@ impl App for Actor {
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         endpoint.close_all(now, 0, b"leaving");
+        self.session = None;
     }
 
     fn is_finished(&self) -> bool {

@@ -8,9 +8,12 @@
 mod actor;
 mod stage;
 
+mod churn;
 mod datagrams;
 mod forwarding;
 mod joining;
+mod limits;
+mod loss;
 mod publishers;
 mod slow;
 mod streams;

@@ -70,7 +70,8 @@ pub(crate) fn seed() -> u64 {
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) relay: NodeId,
-    client: QuicLimits,
+    /// Limits of the clients that are still to come.
+    pub(crate) client: QuicLimits,
     next_alias: u64,
     /// What is planned, the latest first.
     plans: Vec<(Duration, Plan)>,

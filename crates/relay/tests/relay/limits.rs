@@ -1,0 +1,337 @@
+//! Each limit of the relay, at the limit and one past it.
+
+use std::cell::Cell;
+
+use weir_moqt::error::{RequestErrorCode, ResetCode};
+
+use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
+
+const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
+
+/// Checks that all of some requests were accepted but the last, and that there is room again after the first
+/// one is gone.
+fn expect_one_past(stage: &mut Stage, asked: &[Asked], again: impl FnOnce(&mut Stage) -> Asked) {
+    stage.step("one past the limit", millis(100));
+    let (past, within) = asked.split_last().unwrap();
+    for &asked in within {
+        assert!(stage.is_accepted(asked));
+    }
+    assert_eq!(stage.refusal(*past), Some(LOAD));
+    let error = stage.outcome(*past).error.as_ref().unwrap();
+    assert!(error.retry_after.is_some());
+    assert_eq!(stage.counters().refused_load, 1);
+    stage.cancel(asked[0]);
+    stage.step("make room", millis(100));
+    let again = again(stage);
+    stage.step("try again", millis(100));
+    assert!(stage.is_accepted(again));
+    assert_eq!(stage.counters().refused_load, 1);
+}
+
+#[test]
+fn subscriptions_per_session() {
+    let mut setting = Setting::default();
+    setting.relay.subscriptions_per_session_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let tracks = ["a--1", "a--2", "a--3", "a--4"];
+        for track in tracks {
+            stage.publish(publisher, track);
+        }
+        let [one, other] = [stage.client(), stage.client()];
+        let unbothered = stage.subscribe(other, "a--4");
+        let asked = tracks.map(|track| stage.subscribe(one, track));
+        expect_one_past(stage, &asked, |stage| stage.subscribe(one, "a--4"));
+        assert!(stage.is_accepted(unbothered));
+    });
+}
+
+#[test]
+fn waiting_subscriptions_count_too() {
+    let mut setting = Setting::default();
+    setting.relay.subscriptions_per_session_max = 1;
+    story(&setting, |stage| {
+        let subscriber = stage.client();
+        let waiting = stage.subscribe_with(subscriber, "a--1", rendezvous(secs(9)));
+        let past = stage.subscribe_with(subscriber, "a--2", rendezvous(secs(9)));
+        stage.step("one past the limit", millis(100));
+        assert!(stage.outcome(waiting).answer.is_none());
+        assert_eq!(stage.refusal(past), Some(LOAD));
+        assert_eq!(stage.gauges().tracks, 1);
+    });
+}
+
+#[test]
+fn publications_per_session() {
+    let mut setting = Setting::default();
+    setting.relay.publications_per_session_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let asked = ["a--1", "a--2", "a--3", "a--4"].map(|track| stage.publish(publisher, track));
+        expect_one_past(stage, &asked, |stage| stage.publish(publisher, "a--5"));
+    });
+}
+
+#[test]
+fn namespaces_per_session() {
+    let mut setting = Setting::default();
+    setting.relay.namespaces_per_session_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let asked = ["a", "b", "c", "d"].map(|space| stage.announce(publisher, space));
+        expect_one_past(stage, &asked, |stage| stage.announce(publisher, "e"));
+        assert_eq!(stage.gauges().namespaces, 3);
+    });
+}
+
+#[test]
+fn tracks() {
+    let mut setting = Setting::default();
+    setting.relay.tracks_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let asked = ["a--1", "a--2", "a--3", "a--4"].map(|track| stage.publish(publisher, track));
+        expect_one_past(stage, &asked, |stage| stage.publish(publisher, "a--5"));
+        assert_eq!(stage.gauges().tracks, 3);
+        let subscription = stage.subscribe_with(publisher, "a--6", rendezvous(secs(1)));
+        stage.step("subscribe to one more", millis(100));
+        assert_eq!(stage.refusal(subscription), Some(LOAD));
+    });
+}
+
+/// A publisher, and a subscriber that allows no data stream: its one stream is the control stream.
+fn without_streams(stage: &mut Stage) -> Asked {
+    let publisher = stage.client();
+    let publication = stage.publish(publisher, "a--x");
+    let subscriber = stage.client();
+    let subscription = stage.subscribe(subscriber, "a--x");
+    stage.step("subscribe", millis(100));
+    assert!(stage.is_accepted(subscription));
+    publication
+}
+
+#[test]
+fn lag_of_a_subscription() {
+    let mut setting = Setting::default();
+    setting.client.uni_streams_max = 1;
+    let group_bytes = Cell::new(0);
+    story(&setting, |stage| {
+        let publication = without_streams(stage);
+        stage.group(publication, 1, 1, 1000);
+        stage.step("measure", millis(50));
+        group_bytes.set(stage.gauges().log_bytes);
+    });
+    assert!(group_bytes.get() > 1000);
+    setting.relay.lag_bytes_max = 3 * group_bytes.get();
+    story(&setting, |stage| {
+        let publication = without_streams(stage);
+        for group in 1..4 {
+            stage.group(publication, group, 1, 1000);
+        }
+        stage.step("at the limit", millis(50));
+        assert_eq!(stage.gauges().log_bytes, 3 * group_bytes.get());
+        assert_eq!(stage.counters().subgroups_skipped, 0);
+        let mut tiny = stage.open(publication, 4);
+        stage.object(publication, &mut tiny, 0, b"x");
+        stage.step("past it", millis(50));
+        assert_eq!(stage.counters().subgroups_skipped, 1);
+        assert_eq!(stage.gauges().subgroups, 3);
+        assert!(stage.gauges().log_bytes < 3 * group_bytes.get());
+    });
+}
+
+#[test]
+fn streams_of_a_subscription_that_waits() {
+    let mut setting = Setting::default();
+    setting.client.uni_streams_max = 1;
+    setting.relay.streams_per_subscription_max = 3;
+    story(&setting, |stage| {
+        let publication = without_streams(stage);
+        for group in 1..4 {
+            stage.group(publication, group, 1, 1000);
+        }
+        stage.step("at the limit", millis(50));
+        assert_eq!(stage.gauges().subgroups, 3);
+        stage.group(publication, 4, 1, 1000);
+        stage.step("past it, the oldest makes room", millis(50));
+        assert_eq!(stage.counters().subgroups_skipped, 1);
+        assert_eq!(stage.gauges().subgroups, 3);
+    });
+}
+
+#[test]
+fn streams_of_a_subscription_that_keeps_up() {
+    let mut setting = Setting::default();
+    setting.relay.streams_per_subscription_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        let mut streams: Vec<_> = (0..4)
+            .map(|group| {
+                let mut stream = stage.open(publication, group);
+                stage.object(publication, &mut stream, 0, b"first");
+                stage.wait(millis(20));
+                stream
+            })
+            .collect();
+        stage.step("one past the limit", millis(50));
+        assert_eq!(stage.counters().subgroups_skipped, 1);
+        for stream in &mut streams {
+            stage.object(publication, stream, 1, b"second");
+            stage.finish(publication, stream);
+        }
+        stage.step("they end", millis(50));
+        stage.group(publication, 9, 2, 10);
+        stage.step("there is room again", millis(50));
+        let outcome = stage.outcome(subscription);
+        let streams = outcome.streams.iter();
+        let groups: Vec<_> = streams.map(|arrival| arrival.header.group).collect();
+        assert_eq!(groups, [0, 1, 2, 9]);
+        assert!(
+            outcome
+                .streams
+                .iter()
+                .all(|arrival| arrival.objects.len() == 2)
+        );
+        assert_eq!(stage.counters().subgroups_skipped, 1);
+    });
+}
+
+#[test]
+fn subgroups_of_a_track() {
+    let mut setting = Setting::default();
+    setting.relay.subgroups_per_track_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let streams: Vec<_> = (0..4)
+            .map(|group| {
+                let stream = stage.open(publication, group);
+                stage.wait(millis(20));
+                stream
+            })
+            .collect();
+        stage.step("one past the limit", millis(50));
+        let stopped = &stage.actor(publisher).stopped;
+        assert_eq!(
+            stopped[..],
+            [(streams[3].stream, ResetCode::EXCESSIVE_LOAD.0)]
+        );
+        assert_eq!(stage.counters().subgroups_refused, 1);
+        stage.finish(publication, &streams[0]);
+        stage.step("one ends", millis(50));
+        stage.open(publication, 5);
+        stage.step("there is room again", millis(50));
+        assert_eq!(stage.counters().subgroups_refused, 1);
+        assert_eq!(stage.counters().streams_received, 4);
+    });
+}
+
+#[test]
+fn those_who_lag_do_not_use_up_the_subgroups_of_a_track() {
+    let mut setting = Setting::default();
+    setting.client.uni_streams_max = 1;
+    setting.relay.subgroups_per_track_max = 3;
+    story(&setting, |stage| {
+        let publication = without_streams(stage);
+        for group in 0..20 {
+            stage.group(publication, group, 1, 100);
+            stage.wait(millis(20));
+        }
+        stage.step("twenty groups nobody takes", millis(50));
+        assert_eq!(stage.counters().subgroups_refused, 0);
+        assert_eq!(stage.gauges().subgroups, 20);
+    });
+}
+
+#[test]
+fn lingering_after_a_publisher() {
+    let mut setting = Setting::default();
+    setting.relay.publisher_linger = secs(3);
+    for early in [true, false] {
+        story(&setting, |stage| {
+            let publisher = stage.client();
+            let publication = stage.publish(publisher, "a--x");
+            let subscriber = stage.client();
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.step("subscribe", millis(100));
+            stage.cancel(publication);
+            // The news takes 10 ms to the relay.
+            stage.step(
+                "the publisher goes",
+                if early { millis(2999) } else { millis(3020) },
+            );
+            stage.publish(publisher, "a--x");
+            stage.step("and comes back", millis(100));
+            let done = stage.outcome(subscription).done.is_some();
+            assert_eq!(done, !early);
+            assert_eq!(stage.gauges().subscriptions, u64::from(early));
+        });
+    }
+}
+
+#[test]
+fn lingering_after_the_last_word() {
+    let mut setting = Setting::default();
+    setting.relay.done_linger = secs(3);
+    for early in [true, false] {
+        story(&setting, |stage| {
+            let publisher = stage.client();
+            let publication = stage.publish(publisher, "a--x");
+            let subscriber = stage.client();
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.step("subscribe", millis(100));
+            let stream = stage.open(publication, 1);
+            stage.publish_done(publication, 1);
+            stage.step(
+                "the end, but for one stream",
+                if early { secs(2) } else { secs(4) },
+            );
+            assert_eq!(stage.outcome(subscription).done.is_some(), !early);
+            stage.finish(publication, &stream);
+            stage.step("which ends", millis(100));
+            assert!(stage.outcome(subscription).done.is_some());
+            assert_eq!(stage.gauges().tracks, 0);
+        });
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_closed_and_forgotten() {
+    let mut setting = Setting::default();
+    setting.session.outgoing_bytes_max = 0;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        stage.client.stream_receive_bytes_max = 4;
+        let subscriber = stage.client();
+        stage.subscribe_with(subscriber, "a--x", rendezvous(secs(9)));
+        stage.step("wait", secs(1));
+        let publication = stage.publish(publisher, "a--x");
+        stage.step("the answer does not fit the peer's window", secs(1));
+        assert!(stage.is_accepted(publication));
+        assert!(stage.actor(subscriber).lost.is_some());
+        assert_eq!(stage.counters().sessions_violated, 1);
+        assert_eq!(stage.gauges().sessions, 1);
+        assert_eq!(stage.gauges().subscriptions, 0);
+    });
+}
+
+#[test]
+fn a_reset_of_what_nobody_reads_is_not_seen() {
+    let mut setting = Setting::default();
+    setting.client.uni_streams_max = 1;
+    story(&setting, |stage| {
+        let publication = without_streams(stage);
+        let mut stream = stage.open(publication, 1);
+        stage.object(publication, &mut stream, 0, b"object");
+        stage.step("a stream that cannot be opened", millis(50));
+        stage.reset(publication, &stream, ResetCode::CANCELLED);
+        stage.step("is reset", millis(50));
+        assert_eq!(stage.counters().streams_sent, 0);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
