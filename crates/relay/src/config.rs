@@ -29,6 +29,9 @@ pub struct Limits {
     pub namespaces_per_session_max: usize,
     /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
     pub tracks_max: usize,
+    /// Sessions that one track may come from at once. Others that announced its namespace are not asked; a
+    /// PUBLISH is refused with `EXCESSIVE_LOAD` beyond.
+    pub publishers_per_track_max: usize,
     /// Bytes of subgroups that one subscription may be behind, all its streams together, not counting what
     /// its connection has taken. Beyond it, its streams of the oldest groups are reset with `TOO_FAR_BEHIND`.
     pub lag_bytes_max: u64,
@@ -53,6 +56,7 @@ impl Default for Limits {
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
             tracks_max: 100_000,
+            publishers_per_track_max: 16,
             lag_bytes_max: 4 << 20,
             streams_per_subscription_max: 128,
             subgroups_per_track_max: 256,

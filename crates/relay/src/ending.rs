@@ -237,7 +237,8 @@ impl Relay {
         };
         let mut drained = Vec::new();
         for subscriber in &mut track.subscribers {
-            subscriber.ending.get_or_insert_with(|| done.clone());
+            let ending = &mut subscriber.ending;
+            ending.get_or_insert_with(|| Box::new(done.clone()));
             if subscriber.is_drained() {
                 drained.push((subscriber.handle, subscriber.request));
             }
@@ -272,7 +273,7 @@ impl Relay {
         };
         let done = PublishDone {
             stream_count: Some(subscriber.streams_opened()),
-            ..done
+            ..*done
         };
         track.subscribers.remove(place);
         if let Some(peer) = self.peers.get(handle) {

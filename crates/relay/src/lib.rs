@@ -12,6 +12,7 @@ mod config;
 mod counters;
 mod duplicates;
 mod ending;
+mod full_streams;
 mod incoming;
 mod namespaces;
 mod out_stream;

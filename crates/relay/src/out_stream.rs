@@ -64,11 +64,19 @@ pub(crate) struct Turn<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) counters: &'a mut Counters,
     pub(crate) track: TrackDefaults,
-    /// Streams of which the relay has to know that they wait for room, with their subgroup, or that they
-    /// no longer do.
-    pub(crate) waits: Vec<(StreamId, Option<SubgroupId>)>,
+    /// What the relay has to know about streams that wait for room.
+    pub(crate) waits: Vec<Wait>,
     /// Subgroups that a subscriber held up, and does no longer.
     pub(crate) released: Vec<SubgroupId>,
+}
+
+/// A change in what waits for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// A stream waits, with its rank and its subgroup.
+    For(StreamId, i32, SubgroupId),
+    /// It does no longer, without having got any.
+    Over(StreamId),
 }
 
 impl<'a> Turn<'a> {
@@ -169,7 +177,7 @@ impl OutStream {
             connection.reset(stream, code.0);
         }
         if let OutState::Full(stream) = self.state {
-            turn.waits.push((stream, None));
+            turn.waits.push(Wait::Over(stream));
         }
         if self.behind > 0 {
             turn.released.push(self.subgroup);

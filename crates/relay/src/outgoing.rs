@@ -7,12 +7,12 @@ use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
     Relay,
+    full_streams::Reader,
     out_stream::Turn,
-    peer::{Part, Reader},
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Progress, Subscriber},
     track::Track,
-    tracks::{TrackId, Tracks},
+    tracks::TrackId,
 };
 
 impl Relay {
@@ -74,7 +74,8 @@ impl Relay {
             if !turn.waits.is_empty()
                 && let Some(peer) = peers.get(handle)
             {
-                peer.note_waits(track_id, subscriber.request, &mut turn.waits);
+                let waits = std::mem::take(&mut turn.waits);
+                peer.note_waits(track_id, subscriber.request, waits);
             }
             endpoint.fill_from(now, handle);
         }
@@ -100,47 +101,56 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let Some(entry) = peer.full.remove(&stream) else {
+        let Some((rank, entry)) = peer.full.remove(stream) else {
             return;
         };
-        let rank = rank_of(&mut self.tracks, handle, entry);
-        let mut first = Vec::new();
-        for (&other, &entry) in &peer.full {
-            let other_rank = rank_of(&mut self.tracks, handle, entry);
-            if other_rank > rank {
-                first.push((Reverse(other_rank), other, entry));
+        for other in peer.full.above(rank) {
+            let peer = self.peers.get(handle);
+            if let Some((_, entry)) = peer.and_then(|peer| peer.full.remove(other)) {
+                self.resume(now, endpoint, handle, entry);
             }
-        }
-        first.sort_unstable();
-        for (_, other, entry) in first {
-            if let Some(peer) = self.peers.get(handle) {
-                peer.full.remove(&other);
-            }
-            self.resume(now, endpoint, handle, entry);
         }
         self.resume(now, endpoint, handle, entry);
     }
 
-    /// The peer allows more streams: they go to the subscriptions in turn, as long as their rank is the same.
+    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
     pub(crate) fn resume_pending(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(peer) = self.peers.get(handle) else {
-            return;
-        };
-        let mut pending = Vec::new();
-        for (&request, part) in &peer.requests {
-            if let Part::Subscriber(track_id) = part
-                && let Some(track) = self.tracks.get(*track_id)
-                && let Some(subscriber) = track.subscriber(handle, request)
-            {
-                for (place, (rank, id)) in subscriber.pending().enumerate() {
-                    pending.push((Reverse(rank), place, (*track_id, request, id)));
+        loop {
+            let mut pending = self.pending(handle);
+            pending.sort_unstable();
+            if pending.is_empty() {
+                return;
+            }
+            for (_, reader) in pending {
+                self.resume(now, endpoint, handle, reader);
+                if self.is_pending(handle, reader) {
+                    return;
                 }
             }
         }
-        pending.sort_unstable();
-        for (_, _, entry) in pending {
-            self.resume(now, endpoint, handle, entry);
+    }
+
+    /// What each subscription of a session most wants to open a stream for.
+    fn pending(&mut self, handle: Handle) -> Vec<(Reverse<i32>, Reader)> {
+        let Some(peer) = self.peers.get(handle) else {
+            return Vec::new();
+        };
+        let mut pending = Vec::new();
+        for (request, track_id) in peer.subscriptions() {
+            let track = self.tracks.get(track_id);
+            let subscriber = track.and_then(|track| track.subscriber(handle, request));
+            if let Some((rank, id)) = subscriber.and_then(|subscriber| subscriber.pending()) {
+                pending.push((Reverse(rank), (track_id, request, id)));
+            }
         }
+        pending
+    }
+
+    fn is_pending(&mut self, handle: Handle, (track, request, id): Reader) -> bool {
+        let track = self.tracks.get(track);
+        let subscriber = track.and_then(|track| track.subscriber(handle, request));
+        let pending = subscriber.and_then(|subscriber| subscriber.pending());
+        pending.is_some_and(|(_, pending)| pending == id)
     }
 
     fn resume(
@@ -221,19 +231,11 @@ impl Relay {
         if !turn.waits.is_empty()
             && let Some(peer) = self.peers.get(handle)
         {
-            peer.note_waits(track_id, request, &mut turn.waits);
+            peer.note_waits(track_id, request, turn.waits);
         }
         for id in released {
             track.settle_subgroup(id);
         }
         Some(result)
     }
-}
-
-/// The rank of a stream; lowest if it is gone.
-fn rank_of(tracks: &mut Tracks, handle: Handle, (track, request, id): Reader) -> i32 {
-    let track = tracks.get(track);
-    let subscriber = track.and_then(|track| track.subscriber(handle, request));
-    let rank = subscriber.and_then(|subscriber| subscriber.rank_of(id));
-    rank.unwrap_or(i32::MIN)
 }

@@ -10,7 +10,7 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
-use crate::{subgroup::SubgroupId, tracks::TrackId};
+use crate::{full_streams::FullStreams, out_stream::Wait, subgroup::SubgroupId, tracks::TrackId};
 
 /// One session.
 pub(crate) struct Peer {
@@ -25,12 +25,9 @@ pub(crate) struct Peer {
     /// Subgroup streams being received.
     pub(crate) inbound: BTreeMap<StreamId, Inbound>,
     /// Subgroup streams being sent that took no more data.
-    pub(crate) full: BTreeMap<StreamId, Reader>,
+    pub(crate) full: FullStreams,
     pub(crate) counts: Counts,
 }
-
-/// A subgroup on its way to one of a session's subscriptions.
-pub(crate) type Reader = (TrackId, RequestId, SubgroupId);
 
 /// A subgroup stream being received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +78,7 @@ impl Peer {
             requests: BTreeMap::new(),
             sources: Vec::new(),
             inbound: BTreeMap::new(),
-            full: BTreeMap::new(),
+            full: FullStreams::default(),
             counts: Counts::default(),
         }
     }
@@ -135,17 +132,12 @@ impl Peer {
     }
 
     /// Takes note of streams of a subscription that wait for room, or no longer do.
-    pub(crate) fn note_waits(
-        &mut self,
-        track: TrackId,
-        request: RequestId,
-        waits: &mut Vec<(StreamId, Option<SubgroupId>)>,
-    ) {
-        for (stream, subgroup) in waits.drain(..) {
-            match subgroup {
-                Some(subgroup) => self.full.insert(stream, (track, request, subgroup)),
-                None => self.full.remove(&stream),
-            };
+    pub(crate) fn note_waits(&mut self, track: TrackId, request: RequestId, waits: Vec<Wait>) {
+        for wait in waits {
+            match wait {
+                Wait::For(stream, rank, id) => self.full.insert(stream, rank, (track, request, id)),
+                Wait::Over(stream) => drop(self.full.remove(stream)),
+            }
         }
     }
 }

@@ -67,6 +67,10 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
+        if track.sources.len() >= self.config.limits.publishers_per_track_max {
+            self.counters.refused_load += 1;
+            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
         let forward = track.is_wanted();
         self.add_source(track_id, handle, id, Origin::Published, forward);
         self.establish(
@@ -147,7 +151,10 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return false;
         };
-        if track.sources.iter().any(|source| source.handle == handle) {
+        let mut sources = track.sources.iter();
+        if sources.any(|source| source.handle == handle)
+            || track.sources.len() >= self.config.limits.publishers_per_track_max
+        {
             return false;
         }
         // Whatever the subscribers want now [moqt-18 §9.2].

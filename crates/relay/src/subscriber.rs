@@ -1,6 +1,9 @@
 //! One subscription, and how far it has come in each subgroup.
 
-use std::time::{Duration, Instant};
+use std::{
+    cmp::Reverse,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{
     error::ResetCode,
@@ -13,7 +16,7 @@ use weir_moqt::{
 use weir_quic::{Connection, Handle};
 
 use crate::{
-    out_stream::{OutState, OutStream, Outcome, Turn},
+    out_stream::{OutState, OutStream, Outcome, Turn, Wait},
     priority::rank,
     subgroup::{Ended, Mark, Subgroup, SubgroupId},
 };
@@ -37,7 +40,7 @@ pub(crate) struct Subscriber {
     streams: Vec<OutStream>,
     streams_opened: u64,
     /// To be told once its streams are complete; no new ones are opened.
-    pub(crate) ending: Option<PublishDone>,
+    pub(crate) ending: Option<Box<PublishDone>>,
 }
 
 /// How a subscriber stands with a subgroup after a look at it.
@@ -140,7 +143,7 @@ impl Subscriber {
                 entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
             }
             // What was given up for other reasons may be wanted again [moqt-18 §11.4.3].
-            stays && !(wakes && !entry.is_reading())
+            stays && (entry.is_reading() || !wakes)
         });
         if parameters.subscriber_priority.is_some() {
             for entry in &self.streams {
@@ -214,20 +217,14 @@ impl Subscriber {
         self.advance_stream(connection, subgroup, index, turn)
     }
 
-    /// The rank of the stream of a subgroup, if it still reads it.
-    pub(crate) fn rank_of(&self, subgroup: SubgroupId) -> Option<i32> {
-        let mut streams = self.streams.iter();
-        streams
-            .find(|entry| entry.subgroup == subgroup && entry.is_reading())
-            .map(|entry| self.rank(entry))
-    }
-
-    /// The subgroups for which it waits to open a stream, each with its rank.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (i32, SubgroupId)> + '_ {
+    /// The subgroup for which it most wants to open a stream, with its rank.
+    pub(crate) fn pending(&self) -> Option<(i32, SubgroupId)> {
         self.streams
             .iter()
             .filter(|entry| entry.state == OutState::Pending)
-            .map(|entry| (self.rank(entry), entry.subgroup))
+            .map(|entry| (Reverse(self.rank(entry)), entry.subgroup))
+            .min()
+            .map(|(Reverse(rank), id)| (rank, id))
     }
 
     /// The peer stopped `stream`; returns whether it was one of this subscription's.
@@ -380,7 +377,8 @@ impl Subscriber {
         let outcome = entry.write(connection, stream, subgroup, timeout, turn);
         if outcome == Outcome::Full {
             entry.state = OutState::Full(stream);
-            turn.waits.push((stream, Some(subgroup.id)));
+            let rank = self.rank(&self.streams[index]);
+            turn.waits.push(Wait::For(stream, rank, subgroup.id));
         }
         outcome
     }

@@ -45,9 +45,32 @@ impl Timers {
         }
         self.queue.pop_first().map(|(_, timer)| timer)
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.queue.len()
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tests::{epoch, handles};
+
+    #[test]
+    fn wake_ups_come_in_order_and_not_after_they_are_cancelled() {
+        let [handle] = handles();
+        let at = |start: Instant, secs| start + Duration::from_secs(secs);
+        let (start, mut timers) = (epoch(), Timers::default());
+        let waits = |request| Timer::Rendezvous(handle, RequestId(request));
+        assert_eq!(timers.next(), None);
+        for request in [3, 1, 2] {
+            timers.set(at(start, request), waits(request));
+        }
+        timers.set(at(start, 1), waits(1));
+        assert_eq!(timers.next(), Some(at(start, 1)));
+        assert_eq!(timers.expired(start), None);
+        timers.cancel(at(start, 2), waits(2));
+        timers.cancel(at(start, 2), waits(3));
+        assert_eq!(timers.expired(at(start, 5)), Some(waits(1)));
+        assert_eq!(timers.expired(at(start, 5)), Some(waits(3)));
+        assert_eq!(timers.expired(at(start, 5)), None);
     }
 }

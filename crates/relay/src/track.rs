@@ -90,7 +90,7 @@ pub(crate) struct Waiting {
     pub(crate) answer_by: Instant,
     /// When it is looked at again.
     pub(crate) wake: Instant,
-    /// REQUEST_UPDATEs that wait for the answer to the request itself.
+    /// Updates that wait for the answer to the request itself.
     pub(crate) updates: usize,
 }
 

@@ -13,6 +13,7 @@ use weir_moqt::{
     error::RequestErrorCode,
     message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk},
     parameter::Parameters,
+    property::Properties,
     session::{
         Accepted, CloseReason, Config, Event as SessionEvent, Request, RequestId, Session, Side,
         StreamEnd,
@@ -23,10 +24,10 @@ use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::{SERVER_NAME, Sim};
 
 /// What a client does about a SUBSCRIBE.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Manner {
-    /// Accepts it under this alias, with these answers.
-    Accept(SubscribeOk),
+    /// Accepts it under this alias.
+    Accept(u64),
     /// Declines it.
     Decline(RequestErrorCode),
     /// Never answers.
@@ -225,7 +226,18 @@ impl Actor {
                 self.exchange(request).datagrams.push((now, datagram));
             }
             SessionEvent::Violated(violation) => self.violation = Some(violation.to_string()),
-            event => self.on_data(now, event),
+            event @ (SessionEvent::Subgroup { .. }
+            | SessionEvent::Object { .. }
+            | SessionEvent::Payload { .. }
+            | SessionEvent::StreamEnd { .. }) => self.on_data(now, event),
+            SessionEvent::Ready { .. } => {}
+            event @ (SessionEvent::Namespace { .. }
+            | SessionEvent::NamespaceDone { .. }
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::GoAway(_)
+            | SessionEvent::RequestGoAway { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. }) => panic!("the relay has no reason for {event:?}"),
         }
     }
 
@@ -241,9 +253,16 @@ impl Actor {
         };
         self.asked.push((id, subscribe));
         self.exchange(id);
-        let manner = self.manner.clone();
+        let manner = self.manner;
         self.with(now, endpoint, |session, connection| match manner {
-            Manner::Accept(ok) => session.subscribe_ok(connection, id, ok),
+            Manner::Accept(track_alias) => {
+                let ok = SubscribeOk {
+                    track_alias,
+                    parameters: Parameters::default(),
+                    properties: Properties::EMPTY,
+                };
+                session.subscribe_ok(connection, id, ok);
+            }
             Manner::Decline(code) => {
                 let error = RequestError {
                     code,
@@ -258,37 +277,34 @@ impl Actor {
     }
 
     fn on_data(&mut self, now: Instant, event: SessionEvent) {
-        match event {
-            SessionEvent::Subgroup {
-                stream,
-                request,
-                header,
-            } => self.exchange(request).streams.push(Arrival {
+        if let SessionEvent::Subgroup {
+            stream,
+            request,
+            header,
+        } = event
+        {
+            self.exchange(request).streams.push(Arrival {
                 stream,
                 header,
                 objects: Vec::new(),
                 end: None,
-            }),
-            SessionEvent::Object { stream, object } => {
-                let object = ArrivedObject {
-                    at: now,
-                    header: object,
-                    payload: Vec::new(),
-                    complete_at: None,
-                };
-                self.arrival(stream).objects.push(object);
+            });
+        } else if let SessionEvent::Object { stream, object } = event {
+            self.arrival(stream).objects.push(ArrivedObject {
+                at: now,
+                header: object,
+                payload: Vec::new(),
+                complete_at: None,
+            });
+        } else if let SessionEvent::Payload { stream, data } = event {
+            let object = self.arrival(stream).objects.last_mut();
+            let object = object.expect("it has begun");
+            object.payload.extend(data);
+            if object.payload.len() as u64 == object.header.payload_len {
+                object.complete_at = Some(now);
             }
-            SessionEvent::Payload { stream, data } => {
-                let object = self.arrival(stream).objects.last_mut();
-                let object = object.expect("it has begun");
-                object.payload.extend(data);
-                if object.payload.len() as u64 == object.header.payload_len {
-                    object.complete_at = Some(now);
-                }
-            }
-            SessionEvent::StreamEnd { stream, end } => self.arrival(stream).end = Some(end),
-            SessionEvent::Ready { .. } => {}
-            event => panic!("the relay has no reason for {event:?}"),
+        } else if let SessionEvent::StreamEnd { stream, end } = event {
+            self.arrival(stream).end = Some(end);
         }
     }
 

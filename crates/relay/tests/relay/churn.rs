@@ -1,6 +1,5 @@
 //! Nothing is left behind, however often things come and go.
 
-use weir_moqt::{message::SubscribeOk, parameter::Parameters, property::Properties};
 use weir_relay::Gauges;
 
 use crate::{
@@ -14,13 +13,7 @@ fn two_thousand_subscriptions_leave_nothing_behind() {
     setting.link.delay = weir_link::Delay::fixed(millis(1)).unwrap();
     story(&setting, |stage| {
         let publisher = stage.client();
-        stage.direct(publisher, |actor| {
-            actor.manner = Manner::Accept(SubscribeOk {
-                track_alias: 42,
-                parameters: Parameters::default(),
-                properties: Properties::EMPTY,
-            });
-        });
+        stage.direct(publisher, |actor| actor.manner = Manner::Accept(42));
         stage.announce(publisher, "asked");
         let publication = stage.publish(publisher, "offered--x");
         let subscriber = stage.client();
@@ -48,8 +41,9 @@ fn two_thousand_subscriptions_leave_nothing_behind() {
         assert_eq!(stage.gauges(), before);
         stage.sim.shutdown(publisher);
         stage.sim.shutdown(subscriber);
-        stage.step("everybody leaves", secs(10));
+        stage.step("everybody leaves", millis(100));
         assert_eq!(stage.gauges(), Gauges::default());
+        assert_eq!(stage.wake_up(), None, "no timer is left");
     });
 }
 
@@ -100,7 +94,8 @@ fn two_hundred_publishers_leave_nothing_behind() {
         );
         stage.sim.shutdown(publisher);
         stage.sim.shutdown(subscriber);
-        stage.step("everybody leaves", secs(1));
+        stage.step("everybody leaves", millis(100));
         assert_eq!(stage.gauges(), Gauges::default());
+        assert_eq!(stage.wake_up(), None, "no timer is left");
     });
 }

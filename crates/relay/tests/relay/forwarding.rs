@@ -2,9 +2,6 @@
 
 use weir_moqt::{
     error::ResetCode,
-    message::SubscribeOk,
-    parameter::Parameters,
-    property::Properties,
     session::{CloseReason, StreamEnd},
 };
 
@@ -57,13 +54,7 @@ fn a_published_track_rests_while_nobody_wants_it() {
 fn a_requested_track_is_given_back_by_the_last_subscriber() {
     story(&Setting::default(), |stage| {
         let publisher = stage.client();
-        stage.direct(publisher, |actor| {
-            actor.manner = Manner::Accept(SubscribeOk {
-                track_alias: 42,
-                parameters: Parameters::default(),
-                properties: Properties::EMPTY,
-            });
-        });
+        stage.direct(publisher, |actor| actor.manner = Manner::Accept(42));
         stage.announce(publisher, "a");
         let [one, other] = [stage.client(), stage.client()];
         let first = stage.subscribe(one, "a--x");

@@ -12,13 +12,13 @@ const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
 /// one is gone.
 fn expect_one_past(stage: &mut Stage, asked: &[Asked], again: impl FnOnce(&mut Stage) -> Asked) {
     stage.step("one past the limit", millis(100));
-    let (past, within) = asked.split_last().unwrap();
+    let (past, within) = asked.split_last().expect("there are some");
     for &asked in within {
         assert!(stage.is_accepted(asked));
     }
     assert_eq!(stage.refusal(*past), Some(LOAD));
-    let error = stage.outcome(*past).error.as_ref().unwrap();
-    assert!(error.retry_after.is_some());
+    let error = stage.outcome(*past).error.as_ref();
+    assert!(error.is_some_and(|error| error.retry_after.is_some()));
     assert_eq!(stage.counters().refused_load, 1);
     stage.cancel(asked[0]);
     stage.step("make room", millis(100));
@@ -96,6 +96,44 @@ fn tracks() {
         let subscription = stage.subscribe_with(publisher, "a--6", rendezvous(secs(1)));
         stage.step("subscribe to one more", millis(100));
         assert_eq!(stage.refusal(subscription), Some(LOAD));
+    });
+}
+
+#[test]
+fn publishers_of_a_track() {
+    let mut setting = Setting::default();
+    setting.relay.publishers_per_track_max = 3;
+    story(&setting, |stage| {
+        let asked: Vec<_> = stage
+            .clients(4)
+            .into_iter()
+            .map(|node| {
+                let asked = stage.publish(node, "a--x");
+                stage.wait(millis(1));
+                asked
+            })
+            .collect();
+        let last = asked[3].node;
+        expect_one_past(stage, &asked, |stage| stage.publish(last, "a--x"));
+    });
+}
+
+#[test]
+fn publishers_asked_for_a_track() {
+    let mut setting = Setting::default();
+    setting.relay.publishers_per_track_max = 3;
+    story(&setting, |stage| {
+        let publishers = stage.clients(4);
+        for &node in &publishers {
+            stage.announce(node, "a");
+            stage.wait(millis(1));
+        }
+        stage.step("one publisher too many", millis(100));
+        let subscriber = stage.client();
+        stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        let asked = publishers.iter().map(|&node| stage.actor(node).asked.len());
+        assert_eq!(asked.collect::<Vec<_>>(), [1, 1, 1, 0]);
     });
 }
 

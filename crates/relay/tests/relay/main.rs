@@ -7,13 +7,16 @@
 
 mod actor;
 mod stage;
+mod vandal;
 
 mod churn;
 mod datagrams;
 mod forwarding;
+mod hostile;
 mod joining;
 mod limits;
 mod loss;
+mod model;
 mod publishers;
 mod slow;
 mod streams;

@@ -6,9 +6,6 @@ use weir_link::{Delay, Loss, Probability};
 use weir_moqt::{
     data::SubgroupHeader,
     error::{PublishDoneCode, ResetCode},
-    message::SubscribeOk,
-    parameter::Parameters,
-    property::Properties,
     session::StreamEnd,
 };
 
@@ -111,13 +108,7 @@ fn an_announced_namespace_is_asked_again() {
     story(&setting(), |stage| {
         let publishers = [stage.client(), stage.client()];
         for node in publishers {
-            stage.direct(node, |actor| {
-                actor.manner = Manner::Accept(SubscribeOk {
-                    track_alias: 42,
-                    parameters: Parameters::default(),
-                    properties: Properties::EMPTY,
-                });
-            });
+            stage.direct(node, |actor| actor.manner = Manner::Accept(42));
         }
         let [first, second] = publishers;
         stage.announce(first, "a");
@@ -181,7 +172,7 @@ fn rush(setting: &Setting) {
         for &subscription in &subscriptions {
             stage.expect_objects(subscription, &groups, 20, 1000);
             let outcome = stage.outcome(subscription);
-            let done = outcome.done.as_ref().unwrap();
+            let done = outcome.done.as_ref().expect("the track has ended");
             assert_eq!(done.stream_count, Some(10));
             assert_eq!(done.code, PublishDoneCode::TRACK_ENDED);
             assert_eq!(done.reason, "that is all");

@@ -43,8 +43,8 @@ fn latencies(stage: &Stage, subscription: Asked) -> Vec<std::time::Duration> {
     streams
         .flat_map(|stream| stream.objects.iter().map(move |object| (stream, object)))
         .map(|(stream, object)| {
-            let sent = secs(2) + millis(100) * u32::try_from(stream.header.group).unwrap();
-            object.at - start - sent
+            let sent = start + secs(2) + millis(100 * stream.header.group);
+            object.at - sent
         })
         .collect()
 }
@@ -62,8 +62,8 @@ fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
     if has_slow_one {
         slow_down(stage, subscriptions[0]);
     }
-    let left = secs(2) - stage.sim.elapsed();
-    stage.wait(left);
+    let left = secs(2).checked_sub(stage.sim.elapsed());
+    stage.wait(left.expect("two seconds are enough to subscribe"));
     for group in 0..60 {
         stage.group(publication, group, 10, GROUP_BYTES / 10);
         stage.wait(millis(100));

@@ -15,7 +15,7 @@ use weir_moqt::{
     session::{Refused, RequestId, Session},
     transport::{Direction, StreamId, Transport as _},
 };
-use weir_quic::{Connection, Endpoint, Limits as QuicLimits};
+use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
 use weir_relay::{Config, Counters, Gauges, Limits, Relay};
 use weir_sim::{NodeConfig, NodeId, Sim};
 
@@ -202,6 +202,11 @@ impl Stage {
 
     pub(crate) fn gauges(&self) -> Gauges {
         self.sim.app::<Relay>(self.relay).gauges()
+    }
+
+    /// When the relay wants to be woken next.
+    pub(crate) fn wake_up(&self) -> Option<std::time::Instant> {
+        self.sim.app::<Relay>(self.relay).poll_timeout()
     }
 
     // Requests.

@@ -52,8 +52,7 @@ fn headers_and_objects_arrive_unaltered() {
                 assert_eq!(arrival.header, header);
                 let received = arrival.objects.iter();
                 let received = received.map(|object| (object.header.clone(), &object.payload[..]));
-                let expected = objects.iter().cloned().collect::<Vec<_>>();
-                assert!(received.eq(expected));
+                assert!(received.eq(objects.clone()));
                 assert_eq!(arrival.end, Some(StreamEnd::Fin));
             }
         }

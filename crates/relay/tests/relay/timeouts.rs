@@ -54,7 +54,7 @@ impl Says {
     fn properties(self) -> Properties {
         match self {
             Self::Track(timeout) | Self::Both(_, timeout) => {
-                let timeout = u64::try_from(timeout.as_millis()).unwrap();
+                let timeout = u64::try_from(timeout.as_millis()).expect("short");
                 let builder = Properties::builder();
                 builder
                     .int(property::OBJECT_DELIVERY_TIMEOUT, timeout)

@@ -3,9 +3,7 @@
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
-    message::SubscribeOk,
     parameter::{Filter, Parameters},
-    property::Properties,
     session::CloseReason,
 };
 
@@ -13,15 +11,6 @@ use crate::{
     actor::Manner,
     stage::{Setting, forward, millis, rendezvous, secs, story},
 };
-
-/// How a client accepts the relay's SUBSCRIBE.
-fn accept() -> Manner {
-    Manner::Accept(SubscribeOk {
-        track_alias: 42,
-        parameters: Parameters::default(),
-        properties: Properties::EMPTY,
-    })
-}
 
 #[test]
 fn without_a_publisher_there_is_no_track() {
@@ -65,7 +54,7 @@ fn those_who_wait_are_asked_for_when_their_namespace_comes() {
         let subscription = stage.subscribe_with(subscriber, "a-b--x", rendezvous(secs(10)));
         stage.step("wait", secs(5));
         let (stranger, publisher) = (stage.client(), stage.client());
-        stage.direct(publisher, |actor| actor.manner = accept());
+        stage.direct(publisher, |actor| actor.manner = Manner::Accept(42));
         stage.announce(stranger, "b");
         stage.announce(publisher, "a");
         stage.step("a namespace", millis(100));
@@ -125,7 +114,7 @@ fn one_of_two_publishers_is_enough() {
         let (unwilling, willing) = (stage.client(), stage.client());
         let code = RequestErrorCode::UNAUTHORIZED;
         stage.direct(unwilling, |actor| actor.manner = Manner::Decline(code));
-        stage.direct(willing, |actor| actor.manner = accept());
+        stage.direct(willing, |actor| actor.manner = Manner::Accept(42));
         stage.announce(unwilling, "a");
         stage.announce(willing, "a");
         stage.step("two of one namespace", millis(50));
