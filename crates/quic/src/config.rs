@@ -16,7 +16,7 @@ use crate::tls::{ClientTls, ServerTls};
 /// Limits of one endpoint and of each of its connections. Nothing is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections in total, open or in handshake. Newcomers beyond it are refused.
+    /// Connections in total, open, in handshake or draining. Newcomers beyond it are refused.
     pub connections_max: usize,
     /// Handshakes in flight. Newcomers beyond it are refused.
     pub handshakes_max: usize,
@@ -32,13 +32,16 @@ pub struct Limits {
     pub receive_bytes_max: u32,
     /// Bytes written to streams of a connection and not yet acknowledged.
     pub send_bytes_max: u64,
-    /// Bytes of received datagrams that wait to be read; the oldest are dropped.
+    /// Bytes of received datagrams that wait to be read, with what the engine needs to keep them; the
+    /// oldest are dropped. 0: no datagrams on this endpoint's connections. Else 2048 at least.
     pub datagram_receive_bytes_max: usize,
-    /// Bytes of datagrams that wait to be sent; the oldest are dropped.
+    /// Bytes of datagrams that wait to be sent; the oldest are dropped. The engine holds up to 16 KiB
+    /// more, which neither expire nor are dropped.
     pub datagram_send_bytes_max: usize,
-    /// A connection on which nothing was heard for this long is lost.
+    /// A connection on which nothing was heard for this long is lost. A millisecond at least.
     pub idle_timeout: Duration,
-    /// Ping after this long without traffic, to hold the connection; `None` for servers.
+    /// Ping after this long without traffic, to hold the connection; `None` for servers. Less than
+    /// `idle_timeout`.
     pub keep_alive: Option<Duration>,
 }
 
@@ -132,8 +135,10 @@ impl Limits {
         segmentation_offload: bool,
         qlog: Option<QlogStream>,
     ) -> Result<TransportConfig, ConfigError> {
+        self.check()?;
         let idle =
             IdleTimeout::try_from(self.idle_timeout).map_err(|_| ConfigError("idle_timeout"))?;
+        let datagrams = self.datagram_receive_bytes_max;
         let mut transport = TransportConfig::default();
         transport
             .max_concurrent_uni_streams(VarInt::from_u32(self.uni_streams_max))
@@ -144,7 +149,7 @@ impl Limits {
             // Equal priorities are served in the order of arrival: a group is finished before the next
             // one of the same rank begins, so no viewer waits for two halves.
             .send_fairness(false)
-            .datagram_receive_buffer_size(Some(self.datagram_receive_bytes_max))
+            .datagram_receive_buffer_size((datagrams > 0).then_some(datagrams))
             .datagram_send_buffer_size(ENGINE_DATAGRAM_BYTES)
             .max_idle_timeout(Some(idle))
             .keep_alive_interval(self.keep_alive)
@@ -152,6 +157,36 @@ impl Limits {
             .congestion_controller_factory(Arc::new(CubicConfig::default()))
             .qlog_stream(qlog);
         Ok(transport)
+    }
+
+    /// Refuses what the engine would take for "no limit", or could not work with.
+    fn check(&self) -> Result<(), ConfigError> {
+        let is_wrong = [
+            (
+                "connections_max",
+                u32::try_from(self.connections_max).is_err(),
+            ),
+            (
+                "stream_receive_bytes_max",
+                self.stream_receive_bytes_max == 0,
+            ),
+            ("receive_bytes_max", self.receive_bytes_max == 0),
+            ("send_bytes_max", self.send_bytes_max == 0),
+            (
+                "datagram_receive_bytes_max",
+                (1..PACKET_BYTES_MAX).contains(&self.datagram_receive_bytes_max),
+            ),
+            ("idle_timeout", self.idle_timeout < Duration::from_millis(1)),
+            (
+                "keep_alive",
+                self.keep_alive
+                    .is_some_and(|every| every.is_zero() || every >= self.idle_timeout),
+            ),
+        ];
+        match is_wrong.iter().find(|(_, is_wrong)| *is_wrong) {
+            Some((name, _)) => Err(ConfigError(name)),
+            None => Ok(()),
+        }
     }
 }
 
@@ -170,3 +205,5 @@ impl Qlog {
 /// Datagrams handed to the engine but not yet sent cannot expire any more, so this is small: a dozen
 /// full-sized ones. What does not fit waits in our own queue, with its deadline.
 pub(crate) const ENGINE_DATAGRAM_BYTES: usize = 16 << 10;
+/// No packet that we take is larger, with what the engine needs to keep its contents.
+pub(crate) const PACKET_BYTES_MAX: usize = 2048;

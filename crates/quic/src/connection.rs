@@ -54,7 +54,9 @@ pub struct ConnectionStats {
     pub datagrams_dropped_oldest: u64,
     /// Datagrams dropped because their deadline had passed.
     pub datagrams_dropped_expired: u64,
-    /// Bytes of datagrams that wait to be sent.
+    /// Datagrams received and dropped because newer ones came before they were fetched.
+    pub datagrams_dropped_unread: u64,
+    /// Bytes of datagrams that wait to be sent, without those already handed to the engine.
     pub datagram_bytes_waiting: usize,
 }
 
@@ -135,6 +137,7 @@ impl Connection<'_> {
             path_mtu_bytes: stats.path.current_mtu,
             datagrams_dropped_oldest: self.slot.dropped.oldest,
             datagrams_dropped_expired: self.slot.dropped.expired,
+            datagrams_dropped_unread: self.slot.datagrams_unread,
             datagram_bytes_waiting: self.slot.datagrams.bytes(),
         }
     }
@@ -143,7 +146,10 @@ impl Connection<'_> {
     fn mark_dirty(&mut self) {
         if !self.hot.dirty {
             self.hot.dirty = true;
-            self.dirty.push(self.handle.index);
+            if !self.hot.listed {
+                self.hot.listed = true;
+                self.dirty.push(self.handle.index);
+            }
         }
     }
 }
@@ -181,22 +187,19 @@ impl Transport for Connection<'_> {
         let Some(stream) = to_engine(stream) else {
             return Err(WriteError::Closed);
         };
+        self.mark_dirty();
         let mut sender = self.slot.engine.send_stream(stream);
         while !data.is_empty() {
             match sender.write_chunks(std::slice::from_mut(data)) {
                 Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
                 Ok(_) => {}
-                Err(quinn_proto::WriteError::Blocked) => {
-                    self.mark_dirty();
-                    return Err(WriteError::Blocked);
-                }
+                Err(quinn_proto::WriteError::Blocked) => return Err(WriteError::Blocked),
                 Err(quinn_proto::WriteError::Stopped(code)) => {
                     return Err(WriteError::Stopped(code.into_inner()));
                 }
                 Err(quinn_proto::WriteError::ClosedStream) => return Err(WriteError::Closed),
             }
         }
-        self.mark_dirty();
         Ok(())
     }
 
@@ -236,6 +239,14 @@ impl Transport for Connection<'_> {
             .stop(code(error))
             .is_ok()
         {
+            // A stream that had come to its end makes room for another, which the engine tells the peer
+            // only when it is asked to (or with the next packet that comes, if one does).
+            let engine = &mut self.slot.engine;
+            let streams = engine.max_concurrent_streams(stream.dir());
+            engine.set_max_concurrent_streams(
+                stream.dir(),
+                VarInt::from_u64(streams).unwrap_or(VarInt::MAX),
+            );
             self.mark_dirty();
         }
     }

@@ -71,12 +71,12 @@ impl DatagramQueue {
             }
             let next = self.waiting.pop_front()?;
             self.bytes -= next.data.len();
+            if self.waiting.is_empty() {
+                self.waiting = VecDeque::new();
+            }
             if expired {
                 dropped.expired += 1;
                 continue;
-            }
-            if self.waiting.is_empty() {
-                self.waiting = VecDeque::new();
             }
             return Some(next.data);
         }

@@ -1,6 +1,7 @@
 //! One endpoint: many connections, one timer wheel, one outbox.
 
 mod admission;
+mod events;
 
 use std::{
     collections::VecDeque,
@@ -11,18 +12,17 @@ use std::{
 
 use bytes::BytesMut;
 use quinn_proto::{
-    ConnectionHandle, DatagramEvent, EcnCodepoint, ServerConfig, StreamEvent, Transmit,
-    TransportConfig,
+    ConnectionHandle, ConnectionId, DatagramEvent, EcnCodepoint, ServerConfig, TokenMemoryCache,
+    Transmit, TransportConfig,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_moqt::transport::Transport as _;
 
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Lost, Outbox, Qlog,
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Qlog,
     config::TimeSource,
-    connection::{direction, from_engine},
     connection_id::SeededConnectionIds,
-    slots::{Slots, State},
+    slots::Slots,
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
 
@@ -72,6 +72,9 @@ pub struct Counters {
     pub datagrams_dropped_oldest: u64,
     /// Datagrams dropped at their deadline, on connections that are gone.
     pub datagrams_dropped_expired: u64,
+    /// Datagrams received and dropped for newer ones before they were fetched, on connections that
+    /// are gone.
+    pub datagrams_dropped_unread: u64,
 }
 
 /// Many connections as one pure state machine.
@@ -88,7 +91,8 @@ pub struct Endpoint {
     slots: Slots,
     wheel: Wheel,
     due: Vec<(u32, Tick)>,
-    /// Connections that may have packets to send.
+    /// Connections that may have packets to send. Each is here at most once, besides those that this
+    /// turn is done with.
     dirty: Vec<u32>,
     /// Where in `dirty` the next turn goes on.
     dirty_next: usize,
@@ -103,6 +107,10 @@ pub struct Endpoint {
     handshakes: usize,
     opened: u64,
     counters: Counters,
+    /// Draws the first connection IDs that clients give their servers (RFC 9000 §7.2).
+    initial_ids: StdRng,
+    /// Address-validation tokens of servers, for the next connection to each.
+    tokens: Arc<TokenMemoryCache>,
 }
 
 impl Endpoint {
@@ -127,7 +135,8 @@ impl Endpoint {
                 let mut server = ServerConfig::new(tls.config, Arc::new(key));
                 server
                     .transport_config(Arc::clone(&transport))
-                    .max_incoming(config.limits.handshakes_max)
+                    // Newcomers are decided about at once, so no more than one is ever incoming.
+                    .max_incoming(1)
                     .incoming_buffer_size(INCOMING_BYTES_MAX)
                     .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
                     .time_source(Arc::new(EngineTime(config.time_source)));
@@ -161,6 +170,8 @@ impl Endpoint {
             handshakes: 0,
             opened: 0,
             counters: Counters::default(),
+            initial_ids: StdRng::from_seed(generator.random()),
+            tokens: Arc::new(TokenMemoryCache::default()),
         })
     }
 
@@ -177,11 +188,15 @@ impl Endpoint {
         if self.slots.open() >= self.limits.connections_max {
             return Err(ConnectError::TooMany(self.limits.connections_max));
         }
+        let initial_id = ConnectionId::new(&self.initial_ids.random::<[u8; INITIAL_ID_BYTES]>());
         let mut client = quinn_proto::ClientConfig::new(config.tls.config.clone());
-        client.transport_config(
-            self.logged_transport()
-                .unwrap_or_else(|| Arc::clone(&self.transport)),
-        );
+        client
+            .transport_config(
+                self.logged_transport()
+                    .unwrap_or_else(|| Arc::clone(&self.transport)),
+            )
+            .token_store(self.tokens.clone())
+            .initial_dst_cid_provider(Arc::new(move || initial_id));
         let (handle, engine) = self
             .engine
             .connect(now, client, remote, server_name)
@@ -278,12 +293,13 @@ impl Endpoint {
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
+            // Most entries are stale; that must not cost a look at the engine's state.
+            if self.slots.hot(index).scheduled.tick != tick {
+                continue;
+            }
             let Some((hot, slot)) = self.slots.both(index) else {
                 continue;
             };
-            if hot.scheduled != tick {
-                continue;
-            }
             hot.scheduled = UNSCHEDULED;
             match slot.engine.poll_timeout() {
                 Some(deadline) if deadline <= now => {
@@ -311,9 +327,14 @@ impl Endpoint {
                 return true;
             }
             let index = self.dirty[self.dirty_next];
-            if !self.drive(now, index) {
-                return true;
+            // One that `fill_from` was called for is clean by now. One that got something from the
+            // engine while it was driven is not.
+            while self.slots.hot(index).dirty {
+                if !self.drive(now, index) {
+                    return true;
+                }
             }
+            self.slots.hot(index).listed = false;
             self.dirty_next += 1;
         }
         self.dirty.clear();
@@ -325,7 +346,7 @@ impl Endpoint {
     /// [`fill`](Self::fill). For a role that has just written to it in a fan-out.
     #[inline]
     pub fn fill_from(&mut self, now: Instant, handle: Handle) {
-        if !self.outbox.is_full() {
+        if !self.outbox.is_full() && self.slots.hot(handle.index).dirty {
             // What does not fit stays marked and leaves with the next `fill`.
             let _complete = self.drive(now, handle.index);
         }
@@ -349,6 +370,7 @@ impl Endpoint {
     /// Takes all packets that one connection has to send. Returns false if the outbox filled up.
     fn drive(&mut self, now: Instant, index: u32) -> bool {
         let Some((hot, slot)) = self.slots.both(index) else {
+            self.slots.hot(index).dirty = false;
             return true;
         };
         let segments = if self.segmentation_offload {
@@ -380,141 +402,50 @@ impl Endpoint {
 
     /// Carries the engine's own messages between a connection and the endpoint.
     fn relay_endpoint_events(&mut self, index: u32) {
-        let Some(slot) = self.slots.at(index) else {
-            return;
-        };
-        while let Some(event) = slot.engine.poll_endpoint_events() {
+        while let Some(slot) = self.slots.at(index)
+            && let Some(event) = slot.engine.poll_endpoint_events()
+        {
             let drained = event.is_drained();
             let reply = self
                 .engine
                 .handle_event(ConnectionHandle(index as usize), event);
             if let Some(reply) = reply {
                 slot.engine.handle_event(reply);
-                let hot = self.slots.hot(index);
-                if !hot.dirty {
-                    hot.dirty = true;
-                    self.dirty.push(index);
-                }
-                return self.relay_endpoint_events(index);
+                self.mark_dirty(index);
             }
             if drained {
                 self.forget(index);
-                return;
             }
         }
     }
 
     fn forget(&mut self, index: u32) {
+        // A connection can end and be driven before anybody asked for its events.
+        self.collect_events(index);
         let Some(slot) = self.slots.remove(index) else {
             return;
         };
         self.handshakes -= usize::from(slot.handshaking);
         self.counters.datagrams_dropped_oldest += slot.dropped.oldest;
         self.counters.datagrams_dropped_expired += slot.dropped.expired;
+        self.counters.datagrams_dropped_unread += slot.datagrams_unread;
+    }
+
+    fn mark_dirty(&mut self, index: u32) {
+        let hot = self.slots.hot(index);
+        hot.dirty = true;
+        if !hot.listed {
+            hot.listed = true;
+            self.dirty.push(index);
+        }
     }
 
     fn mark(&mut self, index: u32) {
+        self.mark_dirty(index);
         let hot = self.slots.hot(index);
-        if !hot.dirty {
-            hot.dirty = true;
-            self.dirty.push(index);
-        }
         if !hot.active {
             hot.active = true;
             self.active.push_back(index);
-        }
-    }
-
-    /// Turns the engine's events of one connection into ours.
-    fn collect_events(&mut self, index: u32) {
-        let handle = self.slots.handle(index);
-        let Some(slot) = self.slots.at(index) else {
-            return;
-        };
-        while let Some(event) = slot.engine.poll() {
-            if slot.state == State::Closed {
-                continue;
-            }
-            match event {
-                quinn_proto::Event::HandshakeDataReady | quinn_proto::Event::DatagramsUnblocked => {
-                }
-                quinn_proto::Event::Connected => {
-                    slot.state = State::Established;
-                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
-                    self.events.push_back(Event::Connected { handle });
-                }
-                quinn_proto::Event::ConnectionLost { reason } => {
-                    if std::mem::take(&mut slot.handshaking) {
-                        self.handshakes -= 1;
-                        self.counters.handshakes_failed += 1;
-                    }
-                    slot.state = State::Closed;
-                    if let Some(reason) = Lost::from_engine(reason) {
-                        self.events.push_back(Event::Lost { handle, reason });
-                    }
-                }
-                quinn_proto::Event::DatagramReceived => {
-                    while let Some(data) = slot.engine.datagrams().recv() {
-                        self.events.push_back(Event::Datagram { handle, data });
-                    }
-                }
-                quinn_proto::Event::Stream(event) => {
-                    stream_event(handle, &mut slot.engine, &event, &mut self.events);
-                }
-            }
-        }
-    }
-}
-
-fn stream_event(
-    handle: Handle,
-    engine: &mut quinn_proto::Connection,
-    event: &StreamEvent,
-    events: &mut VecDeque<Event>,
-) {
-    match *event {
-        StreamEvent::Opened { dir } => {
-            while let Some(id) = engine.streams().accept(dir) {
-                let (stream, direction) = (from_engine(id), direction(dir));
-                events.push_back(Event::Opened {
-                    handle,
-                    stream,
-                    direction,
-                });
-                events.push_back(Event::Readable { handle, stream });
-            }
-        }
-        StreamEvent::Readable { id } => {
-            events.push_back(Event::Readable {
-                handle,
-                stream: from_engine(id),
-            });
-        }
-        StreamEvent::Writable { id } => {
-            events.push_back(Event::Writable {
-                handle,
-                stream: from_engine(id),
-            });
-        }
-        StreamEvent::Finished { id } => {
-            events.push_back(Event::Finished {
-                handle,
-                stream: from_engine(id),
-            });
-        }
-        StreamEvent::Stopped { id, error_code } => {
-            let (stream, code) = (from_engine(id), error_code.into_inner());
-            events.push_back(Event::Stopped {
-                handle,
-                stream,
-                code,
-            });
-        }
-        StreamEvent::Available { dir } => {
-            events.push_back(Event::StreamsAvailable {
-                handle,
-                direction: direction(dir),
-            });
         }
     }
 }
@@ -530,6 +461,8 @@ impl quinn_proto::TimeSource for EngineTime {
 
 /// Packets of one peer that may be joined in one GSO batch: a keyframe of 20 kB in one system call.
 const SEGMENTS_MAX: usize = 16;
+/// Twenty bytes, the most there can be: nobody guesses a client's first keys.
+const INITIAL_ID_BYTES: usize = 20;
 /// Room for one GSO batch.
 const SCRATCH_BYTES: usize = SEGMENTS_MAX * 1500;
 /// Early packets kept for one newcomer until it is accepted, which happens at once.

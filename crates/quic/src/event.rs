@@ -96,10 +96,10 @@ pub enum Lost {
     /// The handshake failed because no application protocol (ALPN) was shared.
     #[error("no common protocol: the peer does not speak any of the offered ALPNs")]
     NoApplicationProtocol,
-    /// The TLS handshake failed; the text comes from TLS or from the peer's alert.
+    /// The TLS handshake failed; the text says which side refused, the alert, and that side's words.
     #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// The peer or the engine closed the connection for a transport error.
+    /// The connection was closed for a transport error; the text says which side found it.
     #[error("QUIC transport error: {0}")]
     Transport(String),
     /// The peer does not speak QUIC version 1.
@@ -123,34 +123,32 @@ impl Lost {
                 reason: printable(&close.reason),
             },
             ConnectionError::ConnectionClosed(close) => {
-                Self::from_code(close.error_code, &printable(&close.reason))
+                Self::from_code("the peer reports", close.error_code, &close.reason)
             }
             ConnectionError::TransportError(error) => {
-                let text = error.to_string();
-                Self::from_code(error.code, &text)
+                Self::from_code("found here", error.code, error.reason.as_bytes())
             }
         })
     }
 
-    fn from_code(code: TransportErrorCode, text: &str) -> Self {
+    /// `finder` says which side saw the other's mistake.
+    fn from_code(finder: &str, code: TransportErrorCode, reason: &[u8]) -> Self {
         let number = u64::from(code);
         if number == NO_APPLICATION_PROTOCOL {
             return Self::NoApplicationProtocol;
         }
+        let reason = quoted(&printable(reason));
         if (CRYPTO_ERRORS..CRYPTO_ERRORS + 256).contains(&number) {
             let alert = alert_name(number - CRYPTO_ERRORS);
-            return Self::Tls(if text.is_empty() {
-                alert
-            } else {
-                text.to_owned()
-            });
+            return Self::Tls(format!("{finder}: {alert}{reason}"));
         }
-        let text = if text.is_empty() {
-            code.to_string()
+        let name = code.to_string();
+        let name = if name == "unknown error" {
+            format!("code {number:#x}")
         } else {
-            text.to_owned()
+            name
         };
-        Self::Transport(text)
+        Self::Transport(format!("{finder}: {name}{reason}"))
     }
 }
 
@@ -178,11 +176,20 @@ fn printable(reason: &[u8]) -> String {
 
 fn alert_name(alert: u64) -> String {
     match alert {
+        10 => "unexpected message".to_owned(),
         40 => "handshake failure".to_owned(),
         42 => "bad certificate".to_owned(),
+        43 => "unsupported certificate".to_owned(),
+        44 => "certificate revoked".to_owned(),
         45 => "certificate expired".to_owned(),
         46 => "certificate unknown".to_owned(),
+        47 => "illegal parameter".to_owned(),
         48 => "unknown certificate authority".to_owned(),
+        50 => "decode error".to_owned(),
+        51 => "decrypt error".to_owned(),
+        70 => "unsupported TLS version".to_owned(),
+        80 => "internal error".to_owned(),
+        109 => "missing extension".to_owned(),
         112 => "unrecognised server name".to_owned(),
         116 => "certificate required".to_owned(),
         other => format!("alert {other}"),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::{
     Handle,
     datagrams::{DatagramQueue, Dropped},
-    wheel::{Tick, UNSCHEDULED},
+    wheel::{Entry, UNSCHEDULED},
 };
 
 /// Connections by the engine's index.
@@ -22,12 +22,15 @@ pub(crate) struct Hot {
     generation: u32,
     /// Socket on which the peer's packets come.
     pub(crate) socket: u32,
-    /// In the list of connections that may have packets to send.
+    /// May have packets to send, so it is `listed` too.
     pub(crate) dirty: bool,
-    /// In the list of connections that may have events.
+    /// In the endpoint's list of connections to look at for packets. Belongs to the place: stays when
+    /// the connection there goes.
+    pub(crate) listed: bool,
+    /// In the endpoint's list of connections that may have events. Belongs to the place, too.
     pub(crate) active: bool,
     /// The live entry in the timer wheel.
-    pub(crate) scheduled: Tick,
+    pub(crate) scheduled: Entry,
 }
 
 /// One connection.
@@ -40,6 +43,10 @@ pub(crate) struct Slot {
     pub(crate) handshaking: bool,
     /// Datagrams dropped before they reached the engine.
     pub(crate) dropped: Dropped,
+    /// Datagrams handed to the role.
+    pub(crate) datagrams_received: u64,
+    /// Datagrams that the engine dropped because they were not fetched in time.
+    pub(crate) datagrams_unread: u64,
 }
 
 /// How far a connection has come, as its role sees it.
@@ -73,6 +80,8 @@ impl Slots {
         *hot = Hot {
             generation: hot.generation,
             socket,
+            listed: hot.listed,
+            active: hot.active,
             ..Hot::vacant()
         };
         Handle {
@@ -84,7 +93,10 @@ impl Slots {
     /// Frees a drained connection's place.
     pub(crate) fn remove(&mut self, index: u32) -> Option<Slot> {
         let slot = self.cold.get_mut(index as usize)?.take()?;
-        self.hot[index as usize].generation += 1;
+        let hot = &mut self.hot[index as usize];
+        hot.generation = hot.generation.wrapping_add(1);
+        hot.dirty = false;
+        hot.scheduled = UNSCHEDULED;
         self.open -= 1;
         Some(slot)
     }
@@ -133,6 +145,7 @@ impl Hot {
             generation: 0,
             socket: 0,
             dirty: false,
+            listed: false,
             active: false,
             scheduled: UNSCHEDULED,
         }
@@ -160,6 +173,7 @@ impl Slot {
                 continue;
             };
             if self.engine.datagrams().send(data, false).is_err() {
+                self.dropped.oldest += 1;
                 return;
             }
         }

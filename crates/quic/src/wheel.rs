@@ -7,11 +7,23 @@
 
 use std::time::{Duration, Instant};
 
-/// The tick at which a connection's live entry lies; [`UNSCHEDULED`] if it has none.
+/// A point in time on the wheel.
 pub(crate) type Tick = u64;
 
+/// A connection's own note of its live entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Where it lies.
+    pub(crate) tick: Tick,
+    /// What it was made for.
+    deadline: Tick,
+}
+
 /// No entry.
-pub(crate) const UNSCHEDULED: Tick = Tick::MAX;
+pub(crate) const UNSCHEDULED: Entry = Entry {
+    tick: Tick::MAX,
+    deadline: Tick::MAX,
+};
 
 /// Buckets of connection indexes by time.
 pub(crate) struct Wheel {
@@ -34,25 +46,27 @@ impl Wheel {
         }
     }
 
-    /// Makes sure that `index` comes up no later than one tick after `deadline`. `scheduled` is the
-    /// connection's own note of its live entry.
+    /// Makes sure that `index` comes up soon after `deadline`: within a tick, or an eighth of the time left. `scheduled`
+    /// is the connection's own note of its live entry.
     pub(crate) fn schedule(
         &mut self,
         now: Instant,
         index: u32,
         deadline: Instant,
-        scheduled: &mut Tick,
+        scheduled: &mut Entry,
     ) {
         let start = *self.start.get_or_insert(now);
-        let wanted = ticks_up(deadline.saturating_duration_since(start));
-        if *scheduled <= wanted {
+        let deadline = ticks_up(deadline.saturating_duration_since(start));
+        if scheduled.deadline <= deadline {
             return;
         }
-        let tick = wanted.clamp(self.current + 1, self.current + SLOTS as Tick - 1);
-        if *scheduled == tick {
+        let last = self.current + SLOTS as Tick - 1;
+        let tick = coarse(deadline, self.current).clamp(self.current + 1, last);
+        scheduled.deadline = deadline;
+        if scheduled.tick <= tick {
             return;
         }
-        *scheduled = tick;
+        scheduled.tick = tick;
         let slot = slot(tick);
         self.slots[slot].push(index);
         self.occupied[slot / 64] |= 1 << (slot % 64);
@@ -64,7 +78,7 @@ impl Wheel {
         let first = slot(self.current + 1);
         let ahead = self.first_occupied(first)?;
         let tick = self.current + 1 + ahead as Tick;
-        Some(start + TICK * u32::try_from(tick).unwrap_or(u32::MAX))
+        Some(start + Duration::from_nanos(tick.saturating_mul(TICK_NANOS)))
     }
 
     /// Moves the entries due at `now` to `due`, with the tick that they lay at.
@@ -109,22 +123,31 @@ impl Wheel {
     }
 }
 
+/// Puts a deadline off by at most an eighth of the time left, to a round tick, so that many connections share
+/// one wake-up: a thousand of them that sent together would otherwise wake their host each at its own time.
+fn coarse(wanted: Tick, current: Tick) -> Tick {
+    let left = wanted.saturating_sub(current);
+    let round = 1_u64 << (left / 8).max(1).ilog2();
+    wanted.checked_next_multiple_of(round).unwrap_or(wanted)
+}
+
 fn slot(tick: Tick) -> usize {
     usize::try_from(tick % SLOTS as Tick).unwrap_or(0)
 }
 
 fn ticks_up(duration: Duration) -> Tick {
     let nanos = duration.as_nanos();
-    u64::try_from(nanos.div_ceil(TICK.as_nanos())).unwrap_or(UNSCHEDULED - 1)
+    u64::try_from(nanos.div_ceil(TICK.as_nanos())).unwrap_or(Tick::MAX - 1)
 }
 
 fn ticks_down(duration: Duration) -> Tick {
-    u64::try_from(duration.as_nanos() / TICK.as_nanos()).unwrap_or(UNSCHEDULED - 1)
+    u64::try_from(duration.as_nanos() / TICK.as_nanos()).unwrap_or(Tick::MAX - 1)
 }
 
 /// Resolution: a timer fires at most this much late. Well below the pacing interval of a video burst
 /// and the granularity of loss detection (1 ms, RFC 9002 §6.1.2).
-const TICK: Duration = Duration::from_micros(250);
+const TICK: Duration = Duration::from_nanos(TICK_NANOS);
+const TICK_NANOS: u64 = 250_000;
 /// 4096 × 250 µs: a horizon of about a second; idle connections are looked at once in it.
 const SLOTS: usize = 4096;
 
@@ -159,6 +182,38 @@ mod tests {
     }
 
     #[test]
+    fn is_late_by_an_eighth_at_most() {
+        let (start, mut wheel) = (origin(), Wheel::new());
+        for micros in [300, 1_000, 7_777, 25_000, 33_333, 200_001, 900_000] {
+            let mut scheduled = UNSCHEDULED;
+            let after = Duration::from_micros(micros);
+            wheel.schedule(start, 1, start + after, &mut scheduled);
+            let late = wheel.next().unwrap() - (start + after);
+            assert!(late <= after / 8 + TICK, "{after:?} is {late:?} late");
+            assert_eq!(expired(&mut wheel, start + Duration::from_secs(2)), [1]);
+            wheel = Wheel::new();
+        }
+    }
+
+    #[test]
+    fn many_connections_share_a_wake_up() {
+        let (start, mut wheel) = (origin(), Wheel::new());
+        for index in 0..1000 {
+            let mut scheduled = UNSCHEDULED;
+            let deadline = start + Duration::from_micros(30_000 + u64::from(index) * 4);
+            wheel.schedule(start, index, deadline, &mut scheduled);
+        }
+        let mut wake_ups = 0;
+        while let Some(next) = wheel.next() {
+            expired(&mut wheel, next);
+            wake_ups += 1;
+        }
+        assert!(wake_ups <= 3, "{wake_ups} wake-ups");
+        assert_eq!(wheel.next(), None);
+        assert_eq!(wheel.next(), None);
+    }
+
+    #[test]
     fn later_deadlines_cost_nothing_and_earlier_ones_a_new_entry() {
         let (start, mut wheel) = (origin(), Wheel::new());
         let mut scheduled = UNSCHEDULED;
@@ -167,7 +222,7 @@ mod tests {
         wheel.schedule(start, 1, start + Duration::from_millis(30), &mut scheduled);
         assert_eq!(scheduled, first);
         wheel.schedule(start, 1, start + Duration::from_millis(5), &mut scheduled);
-        assert!(scheduled < first);
+        assert!(scheduled.tick < first.tick);
         assert_eq!(
             expired(&mut wheel, start + Duration::from_millis(25)),
             [1, 1]
@@ -182,6 +237,20 @@ mod tests {
         let parked = wheel.next().unwrap();
         assert!(parked < start + Duration::from_millis(1100));
         assert_eq!(expired(&mut wheel, parked), [3]);
+    }
+
+    #[test]
+    fn still_tells_the_time_after_a_year() {
+        let (start, mut wheel) = (origin(), Wheel::new());
+        let mut scheduled = UNSCHEDULED;
+        wheel.schedule(start, 0, start, &mut scheduled);
+        let later = start + Duration::from_hours(24 * 365);
+        assert_eq!(expired(&mut wheel, later), [0]);
+        scheduled = UNSCHEDULED;
+        let deadline = later + TICK;
+        wheel.schedule(later, 1, deadline, &mut scheduled);
+        assert_eq!(wheel.next(), Some(deadline));
+        assert_eq!(expired(&mut wheel, deadline), [1]);
     }
 
     #[test]

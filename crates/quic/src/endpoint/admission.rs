@@ -81,6 +81,8 @@ impl Endpoint {
             state: State::Handshake,
             handshaking: true,
             dropped: Dropped::default(),
+            datagrams_received: 0,
+            datagrams_unread: 0,
         };
         let handle = self.slots.insert(handle.0, slot, socket);
         self.mark(handle.index);
