@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    os::fd::RawFd,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -19,10 +18,11 @@ use crate::{
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Rest after each turn. Packets that arrive meanwhile are handled together, which costs less per packet: the
-    /// acknowledgements of a burst come one by one otherwise, with a wake-up each. What arrives after the rest is
-    /// handled at once, so nothing waits longer than this because of it. Zero: no rest.
-    pub wake_interval: Duration,
+    /// Rest between turns while packets trickle in: when one came sooner than this after the last. The
+    /// acknowledgements of a burst are then handled some dozens at a time instead of one by one, with a wake-up each. A
+    /// packet that comes after a pause is handled at once, so the first of a burst never waits, and no other waits longer
+    /// than this because of it. Zero: no rest.
+    pub rest: Duration,
     /// How long a role may take leave after a request to stop, before the host returns all the same.
     pub shutdown_limit: Duration,
 }
@@ -30,7 +30,7 @@ pub struct HostConfig {
 impl Default for HostConfig {
     fn default() -> Self {
         Self {
-            wake_interval: Duration::ZERO,
+            rest: Duration::ZERO,
             shutdown_limit: Duration::from_secs(5),
         }
     }
@@ -51,6 +51,8 @@ pub struct Host {
     telemetry: Arc<Telemetry>,
     stop: Stop,
     reported: Instant,
+    /// The last packet came sooner than a rest after the one before.
+    is_trickling: bool,
 }
 
 impl Host {
@@ -84,6 +86,7 @@ impl Host {
             telemetry,
             stop,
             reported: clock::now(),
+            is_trickling: false,
         })
     }
 
@@ -105,7 +108,7 @@ impl Host {
                 return Ok(());
             }
             if received < BATCH {
-                self.wait(app, leave_by);
+                self.wait(app, received, leave_by);
             }
         }
     }
@@ -248,42 +251,33 @@ impl Host {
         Ok(())
     }
 
-    /// Sleeps until something arrives, a timer is due, or the host is to stop.
-    fn wait(&mut self, app: &dyn App, leave_by: Option<Instant>) {
-        let deadline = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by]
-            .into_iter()
-            .flatten()
-            .min();
-        let mut now = clock::now();
-        if !self.config.wake_interval.is_zero() {
-            // Let packets gather; only the stop request and a timer may interrupt.
-            let earliest = now + self.config.wake_interval;
-            let until = deadline.map_or(earliest, |deadline| earliest.min(deadline.max(now)));
-            if until > now && !self.stop.is_requested() {
-                sys::wait_readable(&[self.stop.descriptor()], Some(until - now));
-            }
-            now = clock::now();
-        }
+    /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something
+    /// and had hardly waited for it, only rests.
+    fn wait(&mut self, app: &dyn App, received: usize, leave_by: Option<Instant>) {
+        let deadlines = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by];
+        let deadline = deadlines.into_iter().flatten().min();
+        let now = clock::now();
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(now));
         if limit == Some(Duration::ZERO) {
             return;
         }
-        let socket = self
-            .poller
-            .as_ref()
-            .map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
-        let descriptors: &[RawFd] = if leave_by.is_some() {
-            // The stop descriptor stays readable for ever once signalled.
-            &[socket]
-        } else {
-            &[socket, self.stop.descriptor()]
-        };
-        sys::wait_readable(descriptors, limit);
-        if let Some(deadline) = deadline {
-            let late = clock::now().saturating_duration_since(deadline);
-            if late > Duration::ZERO {
-                self.telemetry.record_lag(late);
-            }
+        let stop = self.stop.descriptor();
+        if self.is_trickling && received > 0 && leave_by.is_none() {
+            let rest = self.config.rest.min(limit.unwrap_or(self.config.rest));
+            sys::wait_readable(&[stop], Some(rest));
+            return;
+        }
+        let poller = self.poller.as_ref();
+        let socket = poller.map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
+        let descriptors = [socket, stop];
+        // The stop descriptor stays readable for ever once signalled.
+        let count = if leave_by.is_some() { 1 } else { 2 };
+        sys::wait_readable(&descriptors[..count], limit);
+        let woken = clock::now();
+        self.is_trickling = woken - now < self.config.rest;
+        let late = deadline.map(|deadline| woken.saturating_duration_since(deadline));
+        if let Some(late) = late.filter(|late| !late.is_zero()) {
+            self.telemetry.record_lag(late);
         }
     }
 

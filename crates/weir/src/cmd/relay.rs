@@ -41,9 +41,9 @@ pub(crate) struct RelayArguments {
     /// Connections at most
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     connections_max: usize,
-    /// Least time between two wake-ups, in microseconds: packets that arrive meanwhile are handled together
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0)]
-    wake_interval: u64,
+    /// Rest between turns while packets trickle in, in microseconds
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
+    rest: u64,
     /// Send packets one by one even where the kernel can take several at once
     #[arg(long)]
     no_offload: bool,
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &RelayArguments) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_on_signals()?;
     let telemetry = Arc::new(Telemetry::default());
     let config = HostConfig {
-        wake_interval: Duration::from_micros(arguments.wake_interval),
+        rest: Duration::from_micros(arguments.rest),
         ..HostConfig::default()
     };
     let mut host = Host::new(config, vec![socket], endpoint, telemetry, stop)

@@ -352,7 +352,7 @@ fn start<H: Hosting>(
         ..Limits::default()
     };
     let limits = Limits {
-        connections_max: usize::MAX,
+        connections_max: CONNECTIONS_MAX,
         ..limits
     };
     let endpoint = endpoints::endpoint(limits, None, offload, None)?;
@@ -407,3 +407,5 @@ const ONE_BUFFER_BYTES: usize = 16 << 20;
 const ONE_OF_MANY_BUFFER_BYTES: usize = 256 << 10;
 /// Files that the process needs beside its sockets.
 const FILES_BESIDE: u64 = 64;
+/// More than one process can have subscribers: the number of UDP ports of an address.
+const CONNECTIONS_MAX: usize = 1 << 16;
