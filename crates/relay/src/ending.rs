@@ -18,7 +18,8 @@ use crate::{
 };
 
 impl Relay {
-    /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up.
+    /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up. The relay does not follow
+    /// redirects; to the subscriber the track is simply not there.
     pub(crate) fn on_source_rejected(
         &mut self,
         now: Instant,
@@ -27,8 +28,13 @@ impl Relay {
         id: RequestId,
         error: &RequestError,
     ) {
+        let code = if error.code == RequestErrorCode::REDIRECT {
+            RequestErrorCode::DOES_NOT_EXIST
+        } else {
+            error.code
+        };
         if let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
-            self.source_gone(now, endpoint, track_id, (handle, id), error.code);
+            self.source_gone(now, endpoint, track_id, (handle, id), code);
         }
     }
 

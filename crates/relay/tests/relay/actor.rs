@@ -11,7 +11,7 @@ use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
     error::RequestErrorCode,
-    message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk},
+    message::{PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk},
     parameter::Parameters,
     property::Properties,
     session::{
@@ -268,7 +268,7 @@ impl Actor {
                     code,
                     retry_after: None,
                     reason: "not from me".to_owned(),
-                    redirect: None,
+                    redirect: (code == RequestErrorCode::REDIRECT).then(Redirect::default),
                 };
                 session.request_error(connection, id, error);
             }

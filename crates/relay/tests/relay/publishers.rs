@@ -157,12 +157,13 @@ fn rush(setting: &Setting) {
     story(setting, |stage| {
         let publisher = stage.client();
         let publication = stage.publish(publisher, "a--x");
+        stage.settle(&[publication]);
         let subscribers = stage.clients(3);
         let subscriptions: Vec<_> = subscribers
             .iter()
             .map(|&subscriber| stage.subscribe(subscriber, "a--x"))
             .collect();
-        stage.step("subscribe", secs(2));
+        stage.settle(&subscriptions);
         for group in 0..10 {
             stage.group(publication, group, 20, 1000);
         }

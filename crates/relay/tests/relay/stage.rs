@@ -304,6 +304,17 @@ impl Stage {
         matches!(self.outcome(asked).answer, Some(Ok(_)))
     }
 
+    /// Waits until requests are answered, however long packets get lost, and then for the publisher to hear
+    /// of it.
+    pub(crate) fn settle(&mut self, asked: &[Asked]) {
+        let deadline = self.sim.elapsed() + secs(60);
+        while !asked.iter().all(|&asked| self.is_accepted(asked)) {
+            assert!(self.sim.elapsed() < deadline, "a request is not answered");
+            self.wait(millis(50));
+        }
+        self.step("all requests are granted", secs(3));
+    }
+
     /// The code with which a request was refused.
     pub(crate) fn refusal(&self, asked: Asked) -> Option<RequestErrorCode> {
         self.outcome(asked).error.as_ref().map(|error| error.code)

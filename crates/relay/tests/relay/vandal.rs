@@ -10,8 +10,8 @@ use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode},
     location::Location,
     message::{
-        Fetch, FetchKind, GoAway, Message, Publish, PublishDone, PublishNamespace, RequestError,
-        RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace, SubscribeOk,
+        Fetch, FetchKind, GoAway, Message, Publish, PublishDone, PublishNamespace, Redirect,
+        RequestError, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace, SubscribeOk,
         SubscribeTracks, TrackStatus,
     },
     parameter::{Filter, Parameters},
@@ -260,12 +260,16 @@ impl Vandal {
     fn reply(&mut self) -> Message {
         match self.random.below(5) {
             0 => Message::RequestOk(RequestOk::default()),
-            1 => Message::RequestError(RequestError {
-                code: RequestErrorCode(self.random.below(60)),
-                retry_after: None,
-                reason: String::new(),
-                redirect: None,
-            }),
+            1 => {
+                let code = RequestErrorCode(self.random.below(60));
+                let redirect = (code == RequestErrorCode::REDIRECT).then(Redirect::default);
+                Message::RequestError(RequestError {
+                    code,
+                    retry_after: None,
+                    reason: String::new(),
+                    redirect,
+                })
+            }
             2 => Message::SubscribeOk(SubscribeOk {
                 track_alias: self.random.below(3),
                 parameters: Parameters::default(),

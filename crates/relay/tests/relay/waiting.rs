@@ -94,16 +94,32 @@ fn nobody_waits_longer_than_agreed() {
 
 #[test]
 fn a_publishers_refusal_reaches_the_subscriber() {
+    let code = RequestErrorCode::UNAUTHORIZED;
+    refuse(code, code);
+}
+
+#[test]
+fn a_refusal_of_a_kind_unknown_reaches_the_subscriber() {
+    let code = RequestErrorCode(0x1234_5678);
+    refuse(code, code);
+}
+
+#[test]
+fn redirects_are_not_followed() {
+    refuse(RequestErrorCode::REDIRECT, RequestErrorCode::DOES_NOT_EXIST);
+}
+
+/// A publisher declines with one code, and the subscriber gets the other.
+fn refuse(code: RequestErrorCode, expected: RequestErrorCode) {
     story(&Setting::default(), |stage| {
         let publisher = stage.client();
-        let code = RequestErrorCode::UNAUTHORIZED;
         stage.direct(publisher, |actor| actor.manner = Manner::Decline(code));
         stage.announce(publisher, "a");
         stage.step("a namespace", millis(50));
         let subscriber = stage.client();
         let subscription = stage.subscribe(subscriber, "a--x");
         stage.step("subscribe", millis(100));
-        assert_eq!(stage.refusal(subscription), Some(code));
+        assert_eq!(stage.refusal(subscription), Some(expected));
         assert_eq!(stage.gauges().tracks, 0);
     });
 }
