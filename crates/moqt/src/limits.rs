@@ -25,6 +25,11 @@ pub struct Limits {
     /// closes the session with `INTERNAL_ERROR`.
     pub object_header_bytes_max: usize,
 
+    /// How long a session goes on after the peer closed a control stream, before it closes with
+    /// `PROTOCOL_VIOLATION`. A peer that leaves drops all its streams at once, and the transport
+    /// does not keep their order: its last words on other streams are still worth hearing.
+    pub control_closed_grace: Duration,
+
     /// Requests the peer may have open. The next is answered with `EXCESSIVE_LOAD`.
     pub requests_max: usize,
 
@@ -87,6 +92,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             setup_timeout: Duration::from_secs(10),
+            control_closed_grace: Duration::from_millis(100),
             message_bytes_max: 65_535,
             object_header_bytes_max: 64 * 1024,
             requests_max: 4096,

@@ -120,6 +120,8 @@ pub struct Session {
 enum Timer {
     /// The peer's SETUP is overdue.
     Setup,
+    /// The peer closed a control stream a while ago.
+    ControlClosed,
     /// A datagram waited too long for its alias.
     WaitingDatagram,
     /// A stream waited too long for its alias.
@@ -129,8 +131,9 @@ enum Timer {
 }
 
 impl Timer {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Setup,
+        Self::ControlClosed,
         Self::WaitingDatagram,
         Self::WaitingStream,
         Self::Linger,
@@ -253,10 +256,7 @@ impl Session {
         code: u64,
     ) -> bool {
         if self.control.stream() == Some(stream) {
-            self.violate(
-                transport,
-                Violation::protocol("the control stream was stopped"),
-            );
+            self.on_control_closed(now, Violation::protocol("the control stream was stopped"));
             return true;
         }
         match self.streams.get(&stream) {
@@ -399,6 +399,7 @@ impl Session {
         }
         match timer {
             Timer::Setup => self.control.deadline(),
+            Timer::ControlClosed => self.control.closed().map(|(until, _)| until),
             Timer::WaitingDatagram => self.waiting.datagrams_deadline(),
             Timer::WaitingStream => self.waiting.streams_deadline(),
             Timer::Linger => self.tracks.first_lingering().map(|(until, _)| until),
@@ -417,6 +418,11 @@ impl Session {
                     },
                 );
             }
+            Timer::ControlClosed => {
+                if let Some((_, violation)) = self.control.closed() {
+                    self.violate(transport, violation);
+                }
+            }
             Timer::WaitingDatagram => {
                 self.counters.datagrams_unknown_expired += self.waiting.expire_datagrams(now);
             }
@@ -434,6 +440,13 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// The peer closed a control stream, as it must not [moqt-18 §3.3]. What it said on other
+    /// streams before may only now arrive.
+    fn on_control_closed(&mut self, now: Instant, violation: Violation) {
+        self.control
+            .close(now + self.limits.control_closed_grace, violation);
     }
 
     fn violate(&mut self, transport: &mut dyn Transport, violation: Violation) {

@@ -27,6 +27,8 @@ pub(super) struct Control {
     peer: Option<Box<Setup>>,
     /// When it is overdue.
     deadline: Option<Instant>,
+    /// The peer closed a control stream: when and with what the session closes.
+    closed: Option<(Instant, Violation)>,
     pub(super) goaway_sent: bool,
     pub(super) goaway_received: bool,
 }
@@ -41,6 +43,7 @@ impl Control {
             is_received: false,
             peer: None,
             deadline: None,
+            closed: None,
             goaway_sent: false,
             goaway_received: false,
         }
@@ -54,6 +57,16 @@ impl Control {
     /// The peer's SETUP.
     pub(super) fn peer(&self) -> Option<&Setup> {
         self.peer.as_deref()
+    }
+
+    /// When the session closes because the peer closed a control stream, and with what.
+    pub(super) fn closed(&self) -> Option<(Instant, Violation)> {
+        self.closed
+    }
+
+    /// The peer closed a control stream; the session closes at `until`.
+    pub(super) fn close(&mut self, until: Instant, violation: Violation) {
+        self.closed.get_or_insert((until, violation));
     }
 
     /// When the peer's SETUP is overdue.

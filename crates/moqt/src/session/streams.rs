@@ -130,7 +130,10 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), DecodeError> {
         match self.streams.get(&stream) {
-            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(Stream::Control) => {
+                self.on_control_closed(now, CONTROL_ENDED);
+                Ok(())
+            }
             Some(&Stream::Request(id)) => {
                 if let Some(request) = self.requests.get(id) {
                     request.reader.fin()?;
@@ -164,7 +167,10 @@ impl Session {
         code: ResetCode,
     ) -> Result<(), DecodeError> {
         match self.streams.get(&stream) {
-            Some(Stream::Control) => Err(CONTROL_ENDED.into()),
+            Some(Stream::Control) => {
+                self.on_control_closed(now, CONTROL_ENDED);
+                Ok(())
+            }
             Some(&Stream::Request(id)) => {
                 self.on_end(now, transport, id, End::Reset, code);
                 Ok(())

@@ -3,6 +3,8 @@
 mod objects;
 mod requests;
 
+use std::time::Duration;
+
 use bytes::{Bytes, BytesMut};
 
 use super::pair::{
@@ -11,6 +13,7 @@ use super::pair::{
 };
 use crate::data::FetchHeader;
 use crate::error::{RequestErrorCode, ResetCode, SessionError};
+use crate::limits::Limits;
 use crate::location::Location;
 use crate::message::{
     FetchKind, FetchOk, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup,
@@ -89,6 +92,14 @@ fn register(alias: u64, len: usize) -> Token {
     }
 }
 
+/// What closes a control stream closes the session, but not before its peer's last words were heard.
+fn after_the_grace(pair: &mut Pair) {
+    pair.run();
+    pair.wait_until_just_before(Limits::default().control_closed_grace);
+    assert_eq!(pair.closed(SERVER), None);
+    pair.wait(Duration::from_millis(1));
+}
+
 #[test]
 fn control_streams() {
     check(&[
@@ -129,6 +140,7 @@ fn control_streams() {
             SERVER,
             |pair, control| {
                 pair.peer_finishes(SERVER, control);
+                after_the_grace(pair);
             },
             SessionError::PROTOCOL_VIOLATION,
         ),
@@ -137,6 +149,7 @@ fn control_streams() {
             SERVER,
             |pair, control| {
                 pair.peer_resets(SERVER, control, ResetCode::CANCELLED);
+                after_the_grace(pair);
             },
             SessionError::PROTOCOL_VIOLATION,
         ),
@@ -145,6 +158,7 @@ fn control_streams() {
             SERVER,
             |pair, _| {
                 pair.peer_stops(SERVER, StreamId(3), ResetCode::CANCELLED);
+                after_the_grace(pair);
             },
             SessionError::PROTOCOL_VIOLATION,
         ),
