@@ -123,32 +123,34 @@ impl Lost {
                 reason: printable(&close.reason),
             },
             ConnectionError::ConnectionClosed(close) => {
-                Self::from_code("the peer reports", close.error_code, &close.reason)
+                let words = quoted(&printable(&close.reason));
+                Self::from_code("the peer reports", close.error_code, &words)
             }
             ConnectionError::TransportError(error) => {
-                Self::from_code("found here", error.code, error.reason.as_bytes())
+                let mut words = printable(error.reason.as_bytes());
+                if !words.is_empty() {
+                    words.insert_str(0, ": ");
+                }
+                Self::from_code("found here", error.code, &words)
             }
         })
     }
 
-    /// `finder` says which side saw the other's mistake.
-    fn from_code(finder: &str, code: TransportErrorCode, reason: &[u8]) -> Self {
+    /// `finder` says which side saw the other's mistake, `words` how it put it.
+    fn from_code(finder: &str, code: TransportErrorCode, words: &str) -> Self {
         let number = u64::from(code);
         if number == NO_APPLICATION_PROTOCOL {
             return Self::NoApplicationProtocol;
         }
-        let reason = quoted(&printable(reason));
         if (CRYPTO_ERRORS..CRYPTO_ERRORS + 256).contains(&number) {
             let alert = alert_name(number - CRYPTO_ERRORS);
-            return Self::Tls(format!("{finder}: {alert}{reason}"));
+            return Self::Tls(format!("{finder}: {alert}{words}"));
         }
-        let name = code.to_string();
-        let name = if name == "unknown error" {
-            format!("code {number:#x}")
-        } else {
-            name
+        let name = match code.to_string() {
+            name if name == "unknown error" => format!("code {number:#x}"),
+            name => name,
         };
-        Self::Transport(format!("{finder}: {name}{reason}"))
+        Self::Transport(format!("{finder}: {name}{words}"))
     }
 }
 
@@ -218,6 +220,84 @@ mod tests {
             lost.to_string(),
             r#"the peer closed the session with code 0x3: "bad[2Jthing""#
         );
+    }
+
+    #[test]
+    fn every_cause_names_the_guilty() {
+        let closed = |code: TransportErrorCode, reason: &'static [u8]| {
+            ConnectionError::ConnectionClosed(quinn_proto::ConnectionClose {
+                error_code: code,
+                frame_type: None,
+                reason: Bytes::from_static(reason),
+            })
+        };
+        let found = |code: TransportErrorCode, reason: &str| {
+            ConnectionError::TransportError(quinn_proto::TransportError {
+                code,
+                frame: None,
+                reason: reason.to_owned(),
+            })
+        };
+        let tls = TransportErrorCode::crypto;
+        let violation = TransportErrorCode::PROTOCOL_VIOLATION;
+        let application = |reason: &'static [u8]| {
+            ConnectionError::ApplicationClosed(quinn_proto::ApplicationClose {
+                error_code: VarInt::from_u32(3),
+                reason: Bytes::from_static(reason),
+            })
+        };
+        for (error, text) in [
+            (
+                ConnectionError::TimedOut,
+                "timed out: the peer did not answer",
+            ),
+            (ConnectionError::Reset, "the peer reset the connection"),
+            (
+                ConnectionError::VersionMismatch,
+                "the peer does not speak QUIC version 1",
+            ),
+            (ConnectionError::CidsExhausted, "connection IDs exhausted"),
+            (
+                application(b""),
+                "the peer closed the session with code 0x3",
+            ),
+            (
+                application(b"late"),
+                "the peer closed the session with code 0x3: \"late\"",
+            ),
+            (
+                closed(tls(48), b""),
+                "TLS handshake failed: the peer reports: unknown certificate authority",
+            ),
+            (
+                closed(tls(45), b"old"),
+                "TLS handshake failed: the peer reports: certificate expired: \"old\"",
+            ),
+            (
+                found(tls(42), "bad: \u{1b}[2J"),
+                "TLS handshake failed: found here: bad certificate: bad: [2J",
+            ),
+            (
+                found(tls(255), ""),
+                "TLS handshake failed: found here: alert 255",
+            ),
+            (
+                closed(tls(120), b"no"),
+                "no common protocol: the peer does not speak any of the offered ALPNs",
+            ),
+            (
+                closed(TransportErrorCode::CONNECTION_REFUSED, b""),
+                "QUIC transport error: the peer reports: the server refused to accept a new connection",
+            ),
+            (
+                found(violation, "too many"),
+                "QUIC transport error: found here: detected an error with protocol compliance that was not covered \
+                 by more specific error codes: too many",
+            ),
+        ] {
+            assert_eq!(Lost::from_engine(error).unwrap().to_string(), text);
+        }
+        assert_eq!(Lost::from_engine(ConnectionError::LocallyClosed), None);
     }
 
     #[test]

@@ -1,0 +1,17 @@
+//! Two endpoints back to back in virtual time: every limit at its value and one past it, streams, datagrams,
+//! packets in batches, what becomes of connections, and peers that mean no good.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, looks only at the events that it is about, and prints its seed"
+)]
+
+mod datagrams;
+mod ends;
+mod hostile;
+mod limits;
+mod packets;
+mod pair;
+mod streams;
