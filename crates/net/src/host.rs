@@ -208,7 +208,6 @@ impl Host {
             send,
             sockets,
             telemetry,
-            stop,
             ..
         } = self;
         let outbox = endpoint.outbox();
@@ -224,27 +223,27 @@ impl Host {
             packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
             bytes += packet.data.len() as u64;
             if packet.socket != current {
-                send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                send_batch(&mut sockets[current as usize], send, telemetry)?;
                 current = packet.socket;
             }
             match segment {
                 Some(size) if !offload => {
                     for data in packet.data.chunks(size) {
                         if send.is_full() {
-                            send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                            send_batch(&mut sockets[current as usize], send, telemetry)?;
                         }
                         send.push(&outgoing(&Packet { data, ..packet }, None));
                     }
                 }
                 segment => {
                     if send.is_full() {
-                        send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+                        send_batch(&mut sockets[current as usize], send, telemetry)?;
                     }
                     send.push(&outgoing(&packet, segment));
                 }
             }
         }
-        send_batch(&mut sockets[current as usize], send, telemetry, stop)?;
+        send_batch(&mut sockets[current as usize], send, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
@@ -311,42 +310,48 @@ fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
     }
 }
 
-/// Sends all of a batch, waiting for the socket where needed.
+/// Sends all of a batch, waiting for the socket a little where needed.
 fn send_batch(
     socket: &mut UdpSocket,
     batch: &mut SendBatch,
     telemetry: &Telemetry,
-    stop: &Stop,
 ) -> io::Result<()> {
     let mut from = 0;
+    let mut waits = 0;
     while from < batch.len() {
         Telemetry::add(&telemetry.send_calls, 1);
-        match batch.send(socket.descriptor(), from) {
-            Ok(sent) => from += sent.max(1),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::ENOBUFS) => {
-                    let wake = if stop.is_requested() {
-                        -1
-                    } else {
-                        stop.descriptor()
-                    };
-                    sys::wait_writable(socket.descriptor(), wake, Some(SEND_WAIT));
-                }
-                Some(libc::EINTR) => {}
-                Some(libc::EBADF | libc::ENOTSOCK) => return Err(error),
-                Some(libc::EIO) if socket.has_segmentation() => {
-                    // The device below cannot do it after all. What this batch held in trains is lost
-                    // to the peers' loss recovery; later ones go out packet by packet.
-                    socket.disable_segmentation();
-                    Telemetry::add(&telemetry.send_errors, 1);
-                    from += 1;
-                }
-                // Too large for the device, no route, a firewall: this packet only.
-                _ => {
-                    Telemetry::add(&telemetry.send_errors, 1);
-                    from += 1;
-                }
-            },
+        let Err(error) = batch
+            .send(socket.descriptor(), from)
+            .map(|sent| from += sent.max(1))
+        else {
+            continue;
+        };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN) if waits < SEND_WAITS_MAX => {
+                waits += 1;
+                sys::wait_writable(socket.descriptor(), SEND_WAIT);
+            }
+            Some(libc::EAGAIN) => {
+                // The device stands still. Others must not wait for it; loss recovery will see to it.
+                Telemetry::add(&telemetry.send_errors, (batch.len() - from) as u64);
+                break;
+            }
+            Some(libc::EINTR) => {}
+            Some(libc::EBADF | libc::ENOTSOCK) => return Err(error),
+            // What looks for the path's MTU may be too large for the device: that is the answer.
+            Some(libc::EMSGSIZE) if !batch.is_train(from) => from += 1,
+            Some(libc::EIO | libc::EINVAL) if batch.is_train(from) => {
+                // The device below cannot do it after all. What this batch held in trains is lost
+                // to the peers' loss recovery; later ones go out packet by packet.
+                socket.disable_segmentation();
+                Telemetry::add(&telemetry.send_errors, 1);
+                from += 1;
+            }
+            // Its queue is full, no route, a firewall: this packet only.
+            _ => {
+                Telemetry::add(&telemetry.send_errors, 1);
+                from += 1;
+            }
         }
     }
     batch.clear();
@@ -362,3 +367,73 @@ const ARENA_BYTES: usize = 32 << 10;
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a full send buffer is waited for before another try.
 const SEND_WAIT: Duration = Duration::from_millis(10);
+/// How often it is waited for in one batch.
+const SEND_WAITS_MAX: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SocketConfig;
+
+    #[test]
+    fn a_probe_that_is_too_large_is_no_error_and_stops_nobody() {
+        let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
+        let (mut from, to) = (bind().unwrap(), bind().unwrap());
+        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
+        // The first cannot be sent over any network.
+        let probe = vec![0; 65_520];
+        for data in [&probe[..], b"next"] {
+            batch.push(&Outgoing {
+                destination: to.local_address().unwrap(),
+                source: None,
+                tos: None,
+                segment_size: None,
+                data,
+            });
+        }
+        send_batch(&mut from, &mut batch, &telemetry).unwrap();
+        assert_eq!(telemetry.snapshot().send_errors, 0);
+        assert!(from.has_segmentation());
+        let mut received = ReceiveBatch::new();
+        sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
+        assert_eq!(received.receive(to.descriptor()).unwrap(), 1);
+        assert_eq!(received.iter().next().unwrap().data, b"next");
+    }
+
+    #[test]
+    fn a_train_that_the_device_refuses_is_the_last() {
+        let bind = |address: &str| {
+            UdpSocket::bind(address.parse().unwrap(), SocketConfig::default()).unwrap()
+        };
+        let (mut from, to) = (bind("127.0.0.1:0"), bind("127.0.0.1:0"));
+        let (telemetry, mut batch) = (Telemetry::default(), SendBatch::new());
+        let data = vec![0; 2000];
+        // More packets in one train than any kernel takes: refused as a device would.
+        batch.push(&Outgoing {
+            destination: to.local_address().unwrap(),
+            source: None,
+            tos: None,
+            segment_size: Some(1),
+            data: &data,
+        });
+        batch.push(&outgoing(
+            &Packet {
+                destination: to.local_address().unwrap(),
+                socket: 0,
+                source: None,
+                ecn: Some(EcnCodepoint::Ce),
+                segment_size: None,
+                data: b"next",
+            },
+            None,
+        ));
+        send_batch(&mut from, &mut batch, &telemetry).unwrap();
+        assert_eq!(telemetry.snapshot().send_errors, 1);
+        assert!(!from.has_segmentation());
+        let mut received = ReceiveBatch::new();
+        sys::wait_readable(&[to.descriptor()], Some(Duration::from_secs(5)));
+        assert_eq!(received.receive(to.descriptor()).unwrap(), 1);
+        let message = received.iter().next().unwrap();
+        assert_eq!((message.data, message.tos & 0b11), (&b"next"[..], 0b11));
+    }
+}

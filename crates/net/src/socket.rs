@@ -69,6 +69,14 @@ impl UdpSocket {
                 libc::IPV6_MTU_DISCOVER,
                 libc::IPV6_PMTUDISC_PROBE,
             )?;
+            // For IPv4 peers, if the system lets the socket have some.
+            for (name, value) in [
+                (libc::IP_TOS, ect0),
+                (libc::IP_RECVTOS, 1),
+                (libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE),
+            ] {
+                let _none = sys::set_option(fd, libc::IPPROTO_IP, name, value);
+            }
         }
         if address.ip().is_unspecified() {
             // Replies have to leave from the address that the packet came to.

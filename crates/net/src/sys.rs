@@ -37,6 +37,8 @@ pub(crate) struct SendBatch {
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
     len: usize,
+    /// One bit for each packet that is several in truth (GSO).
+    trains: u64,
 }
 
 /// One packet to send.
@@ -65,6 +67,7 @@ impl SendBatch {
             names: vec![name; BATCH],
             controls: vec![Control([0; CONTROL_BYTES]); BATCH],
             len: 0,
+            trains: 0,
         }
     }
 
@@ -74,6 +77,12 @@ impl SendBatch {
 
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.trains = 0;
+    }
+
+    /// Whether packet number `index` is several in truth (GSO).
+    pub(crate) fn is_train(&self, index: usize) -> bool {
+        self.trains >> index & 1 == 1
     }
 
     /// Adds a packet. Its data has to stay where it is until [`send`](Self::send) returns.
@@ -100,11 +109,14 @@ impl SendBatch {
             len: 0,
         };
         if let Some(size) = packet.segment_size {
+            self.trains |= 1 << index;
             control.write(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
         }
         let v4 = packet.destination.is_ipv4();
         if let Some(tos) = packet.tos {
-            let (level, kind) = if v4 {
+            // An IPv4 peer of an IPv6 socket takes the mark of IPv4.
+            let is_mapped = |ip| matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+            let (level, kind) = if v4 || is_mapped(packet.destination.ip()) {
                 (libc::IPPROTO_IP, libc::IP_TOS)
             } else {
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
@@ -248,14 +260,13 @@ impl ReceiveBatch {
             self.len = 0;
             self.stale = 1;
             let error = io::Error::last_os_error();
-            // Nothing there, or an ICMP error of some earlier packet: the next call works.
-            let is_passing = matches!(
-                error.kind(),
-                io::ErrorKind::WouldBlock
-                    | io::ErrorKind::Interrupted
-                    | io::ErrorKind::ConnectionRefused
+            // The others pass: nothing there, an ICMP error of some earlier packet, an interface that went
+            // down, memory that ran out.
+            let is_broken = matches!(
+                error.raw_os_error(),
+                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT)
             );
-            return if is_passing { Ok(0) } else { Err(error) };
+            return if is_broken { Err(error) } else { Ok(0) };
         };
         self.len = count;
         self.stale = count;
@@ -425,22 +436,14 @@ pub(crate) fn wait_readable(descriptors: &[RawFd], limit: Option<Duration>) {
     wait(&mut polls[..descriptors.len().min(4)], limit);
 }
 
-/// As [`wait_readable`], for a socket that is also to become writable.
-pub(crate) fn wait_writable(socket: RawFd, wake: RawFd, limit: Option<Duration>) {
-    let events = libc::POLLIN | libc::POLLOUT;
-    let mut polls = [
-        libc::pollfd {
-            fd: socket,
-            events,
-            revents: 0,
-        },
-        libc::pollfd {
-            fd: wake,
-            events: libc::POLLIN,
-            revents: 0,
-        },
-    ];
-    wait(&mut polls, limit);
+/// Waits until `socket` is writable or `limit` has passed.
+pub(crate) fn wait_writable(socket: RawFd, limit: Duration) {
+    let mut poll = libc::pollfd {
+        fd: socket,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    wait(std::slice::from_mut(&mut poll), Some(limit));
 }
 
 fn wait(polls: &mut [libc::pollfd], limit: Option<Duration>) {

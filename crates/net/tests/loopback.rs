@@ -185,8 +185,14 @@ fn endpoint(server: Option<ServerTls>) -> Endpoint {
     .unwrap()
 }
 
-fn loopback() -> UdpSocket {
-    UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default()).unwrap()
+/// Without GSO and GRO.
+const PLAIN: SocketConfig = SocketConfig {
+    buffer_bytes: 1 << 20,
+    offload: false,
+};
+
+fn socket(address: &str, config: SocketConfig) -> UdpSocket {
+    UdpSocket::bind(address.parse().unwrap(), config).unwrap()
 }
 
 struct Running {
@@ -197,10 +203,13 @@ struct Running {
 }
 
 fn start_server() -> Running {
+    start_server_on(socket("127.0.0.1:0", SocketConfig::default()))
+}
+
+fn start_server_on(socket: UdpSocket) -> Running {
     let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
     let certificate = made.chain[0].clone();
     let tls = ServerTls::new(made.chain, made.key, &["weir-test"]).unwrap();
-    let socket = loopback();
     let address = socket.local_address().unwrap();
     let stop = Stop::new().unwrap();
     let server_stop = stop.clone();
@@ -242,9 +251,24 @@ fn run_clients(
     protocols: &[&str],
     linger: bool,
 ) -> Seen {
+    let sockets = (0..sockets)
+        .map(|_| socket("127.0.0.1:0", SocketConfig::default()))
+        .collect();
+    let address = server.address;
+    run_clients_to(address, count, sockets, trust, protocols, linger)
+}
+
+/// The same, from given sockets to an address.
+fn run_clients_to(
+    address: SocketAddr,
+    count: usize,
+    sockets: Vec<UdpSocket>,
+    trust: Trust,
+    protocols: &[&str],
+    linger: bool,
+) -> Seen {
     let stop = Stop::new().unwrap();
     let telemetry = Arc::new(Telemetry::default());
-    let sockets: Vec<_> = (0..sockets).map(|_| loopback()).collect();
     let socket_count = u32::try_from(sockets.len()).unwrap();
     let mut host = Host::new(
         HostConfig::default(),
@@ -260,7 +284,7 @@ fn run_clients(
     for number in 0..u32::try_from(count).unwrap() {
         let socket = number % socket_count;
         host.endpoint()
-            .connect(clock::now(), &config, server.address, "localhost", socket)
+            .connect(clock::now(), &config, address, "localhost", socket)
             .unwrap();
     }
     let seen = Arc::new(Mutex::new(Seen::default()));
@@ -333,4 +357,167 @@ fn a_server_that_stops_says_so() {
     assert_eq!(seen.lost, [bye.clone(), bye.clone(), bye]);
     stopper.join().unwrap();
     server.stop();
+}
+
+/// Clients from `sockets` get all they want from a server at `address`.
+fn serves(server: Running, address: SocketAddr, count: usize, sockets: Vec<UdpSocket>) {
+    let seen = run_clients_to(
+        address,
+        count,
+        sockets,
+        Trust::Anyone,
+        &["weir-test"],
+        false,
+    );
+    assert_eq!((seen.connected, seen.echoed), (count, count * ECHO_BYTES));
+    assert_eq!(seen.lost, []);
+    server.stop();
+}
+
+#[test]
+fn ipv6_works_as_well() {
+    let server = start_server_on(socket("[::1]:0", SocketConfig::default()));
+    let address = server.address;
+    let sockets = vec![socket("[::1]:0", SocketConfig::default())];
+    serves(server, address, 5, sockets);
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    // The system would choose 127.0.0.1, and the client would not take that for an answer.
+    let server = start_server_on(socket("0.0.0.0:0", SocketConfig::default()));
+    let address = SocketAddr::new("127.0.0.2".parse().unwrap(), server.address.port());
+    let sockets = vec![socket("127.0.0.1:0", SocketConfig::default())];
+    serves(server, address, 5, sockets);
+}
+
+#[test]
+fn one_ipv6_socket_serves_ipv4_too() {
+    for client in ["127.0.0.1:0", "[::1]:0"] {
+        let server = start_server_on(socket("[::]:0", SocketConfig::default()));
+        let client = socket(client, SocketConfig::default());
+        let ip = match client.local_address().unwrap() {
+            SocketAddr::V4(_) => "127.0.0.3".parse().unwrap(),
+            SocketAddr::V6(address) => (*address.ip()).into(),
+        };
+        let address = SocketAddr::new(ip, server.address.port());
+        serves(server, address, 5, vec![client]);
+    }
+}
+
+#[test]
+fn hosts_without_offload_send_packet_by_packet() {
+    let server = start_server_on(socket("127.0.0.1:0", PLAIN));
+    let address = server.address;
+    let plain = socket("127.0.0.1:0", PLAIN);
+    assert!(!plain.has_segmentation());
+    serves(server, address, 5, vec![plain]);
+
+    // One that can, with one that cannot.
+    let server = start_server_on(socket("127.0.0.1:0", SocketConfig::default()));
+    let address = server.address;
+    serves(server, address, 5, vec![socket("127.0.0.1:0", PLAIN)]);
+}
+
+#[test]
+fn two_hundred_sockets_are_one_host() {
+    let server = start_server();
+    let address = server.address;
+    let sockets = (0..200).map(|_| socket("127.0.0.1:0", PLAIN)).collect();
+    serves(server, address, 200, sockets);
+}
+
+/// Has more to send than it can, and will not take leave.
+struct Busy {
+    peers: Vec<Handle>,
+    asked: Arc<Mutex<Option<Instant>>>,
+}
+
+impl App for Busy {
+    fn handle_event(&mut self, _now: Instant, _endpoint: &mut Endpoint, event: Event) {
+        if let Event::Connected { handle } = event {
+            self.peers.push(handle);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(clock::now())
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        for &handle in &self.peers {
+            for _ in 0..20 {
+                if let Some(mut connection) = endpoint.connection(now, handle) {
+                    let _sent = connection.send_datagram(Bytes::from(vec![7; 1000]), None);
+                }
+            }
+            endpoint.fill_from(now, handle);
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, _endpoint: &mut Endpoint) {
+        *self.asked.lock().unwrap() = Some(now);
+    }
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_host_under_load_stops_in_time() {
+    let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
+    let tls = ServerTls::new(made.chain, made.key, &["weir-test"]).unwrap();
+    let server = socket("127.0.0.1:0", SocketConfig::default());
+    let address = server.local_address().unwrap();
+    let (stop, clients_stop) = (Stop::new().unwrap(), Stop::new().unwrap());
+    let config = HostConfig {
+        shutdown_limit: Duration::from_millis(200),
+        ..HostConfig::default()
+    };
+    let client_config = ClientConfig {
+        tls: ClientTls::new(Trust::Anyone, &["weir-test"]).unwrap(),
+    };
+    let host = |socket, endpoint, stop: &Stop| {
+        let telemetry = Arc::new(Telemetry::default());
+        Host::new(config, vec![socket], endpoint, telemetry, stop.clone()).unwrap()
+    };
+    let asked = Arc::new(Mutex::new(None));
+    let mut app = Busy {
+        peers: Vec::new(),
+        asked: asked.clone(),
+    };
+    let took = thread::scope(|scope| {
+        scope.spawn(|| {
+            let clients = socket("127.0.0.1:0", SocketConfig::default());
+            let mut host = host(clients, endpoint(None), &clients_stop);
+            for _ in 0..50 {
+                let now = clock::now();
+                host.endpoint()
+                    .connect(now, &client_config, address, "localhost", 0)
+                    .unwrap();
+            }
+            let mut app = Busy {
+                peers: Vec::new(),
+                asked: Arc::default(),
+            };
+            host.run(&mut app).unwrap();
+        });
+        let server = scope.spawn(|| {
+            let mut host = host(server, endpoint(Some(tls)), &stop);
+            host.run(&mut app).unwrap();
+            clock::now()
+        });
+        Stop::new().unwrap().wait(Duration::from_secs(1));
+        let requested = clock::now();
+        stop.request();
+        let stopped = server.join().unwrap();
+        clients_stop.request();
+        let heard = asked.lock().unwrap().unwrap();
+        assert!(heard - requested < Duration::from_secs(1), "heard late");
+        stopped - heard
+    });
+    assert_eq!(app.peers.len(), 50);
+    assert!(took >= Duration::from_millis(200), "{took:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
 }
