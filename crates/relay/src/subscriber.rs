@@ -147,8 +147,12 @@ impl Subscriber {
         });
         if parameters.subscriber_priority.is_some() {
             for entry in &self.streams {
+                let rank = self.rank(entry);
                 if let Some(stream) = entry.stream() {
-                    connection.set_priority(stream, self.rank(entry));
+                    connection.set_priority(stream, rank);
+                }
+                if let OutState::Full(stream) = entry.state {
+                    turn.waits.push(Wait::For(stream, rank, entry.subgroup));
                 }
             }
         }

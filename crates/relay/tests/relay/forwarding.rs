@@ -158,12 +158,13 @@ fn a_publisher_that_is_slow_to_answer_ends_up_with_the_last_word() {
         let subscription = stage.subscribe(subscriber, "a--x");
         stage.step("subscribe", millis(100));
         stage.step("change one's mind all the time", millis(0));
-        for round in 0..9 {
+        for round in 0..5 {
             stage.update(subscription, forward(round % 2 == 1));
-            stage.wait(millis(3));
+            stage.wait(millis(1));
         }
         stage.wait(millis(500));
-        assert_eq!(told(stage, publication).last(), Some(&false));
+        let expected = [false, true, false, true, false, true, false];
+        assert_eq!(told(stage, publication), expected);
         stage.update(subscription, forward(true));
         stage.step("and once more", millis(100));
         assert_eq!(told(stage, publication).last(), Some(&true));

@@ -212,3 +212,50 @@ fn a_changed_range_takes_effect_at_once() {
         ));
     });
 }
+
+#[test]
+fn a_start_within_the_present_group_is_kept_to_the_object() {
+    story(&Setting::default(), |stage| {
+        let (publication, mut stream) = under_way(stage);
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.object(publication, &mut stream, 3, &payload(5, 3, 200));
+        stage.step("one object", millis(50));
+        let start = Location::new(5, 6);
+        stage.update(subscription, filter(Filter::AbsoluteStart(start)));
+        stage.step("not before object 6", millis(50));
+        for id in 4..8 {
+            stage.object(publication, &mut stream, id, &payload(5, id, 200));
+            stage.wait(millis(10));
+        }
+        stage.finish(publication, &stream);
+        stage.step("four more", millis(50));
+        assert_eq!(places(stage, subscription), [(5, 3), (5, 6), (5, 7)]);
+    });
+}
+
+#[test]
+fn objects_that_overtake_their_publish_are_delivered_in_order() {
+    story(&Setting::default(), |stage| {
+        let subscriber = stage.client();
+        let parameters = crate::stage::rendezvous(secs(9));
+        let subscription = stage.subscribe_with(subscriber, "a--x", parameters);
+        let publisher = stage.client();
+        stage.step("wait for the track", millis(50));
+        let early = stage.coming(publisher);
+        for group in 0..20 {
+            stage.group(early, group, 1, 50);
+        }
+        stage.datagram(early, 0, 9, b"early");
+        stage.step("objects of nothing known", millis(100));
+        assert!(stage.outcome(subscription).answer.is_none());
+        stage.publish(publisher, "a--x");
+        stage.step("and now the track", millis(100));
+        stage.expect_objects(subscription, &(0..20).collect::<Vec<_>>(), 1, 50);
+        let streams = &stage.outcome(subscription).streams;
+        assert!(streams.is_sorted_by_key(|arrival| (arrival.stream, arrival.header.group)));
+        assert!(streams.is_sorted_by_key(|arrival| arrival.header.group));
+        assert_eq!(stage.outcome(subscription).datagram_places(), [(0, 9)]);
+    });
+}

@@ -18,6 +18,7 @@ mod limits;
 mod loss;
 mod model;
 mod publishers;
+mod sharing;
 mod slow;
 mod streams;
 mod timeouts;

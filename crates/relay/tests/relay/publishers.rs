@@ -1,17 +1,14 @@
 //! Publishers that go, come back, and share a track.
 
-use std::time::Duration;
-
 use weir_link::{Delay, Loss, Probability};
 use weir_moqt::{
-    data::SubgroupHeader,
     error::{PublishDoneCode, ResetCode},
     session::StreamEnd,
 };
 
 use crate::{
     actor::Manner,
-    stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
+    stage::{Asked, Setting, Stage, millis, secs, story},
 };
 
 /// How a publisher vanishes, and how long it takes the relay to notice.
@@ -250,104 +247,48 @@ fn datagrams_may_follow_the_last_word_for_a_moment() {
     });
 }
 
-/// Two publishers of one track and a subscriber.
-fn pair(stage: &mut Stage) -> ([Asked; 2], Asked) {
-    let publishers = [stage.client(), stage.client()];
-    let publications = publishers.map(|node| stage.publish(node, "a--x"));
-    let subscriber = stage.client();
-    let subscription = stage.subscribe(subscriber, "a--x");
-    stage.step("two publishers, one track", millis(100));
-    (publications, subscription)
-}
-
 #[test]
-fn what_two_publishers_send_is_delivered_once() {
-    for lag in [Duration::ZERO, millis(30), secs(1)] {
-        story(&Setting::default(), |stage| {
-            let (publications, subscription) = pair(stage);
-            let begin = stage.sim.elapsed();
-            for (place, publication) in publications.into_iter().enumerate() {
-                for group in 0..20_u64 {
-                    let at = begin + millis(50 * group);
-                    let at = if place == 1 { at + lag } else { at };
-                    stage.at(at, move |stage| {
-                        stage.group(publication, group, 5, 300);
-                        stage.datagram(publication, group, 100, b"datagram");
-                    });
-                }
-            }
-            stage.step("the same objects twice", secs(4));
-            stage.expect_objects(subscription, &(0..20).collect::<Vec<_>>(), 5, 300);
-            let datagrams = stage.outcome(subscription).datagram_places();
-            assert_eq!(
-                datagrams,
-                (0..20).map(|group| (group, 100)).collect::<Vec<_>>()
-            );
-            assert_eq!(stage.counters().duplicates, 20 * 6);
-            assert_eq!(stage.gauges().subgroups, 0);
-        });
-    }
-}
-
-#[test]
-fn one_publisher_goes_on_where_the_other_was_cut() {
-    story(&Setting::default(), |stage| {
-        let (publications, subscription) = pair(stage);
-        let header = SubgroupHeader {
-            subgroup: weir_moqt::data::SubgroupId::FirstObject,
-            ..plain(1)
-        };
-        let mut streams = publications.map(|from| stage.open_with(from, header));
-        let mut send = |stage: &mut Stage, place: usize, id: u64| {
-            let data = payload(1, id, 300);
-            stage.object(publications[place], &mut streams[place], id, &data);
-            stage.wait(millis(5));
-        };
-        for id in 0..3 {
-            send(stage, 0, id);
-        }
-        for id in 0..2 {
-            send(stage, 1, id);
-        }
-        let header = object(3, 300);
-        let [first, second] = &mut streams;
-        stage.object_with(publications[0], first, &header, b"only the beginning");
-        stage.step("both in the middle of a group", millis(50));
-        stage.sim.shutdown(publications[0].node);
-        stage.step("one is gone", millis(50));
-        for id in 2..6 {
-            stage.object(publications[1], second, id, &payload(1, id, 300));
-            stage.wait(millis(5));
-        }
-        stage.finish(publications[1], second);
-        stage.step("the other goes on", millis(50));
-        stage.expect_objects(subscription, &[1], 6, 300);
-        let streams = &stage.outcome(subscription).streams;
-        assert_eq!(streams.len(), 2);
-        assert_eq!(streams[0].end, Some(StreamEnd::Reset(ResetCode::CANCELLED)));
-        assert_eq!(streams[1].end, Some(StreamEnd::Fin));
-        let number = weir_moqt::data::SubgroupId::Explicit(0);
-        assert_eq!(streams[1].header.subgroup, number);
+fn a_track_that_is_running_out_is_wanted_by_nobody() {
+    let mut setting = setting();
+    setting.client.uni_streams_max = 1;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 1, 1, 100);
+        stage.publish_done(publication, 1);
+        stage.step("the end, which the subscriber has no stream for", secs(4));
         assert!(stage.outcome(subscription).done.is_none());
+        assert_eq!(stage.gauges().subgroups, 1);
+        let again = stage.publish(publisher, "a--x");
+        stage.step("the track begins again", millis(100));
+        let answer = stage.outcome(again).answer.clone().unwrap().unwrap();
+        assert_eq!(answer.forward, Some(false));
+        stage.sim.shutdown(subscriber);
+        stage.step("the subscriber leaves", millis(100));
+        assert_eq!(stage.gauges().subgroups, 0);
+        assert_eq!(stage.gauges().log_bytes, 0);
     });
 }
 
 #[test]
-fn the_track_ends_with_its_last_publisher() {
-    story(&Setting::default(), |stage| {
-        let (publications, subscription) = pair(stage);
-        stage.publish_done(publications[0], 0);
-        stage.step("one is done", secs(5));
-        assert!(stage.outcome(subscription).done.is_none());
-        let again = stage.publish(publications[0].node, "a--x");
-        stage.step("and begins again", millis(100));
-        assert!(stage.is_accepted(again));
-        stage.publish_done(publications[1], 0);
-        stage.step("the other is done", secs(5));
-        assert!(stage.outcome(subscription).done.is_none());
-        stage.publish_done(again, 0);
-        stage.step("both are", secs(5));
-        assert!(stage.outcome(subscription).done.is_some());
+fn who_leaves_while_the_publisher_is_away_leaves_nothing_behind() {
+    story(&setting(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.cancel(publication);
+        stage.step("the publisher goes", millis(50));
+        stage.cancel(subscription);
+        stage.step("the subscriber goes", millis(50));
         assert_eq!(stage.gauges().tracks, 0);
+        stage.sim.shutdown(publisher);
+        stage.sim.shutdown(subscriber);
+        stage.step("both leave", millis(50));
+        assert_eq!(stage.wake_up(), None, "no timer is left");
     });
 }

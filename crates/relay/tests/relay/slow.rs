@@ -1,5 +1,7 @@
 //! Subscribers that cannot keep up, and what that costs the others: nothing.
 
+use std::time::Instant;
+
 use weir_link::{Bitrate, Queue, Rate};
 use weir_moqt::{
     error::ResetCode,
@@ -22,11 +24,11 @@ fn setting() -> Setting {
 }
 
 /// Gives a client a link with a tenth of the rate that is published.
-fn slow_down(stage: &mut Stage, subscription: Asked) {
+fn slow_down(stage: &mut Stage, subscription: Asked, queue_bytes_max: u64) {
     let link = weir_link::Config {
         rate: Rate::Fixed(Bitrate::from_kilobits_per_second(RATE_KBIT / 10)),
         queue: Queue {
-            bytes_max: 10_000,
+            bytes_max: queue_bytes_max,
             packets_max: 1000,
         },
         ..Setting::default().link
@@ -60,7 +62,7 @@ fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
         .collect();
     stage.step("subscribe", millis(100));
     if has_slow_one {
-        slow_down(stage, subscriptions[0]);
+        slow_down(stage, subscriptions[0], 10_000);
     }
     let left = secs(2).checked_sub(stage.sim.elapsed());
     stage.wait(left.expect("two seconds are enough to subscribe"));
@@ -122,7 +124,7 @@ fn datagrams_to_a_slow_subscriber_make_room_for_newer_ones() {
             .map(|&node| stage.subscribe(node, "a--x"))
             .collect();
         stage.wait(millis(100));
-        slow_down(stage, subscriptions[0]);
+        slow_down(stage, subscriptions[0], 10_000);
         for group in 0..600 {
             stage.datagram(publication, group, 0, &payload(group, 0, 1000));
             stage.wait(millis(8));
@@ -239,37 +241,135 @@ fn few_streams_are_shared_by_the_subscriptions_of_a_session() {
     });
 }
 
+/// What a subscriber asks for of the order in which it is sent to.
+fn parameters(priority: u8, order: GroupOrder) -> Parameters {
+    Parameters {
+        subscriber_priority: Some(priority),
+        group_order: Some(order),
+        ..Parameters::default()
+    }
+}
+
+/// Settings in which what waits is sorted by the connection, and by the relay.
+fn windows() -> [Setting; 2] {
+    [1 << 20, 8000].map(|send_bytes_max| {
+        let mut setting = setting();
+        setting.quic.send_bytes_max = send_bytes_max;
+        setting
+    })
+}
+
+/// A subscription to each of two tracks over one slow link.
+fn two_tracks(stage: &mut Stage, asked: [Parameters; 2]) -> [(Asked, Asked); 2] {
+    let publisher = stage.client();
+    let subscriber = stage.client();
+    let mut tracks = ["a--1", "a--2"].into_iter().zip(asked);
+    let mut next = || {
+        let (track, parameters) = tracks.next().expect("there are two");
+        let publication = stage.publish(publisher, track);
+        stage.wait(millis(50));
+        let subscription = stage.subscribe_with(subscriber, track, parameters);
+        stage.wait(millis(50));
+        (publication, subscription)
+    };
+    let pairs = [next(), next()];
+    // Nothing is lost: the queue takes what the congestion window lets out.
+    slow_down(stage, pairs[0].1, 60_000);
+    pairs
+}
+
+/// When the first object of a group began, and was complete.
+fn times(stage: &Stage, subscription: Asked, group: u64) -> (Instant, Instant) {
+    let streams = &stage.outcome(subscription).streams;
+    let stream = streams.iter().find(|stream| stream.header.group == group);
+    let object = &stream.expect("the group came").objects[0];
+    (object.at, object.complete_at.expect("it is complete"))
+}
+
 #[test]
 fn what_is_urgent_goes_first() {
-    story(&setting(), |stage| {
-        let publisher = stage.client();
-        let [bulk, urgent] = ["a--bulk", "a--urgent"].map(|track| stage.publish(publisher, track));
-        let subscriber = stage.client();
-        let parameters = |priority, order| Parameters {
-            subscriber_priority: Some(priority),
-            group_order: Some(order),
+    for setting in windows() {
+        story(&setting, |stage| {
+            let patient = parameters(200, GroupOrder::Descending);
+            let urgent = parameters(10, GroupOrder::Ascending);
+            let [(bulk, to_bulk), (urgent, to_urgent)] = two_tracks(stage, [patient, urgent]);
+            for group in 0..4 {
+                stage.group(bulk, group, 1, 8000);
+            }
+            stage.step("bulk", millis(100));
+            stage.group(urgent, 0, 1, 2000);
+            stage.step("and something urgent", secs(15));
+            assert_eq!(stage.outcome(to_bulk).objects().len(), 4);
+            let (_, complete) = times(stage, to_urgent, 0);
+            let [_, _, second, third] = [0, 1, 2, 3].map(|group| times(stage, to_bulk, group));
+            assert!(complete <= second.0);
+            assert!(third.1 <= second.0, "the newest first");
+        });
+    }
+}
+
+#[test]
+fn what_waited_first_keeps_its_rank() {
+    for setting in windows() {
+        story(&setting, |stage| {
+            let urgent = parameters(10, GroupOrder::Ascending);
+            let patient = parameters(200, GroupOrder::Ascending);
+            let [(urgent, to_urgent), (bulk, to_bulk)] = two_tracks(stage, [urgent, patient]);
+            stage.group(urgent, 0, 1, 25_000);
+            stage.wait(millis(20));
+            stage.group(bulk, 0, 1, 10_000);
+            stage.step("much that is urgent, then bulk", secs(15));
+            let (_, complete) = times(stage, to_urgent, 0);
+            assert!(complete <= times(stage, to_bulk, 0).0);
+        });
+    }
+}
+
+#[test]
+fn a_change_of_priority_takes_effect_on_open_streams() {
+    // What the connection has taken keeps its place there.
+    let [_, narrow] = windows();
+    story(&narrow, |stage| {
+        let plain = || parameters(100, GroupOrder::Ascending);
+        let [(one, to_one), (other, to_other)] = two_tracks(stage, [plain(), plain()]);
+        stage.group(one, 0, 1, 40_000);
+        stage.group(other, 0, 1, 5000);
+        stage.step("two objects, one behind the other", millis(500));
+        let urgent = Parameters {
+            subscriber_priority: Some(1),
             ..Parameters::default()
         };
-        let ascending = GroupOrder::Ascending;
-        let patient = parameters(200, GroupOrder::Descending);
-        let to_bulk = stage.subscribe_with(subscriber, "a--bulk", patient);
-        let to_urgent = stage.subscribe_with(subscriber, "a--urgent", parameters(10, ascending));
+        stage.update(to_other, urgent);
+        stage.step("the other is urgent now", secs(15));
+        assert!(times(stage, to_other, 0).1 < times(stage, to_one, 0).1);
+    });
+}
+
+#[test]
+fn who_leaves_with_a_backlog_leaves_nothing_behind() {
+    story(&setting(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscribers = stage.clients(2);
+        let subscriptions: Vec<_> = subscribers
+            .iter()
+            .map(|&node| stage.subscribe(node, "a--x"))
+            .collect();
         stage.wait(millis(100));
-        slow_down(stage, to_bulk);
-        for group in 0..4 {
-            stage.group(bulk, group, 1, 20_000);
+        for &subscription in &subscriptions {
+            slow_down(stage, subscription, 10_000);
         }
-        stage.step("bulk", millis(100));
-        stage.group(urgent, 0, 1, 2000);
-        stage.step("and something urgent", secs(10));
-        let begin = |subscription, group| {
-            let streams = &stage.outcome(subscription).streams;
-            let stream = streams.iter().find(|stream| stream.header.group == group);
-            stream.unwrap().objects[0].at
-        };
-        assert_eq!(stage.outcome(to_bulk).objects().len(), 4);
-        let urgent = &stage.outcome(to_urgent).streams[0].objects[0];
-        assert!(urgent.complete_at.unwrap() <= begin(to_bulk, 3));
-        assert!(begin(to_bulk, 3) < begin(to_bulk, 2), "the newest first");
+        for group in 0..4 {
+            stage.group(publication, group, 1, 20_000);
+        }
+        stage.step("a backlog for both", millis(100));
+        assert!(stage.gauges().log_bytes > 40_000);
+        stage.cancel(subscriptions[0]);
+        stage.step("one cancels", millis(500));
+        assert!(stage.gauges().log_bytes > 0);
+        stage.sim.shutdown(subscriptions[1].node);
+        stage.step("the other's session ends", millis(500));
+        assert_eq!(stage.gauges().log_bytes, 0);
+        assert_eq!(stage.gauges().subgroups, 0);
     });
 }

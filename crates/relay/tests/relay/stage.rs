@@ -216,6 +216,15 @@ impl Stage {
         self.publish_with(node, track, Parameters::default(), Properties::EMPTY)
     }
 
+    /// The next publication of a client, before it is one: for objects that overtake it.
+    pub(crate) fn coming(&self, node: NodeId) -> Asked {
+        Asked {
+            node,
+            id: RequestId(0),
+            alias: self.next_alias,
+        }
+    }
+
     pub(crate) fn publish_with(
         &mut self,
         node: NodeId,

@@ -161,3 +161,33 @@ fn the_time_of_an_object_counts_from_its_first_byte() {
         assert_eq!(stage.outcome(subscription).streams[0].end, Some(end));
     });
 }
+
+#[test]
+fn streams_that_could_not_be_opened_in_time_are_not_opened() {
+    let mut setting = setting();
+    // The control stream, and one more.
+    setting.client.uni_streams_max = 2;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let says = Says::Subscriber(millis(500));
+        let subscription = stage.subscribe_with(subscriber, "a--x", says.parameters());
+        stage.wait(millis(100));
+        let mut stream = stage.open(publication, 1);
+        stage.object(publication, &mut stream, 0, b"x");
+        for group in 2..5 {
+            stage.group(publication, group, 1, 100);
+        }
+        stage.step("one stream is open, three wait", secs(1));
+        stage.finish(publication, &stream);
+        stage.step("it ends", secs(1));
+        stage.group(publication, 5, 1, 100);
+        stage.step("one more", secs(1));
+        let streams = &stage.outcome(subscription).streams;
+        let groups: Vec<_> = streams.iter().map(|arrival| arrival.header.group).collect();
+        assert_eq!(groups, [1, 5]);
+        assert_eq!(stage.counters().streams_reset_timeout, 3);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}

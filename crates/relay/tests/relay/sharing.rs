@@ -1,0 +1,198 @@
+//! Several publishers of one track.
+
+use std::time::Duration;
+
+use weir_moqt::{data::SubgroupHeader, error::ResetCode, session::StreamEnd};
+
+use crate::{
+    actor::Manner,
+    stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
+};
+
+/// Two publishers of one track and a subscriber.
+fn pair(stage: &mut Stage) -> ([Asked; 2], Asked) {
+    let publishers = [stage.client(), stage.client()];
+    let publications = publishers.map(|node| stage.publish(node, "a--x"));
+    let subscriber = stage.client();
+    let subscription = stage.subscribe(subscriber, "a--x");
+    stage.step("two publishers, one track", millis(100));
+    (publications, subscription)
+}
+
+#[test]
+fn what_two_publishers_send_is_delivered_once() {
+    for lag in [Duration::ZERO, millis(30), secs(1)] {
+        story(&Setting::default(), |stage| {
+            let (publications, subscription) = pair(stage);
+            let begin = stage.sim.elapsed();
+            for (place, publication) in publications.into_iter().enumerate() {
+                for group in 0..20_u64 {
+                    let at = begin + millis(50 * group);
+                    let at = if place == 1 { at + lag } else { at };
+                    stage.at(at, move |stage| {
+                        stage.group(publication, group, 5, 300);
+                        stage.datagram(publication, group, 100, b"datagram");
+                    });
+                }
+            }
+            stage.step("the same objects twice", secs(4));
+            stage.expect_objects(subscription, &(0..20).collect::<Vec<_>>(), 5, 300);
+            let datagrams = stage.outcome(subscription).datagram_places();
+            assert_eq!(
+                datagrams,
+                (0..20).map(|group| (group, 100)).collect::<Vec<_>>()
+            );
+            assert_eq!(stage.counters().duplicates, 20 * 6);
+            assert_eq!(stage.gauges().subgroups, 0);
+        });
+    }
+}
+
+#[test]
+fn one_publisher_goes_on_where_the_other_was_cut() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let header = SubgroupHeader {
+            subgroup: weir_moqt::data::SubgroupId::FirstObject,
+            ..plain(1)
+        };
+        let mut streams = publications.map(|from| stage.open_with(from, header));
+        let mut send = |stage: &mut Stage, place: usize, id: u64| {
+            let data = payload(1, id, 300);
+            stage.object(publications[place], &mut streams[place], id, &data);
+            stage.wait(millis(5));
+        };
+        for id in 0..3 {
+            send(stage, 0, id);
+        }
+        for id in 0..2 {
+            send(stage, 1, id);
+        }
+        let header = object(3, 300);
+        let [first, second] = &mut streams;
+        stage.object_with(publications[0], first, &header, b"only the beginning");
+        stage.step("both in the middle of a group", millis(50));
+        stage.sim.shutdown(publications[0].node);
+        stage.step("one is gone", millis(50));
+        for id in 2..6 {
+            stage.object(publications[1], second, id, &payload(1, id, 300));
+            stage.wait(millis(5));
+        }
+        stage.finish(publications[1], second);
+        stage.step("the other goes on", millis(50));
+        stage.expect_objects(subscription, &[1], 6, 300);
+        let streams = &stage.outcome(subscription).streams;
+        assert_eq!(streams.len(), 2);
+        assert_eq!(streams[0].end, Some(StreamEnd::Reset(ResetCode::CANCELLED)));
+        assert_eq!(streams[1].end, Some(StreamEnd::Fin));
+        let number = weir_moqt::data::SubgroupId::Explicit(0);
+        assert_eq!(streams[1].header.subgroup, number);
+        assert!(stage.outcome(subscription).done.is_none());
+    });
+}
+
+#[test]
+fn the_track_ends_with_its_last_publisher() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        stage.publish_done(publications[0], 0);
+        stage.step("one is done", secs(5));
+        assert!(stage.outcome(subscription).done.is_none());
+        let again = stage.publish(publications[0].node, "a--x");
+        stage.step("and begins again", millis(100));
+        assert!(stage.is_accepted(again));
+        stage.publish_done(publications[1], 0);
+        stage.step("the other is done", secs(5));
+        assert!(stage.outcome(subscription).done.is_none());
+        stage.publish_done(again, 0);
+        stage.step("both are", secs(5));
+        assert!(stage.outcome(subscription).done.is_some());
+        assert_eq!(stage.gauges().tracks, 0);
+    });
+}
+
+#[test]
+fn what_two_publishers_send_slowly_is_delivered_once() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let [mut first, mut second] = publications.map(|from| stage.open(from, 1));
+        for id in 0..20 {
+            let data = payload(1, id, 100);
+            stage.object(publications[0], &mut first, id, &data);
+            stage.wait(millis(250));
+            stage.object(publications[1], &mut second, id, &data);
+            stage.wait(millis(250));
+        }
+        stage.finish(publications[0], &first);
+        stage.finish(publications[1], &second);
+        stage.step("one group in ten seconds, twice", millis(100));
+        stage.expect_objects(subscription, &[1], 20, 100);
+        assert_eq!(stage.outcome(subscription).streams.len(), 1);
+        assert_eq!(stage.counters().duplicates, 20);
+    });
+}
+
+#[test]
+fn who_starts_again_after_the_last_word_is_heard() {
+    story(&Setting::default(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(100));
+        stage.group(publication, 0, 2, 100);
+        stage.datagram(publication, 0, 9, b"datagram");
+        stage.wait(millis(50));
+        stage.publish_done(publication, 2);
+        stage.step("the end, but for one stream", millis(100));
+        let again = stage.publish(publisher, "a--x");
+        stage.step("the same publisher begins again", millis(100));
+        stage.group(again, 0, 2, 100);
+        stage.datagram(again, 0, 9, b"datagram");
+        stage.step("with the same numbers", secs(5));
+        let outcome = stage.outcome(subscription);
+        assert_eq!(outcome.objects().len(), 4);
+        assert_eq!(outcome.datagram_places(), [(0, 9), (0, 9)]);
+        assert!(outcome.done.is_none());
+    });
+}
+
+#[test]
+fn who_announced_the_namespace_is_asked_when_the_publisher_leaves() {
+    story(&Setting::default(), |stage| {
+        let (announcer, publisher) = (stage.client(), stage.client());
+        stage.direct(announcer, |actor| actor.manner = Manner::Accept(42));
+        stage.announce(announcer, "a");
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("one publishes, the other could", millis(100));
+        assert!(stage.actor(announcer).asked.is_empty());
+        stage.cancel(publication);
+        stage.step("the one leaves", millis(100));
+        let source = stage.source(announcer, 0, 42);
+        stage.group(source, 3, 2, 100);
+        stage.step("the other takes over", secs(10));
+        stage.expect_objects(subscription, &[3], 2, 100);
+        assert!(stage.outcome(subscription).done.is_none());
+    });
+}
+
+#[test]
+fn who_was_asked_is_asked_no_longer_when_the_track_ends() {
+    story(&Setting::default(), |stage| {
+        let (silent, publisher) = (stage.client(), stage.client());
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.announce(silent, "a");
+        stage.step("a namespace", millis(100));
+        stage.publish_done(publication, 0);
+        stage.step("the end", millis(100));
+        assert!(stage.outcome(subscription).done.is_some());
+        assert_eq!(stage.gauges().tracks, 0);
+        let asked = stage.asked(silent, 0);
+        assert!(stage.actor(silent).exchanges[&asked].closed.is_some());
+    });
+}
