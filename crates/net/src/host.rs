@@ -18,10 +18,10 @@ use crate::{
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Rest between turns while packets trickle in: when one came sooner than this after the last. The
-    /// acknowledgements of a burst are then handled some dozens at a time instead of one by one, with a wake-up each. A
-    /// packet that comes after a pause is handled at once, so the first of a burst never waits, and no other waits longer
-    /// than this because of it. Zero: no rest.
+    /// Rest after a turn that received something. What arrives meanwhile is handled together: a burst, or the
+    /// acknowledgements of one, costs one or two wake-ups instead of one for every few packets, and on one machine the
+    /// sender pays for waking the receiver. A packet that comes after a pause is handled at once, so the first of a
+    /// burst never waits, and no other waits longer than this because of it. Zero: no rest.
     pub rest: Duration,
     /// How long a role may take leave after a request to stop, before the host returns all the same.
     pub shutdown_limit: Duration,
@@ -51,8 +51,6 @@ pub struct Host {
     telemetry: Arc<Telemetry>,
     stop: Stop,
     reported: Instant,
-    /// The last packet came sooner than a rest after the one before.
-    is_trickling: bool,
 }
 
 impl Host {
@@ -86,7 +84,6 @@ impl Host {
             telemetry,
             stop,
             reported: clock::now(),
-            is_trickling: false,
         })
     }
 
@@ -250,8 +247,8 @@ impl Host {
         Ok(())
     }
 
-    /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something
-    /// and had hardly waited for it, only rests.
+    /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something,
+    /// only rests.
     fn wait(&mut self, app: &dyn App, received: usize, leave_by: Option<Instant>) {
         let deadlines = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by];
         let deadline = deadlines.into_iter().flatten().min();
@@ -261,7 +258,7 @@ impl Host {
             return;
         }
         let stop = self.stop.descriptor();
-        if self.is_trickling && received > 0 && leave_by.is_none() {
+        if received > 0 && !self.config.rest.is_zero() && leave_by.is_none() {
             let rest = self.config.rest.min(limit.unwrap_or(self.config.rest));
             sys::wait_readable(&[stop], Some(rest));
             return;
@@ -273,7 +270,6 @@ impl Host {
         let count = if leave_by.is_some() { 1 } else { 2 };
         sys::wait_readable(&descriptors[..count], limit);
         let woken = clock::now();
-        self.is_trickling = woken - now < self.config.rest;
         let late = deadline.map(|deadline| woken.saturating_duration_since(deadline));
         if let Some(late) = late.filter(|late| !late.is_zero()) {
             self.telemetry.record_lag(late);

@@ -41,7 +41,7 @@ pub(crate) struct RelayArguments {
     /// Connections at most
     #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
     connections_max: usize,
-    /// Rest between turns while packets trickle in, in microseconds
+    /// Rest after packets were handled, in microseconds, so that more are handled together
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
     rest: u64,
     /// Send packets one by one even where the kernel can take several at once

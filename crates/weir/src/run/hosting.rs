@@ -362,8 +362,17 @@ fn start<H: Hosting>(
         if let Some(core) = core {
             pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
         }
-        let mut host = Host::new(HostConfig::default(), bound, endpoint, telemetry, stop)
-            .context("cannot set up the event loop")?;
+        let mut host = Host::new(
+            HostConfig {
+                rest: REST,
+                ..HostConfig::default()
+            },
+            bound,
+            endpoint,
+            telemetry,
+            stop,
+        )
+        .context("cannot set up the event loop")?;
         host.run(&mut app).context("the event loop failed")?;
         Ok(app)
     };
@@ -409,3 +418,8 @@ const ONE_OF_MANY_BUFFER_BYTES: usize = 256 << 10;
 const FILES_BESIDE: u64 = 64;
 /// More than one process can have subscribers: the number of UDP ports of an address.
 const CONNECTIONS_MAX: usize = 1 << 16;
+
+/// The generator reads its sockets this often while packets come. On one machine the relay pays for waking it, some
+/// microseconds each time; with less rest the relay would be billed for the generator's impatience. Latency is
+/// overstated by this at most.
+const REST: Duration = Duration::from_micros(500);
