@@ -100,9 +100,9 @@ impl Wheel {
     pub(crate) fn expire(&mut self, now: Instant, due: &mut Vec<(u32, Tick)>) {
         let Some(start) = self.start else { return };
         let target = ticks_down(now.saturating_duration_since(start));
-        // Once round at most: then every slot was looked at.
-        let first = (self.current + 1).max(target.saturating_sub(SLOTS as Tick - 1));
-        for tick in first..=target {
+        // No entry lies further ahead than once round, however long ago the last look was.
+        let last = target.min(self.current + SLOTS as Tick);
+        for tick in self.current + 1..=last {
             let slot = slot(tick);
             if self.live[slot] > 0 {
                 self.live[slot] = 0;
@@ -254,6 +254,16 @@ mod tests {
             wheel.slots.iter().all(Vec::is_empty),
             "and are cleared in passing"
         );
+    }
+
+    #[test]
+    fn a_host_that_slept_for_long_misses_nothing() {
+        let (start, mut wheel) = (origin(), Wheel::new());
+        let mut scheduled = UNSCHEDULED;
+        wheel.schedule(start, 9, start + Duration::from_millis(700), &mut scheduled);
+        let mut due = Vec::new();
+        wheel.expire(start + Duration::from_secs(100), &mut due);
+        assert_eq!(due, [(9, scheduled.tick)]);
     }
 
     #[test]
