@@ -187,6 +187,7 @@ fn streams_that_could_not_be_opened_in_time_are_not_opened() {
         let streams = &stage.outcome(subscription).streams;
         let groups: Vec<_> = streams.iter().map(|arrival| arrival.header.group).collect();
         assert_eq!(groups, [1, 5]);
+        assert_eq!(stage.counters().streams_sent, 2);
         assert_eq!(stage.counters().streams_reset_timeout, 3);
         assert_eq!(stage.gauges().subgroups, 0);
     });
