@@ -161,7 +161,10 @@ impl Subscriber {
     /// Whether it wants the object at `location`.
     #[inline]
     pub(crate) fn wants(&self, location: Location) -> bool {
-        self.forward && location >= self.start && location.group <= self.end_group
+        self.forward
+            && self.ending.is_none()
+            && location >= self.start
+            && location.group <= self.end_group
     }
 
     /// When a datagram received now is no longer worth sending.

@@ -266,6 +266,11 @@ fn a_track_that_is_running_out_is_wanted_by_nobody() {
         stage.step("the track begins again", millis(100));
         let answer = stage.outcome(again).answer.clone().unwrap().unwrap();
         assert_eq!(answer.forward, Some(false));
+        stage.group(again, 2, 1, 100);
+        stage.datagram(again, 2, 9, b"not for the old subscription");
+        stage.step("objects nobody asked for", millis(100));
+        assert!(stage.outcome(subscription).datagrams.is_empty());
+        assert_eq!(stage.gauges().subgroups, 1);
         stage.sim.shutdown(subscriber);
         stage.step("the subscriber leaves", millis(100));
         assert_eq!(stage.gauges().subgroups, 0);

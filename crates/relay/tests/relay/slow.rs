@@ -332,9 +332,11 @@ fn a_change_of_priority_takes_effect_on_open_streams() {
     story(&narrow, |stage| {
         let plain = || parameters(100, GroupOrder::Ascending);
         let [(one, to_one), (other, to_other)] = two_tracks(stage, [plain(), plain()]);
-        stage.group(one, 0, 1, 40_000);
-        stage.group(other, 0, 1, 5000);
-        stage.step("two objects, one behind the other", millis(500));
+        // Streams that wait get room in turn, and so the smaller one would be complete first.
+        stage.group(other, 0, 1, 25_000);
+        stage.wait(millis(20));
+        stage.group(one, 0, 1, 8000);
+        stage.step("two objects, side by side", millis(500));
         let urgent = Parameters {
             subscriber_priority: Some(1),
             ..Parameters::default()
