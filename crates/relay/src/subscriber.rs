@@ -127,23 +127,20 @@ impl Subscriber {
         largest: Option<Location>,
         turn: &mut Turn<'_>,
     ) {
-        let had_forward = self.forward;
         self.take_over(parameters, largest, turn.track);
-        let changes_range = parameters.filter.is_some();
-        let wakes = self.forward && !had_forward;
         let (start, end_group) = (self.start, self.end_group);
-        let within = |entry: &OutStream| {
+        let is_within = |entry: &OutStream| {
             let starts_inside = entry.group == start.group && start.object > 0;
             entry.group >= start.group && entry.group <= end_group && !starts_inside
         };
-        let forward = self.forward;
+        let (forward, keeps_range) = (self.forward, parameters.filter.is_none());
+        // What is forgotten here, and was given up for other reasons, may be joined again [moqt-18 §11.4.3].
         self.streams.retain_mut(|entry| {
-            let stays = forward && (!changes_range || within(entry));
+            let stays = forward && (keeps_range || is_within(entry));
             if !stays && entry.is_reading() {
                 entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
             }
-            // What was given up for other reasons may be wanted again [moqt-18 §11.4.3].
-            stays && (entry.is_reading() || !wakes)
+            stays
         });
         if parameters.subscriber_priority.is_some() {
             for entry in &self.streams {

@@ -190,3 +190,23 @@ fn a_subscription_is_held_once_per_session() {
         assert_eq!(stage.counters().refused_duplicate, 2);
     });
 }
+
+#[test]
+fn a_requested_track_rests_while_all_its_subscribers_do() {
+    story(&Setting::default(), |stage| {
+        let publisher = stage.client();
+        stage.direct(publisher, |actor| actor.manner = Manner::Accept(42));
+        stage.announce(publisher, "a");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.step("subscribe", millis(100));
+        stage.update(subscription, forward(false));
+        stage.step("pause", millis(100));
+        stage.update(subscription, forward(true));
+        stage.step("go on", millis(100));
+        let source = stage.source(publisher, 0, 42);
+        let updates = &stage.outcome(source).updates;
+        let told: Vec<_> = updates.iter().map(|update| update.forward).collect();
+        assert_eq!(told, [Some(false), Some(true)]);
+    });
+}
