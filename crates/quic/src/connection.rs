@@ -78,6 +78,11 @@ impl Connection<'_> {
         Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
     }
 
+    /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
+    pub fn has_peer_certificate(&self) -> bool {
+        self.slot.engine.crypto_session().peer_identity().is_some()
+    }
+
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
         self.slot.engine.datagrams().max_size()

@@ -27,6 +27,9 @@ pub struct Limits {
     pub publications_per_session_max: usize,
     /// Namespaces that one session may announce; refused with `EXCESSIVE_LOAD` beyond.
     pub namespaces_per_session_max: usize,
+    /// Bytes of authorization tokens that one session may register, each with 16 more [moqt-18 §10.3.1.3]; the
+    /// session is closed with `AUTH_TOKEN_CACHE_OVERFLOW` beyond.
+    pub token_cache_bytes_max: u64,
     /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
     pub tracks_max: usize,
     /// Sessions that one track may come from at once. Others that announced its namespace are not asked; a
@@ -55,6 +58,7 @@ impl Default for Limits {
             subscriptions_per_session_max: 1024,
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
+            token_cache_bytes_max: 16 << 10,
             tracks_max: 100_000,
             publishers_per_track_max: 16,
             lag_bytes_max: 4 << 20,

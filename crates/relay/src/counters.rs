@@ -24,6 +24,12 @@ numbers! {
         sessions,
         /// Sessions closed because the peer broke the protocol.
         sessions_violated,
+        /// Sessions closed because the authority denied the tokens of their SETUP.
+        sessions_denied,
+        /// Sessions closed because they registered more tokens than the cache takes.
+        sessions_token_overflow,
+        /// Requests ended because their authorization did.
+        requests_expired,
         /// Objects received in datagrams.
         datagrams_received,
         /// Objects handed to subscribers' connections as datagrams.
@@ -66,6 +72,12 @@ numbers! {
         refused_load,
         /// Requests refused because the session already has that subscription.
         refused_duplicate,
+        /// Requests and updates that nothing permits.
+        refused_unauthorized,
+        /// Requests and updates whose authorization was over.
+        refused_expired,
+        /// Requests and updates with a token that cannot be read.
+        refused_malformed_token,
         /// Requests of kinds that the relay does not serve.
         refused_not_supported,
     }

@@ -291,6 +291,42 @@ impl Relay {
         self.forget_if_unused(id);
     }
 
+    /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
+    pub(crate) fn cut_subscriber(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        (handle, request): (Handle, RequestId),
+        code: PublishDoneCode,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let subscriber = track.subscriber(handle, request);
+        let Some(streams) = subscriber.map(|subscriber| subscriber.streams_opened()) else {
+            let code = match code {
+                PublishDoneCode::EXPIRED => RequestErrorCode::EXPIRED_AUTH_TOKEN,
+                PublishDoneCode::MALFORMED_TRACK => RequestErrorCode::MALFORMED_TRACK,
+                _ => RequestErrorCode::INTERNAL_ERROR,
+            };
+            self.refuse_waiting(now, endpoint, handle, request, code);
+            return self.update_upstream(now, endpoint, id);
+        };
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(request);
+        }
+        self.subscriber_gone(now, endpoint, id, handle, request);
+        let done = PublishDone {
+            code,
+            stream_count: Some(streams),
+            reason: String::new(),
+        };
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.publish_done(connection, request, done);
+        });
+    }
+
     /// Forgets a track that nobody has to do with any more.
     pub(crate) fn forget_if_unused(&mut self, id: TrackId) {
         if let Some(track) = self.tracks.remove_if_unused(id) {

@@ -8,6 +8,8 @@
 //!
 //! It does not know media, and no draft: both are the business of others.
 
+mod authorising;
+mod authority;
 mod config;
 mod counters;
 mod duplicates;
@@ -31,6 +33,7 @@ mod tracks;
 #[cfg(test)]
 mod tests;
 
+pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use relay::Relay;

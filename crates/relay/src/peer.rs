@@ -10,7 +10,10 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
-use crate::{full_streams::FullStreams, out_stream::Wait, subgroup::SubgroupId, tracks::TrackId};
+use crate::{
+    Credentials, Denial, Grant, full_streams::FullStreams, out_stream::Wait, subgroup::SubgroupId,
+    tracks::TrackId,
+};
 
 /// One session.
 pub(crate) struct Peer {
@@ -27,6 +30,14 @@ pub(crate) struct Peer {
     /// Subgroup streams being sent that took no more data.
     pub(crate) full: FullStreams,
     pub(crate) counts: Counts,
+    /// What was shown in SETUP, once it came.
+    pub(crate) credentials: Option<Box<Credentials>>,
+    /// What that is good for.
+    pub(crate) grant: Result<Grant, Denial>,
+    /// When requests end because their authorization does; most have no such end.
+    pub(crate) expiries: BTreeMap<RequestId, Instant>,
+    /// When the first of them is looked at.
+    pub(crate) expiry_timer: Option<Instant>,
 }
 
 /// A subgroup stream being received.
@@ -80,6 +91,10 @@ impl Peer {
             inbound: BTreeMap::new(),
             full: FullStreams::default(),
             counts: Counts::default(),
+            credentials: None,
+            grant: Err(Denial::Unauthorized),
+            expiries: BTreeMap::new(),
+            expiry_timer: None,
         }
     }
 
@@ -102,6 +117,7 @@ impl Peer {
 
     pub(crate) fn remove(&mut self, request: RequestId) -> Option<Part> {
         let part = self.requests.remove(&request)?;
+        self.expiries.remove(&request);
         match part {
             Part::Source(_) => {
                 self.sources.retain(|&(other, _)| other != request);

@@ -80,6 +80,7 @@ impl Relay {
         );
         let parameters = Parameters {
             forward: Some(forward),
+            expires: self.expires_in(now, handle, id),
             ..Parameters::default()
         };
         let ok = RequestOk {

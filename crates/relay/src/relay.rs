@@ -1,6 +1,6 @@
 //! The relay as a role: what happens on connections and sessions, and who deals with it.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use weir_moqt::{
     draft::Draft,
@@ -12,7 +12,7 @@ use weir_moqt::{
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 
 use crate::{
-    Config, Counters, Gauges,
+    Authority, Config, Counters, Gauges, Open,
     incoming::CUT,
     namespaces::Namespaces,
     peer::{Peer, Peers},
@@ -33,14 +33,21 @@ pub struct Relay {
     /// Sessions that closed their connection while another one was dealt with.
     fallen: Vec<Handle>,
     pub(crate) counters: Counters,
+    pub(crate) authority: Arc<dyn Authority>,
     is_stopping: bool,
 }
 
 impl Relay {
-    /// A relay without sessions.
+    /// A relay without sessions, which is open to everybody.
     pub fn new(config: Config) -> Self {
+        Self::with_authority(config, Arc::new(Open))
+    }
+
+    /// A relay without sessions, in which `authority` decides who may do what.
+    pub fn with_authority(config: Config, authority: Arc<dyn Authority>) -> Self {
         Self {
             config,
+            authority,
             peers: Peers::default(),
             tracks: Tracks::default(),
             namespaces: Namespaces::default(),
@@ -110,6 +117,7 @@ impl Relay {
             limits: self.config.session_limits.clone(),
             setup: Setup {
                 implementation: self.config.implementation.clone(),
+                max_auth_token_cache_size: Some(self.config.limits.token_cache_bytes_max),
                 ..Setup::default()
             },
         });
@@ -125,6 +133,9 @@ impl Relay {
         if let Some(at) = peer.timer {
             self.timers.cancel(at, Timer::Session(handle));
         }
+        if let Some(at) = peer.expiry_timer {
+            self.timers.cancel(at, Timer::Expiry(handle));
+        }
         for inbound in peer.inbound.values() {
             self.end_stream(now, handle, inbound, CUT);
         }
@@ -132,6 +143,21 @@ impl Relay {
             self.part_gone(now, endpoint, handle, request, part);
         }
         self.publish_grown(now, endpoint);
+    }
+
+    /// Ends a session from here.
+    pub(crate) fn close_session(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        code: SessionError,
+        reason: &str,
+    ) {
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.close(connection, code, reason);
+        });
+        self.on_lost(now, endpoint, handle);
     }
 
     /// Deals with all that a session has to say, sends on what came with it, and keeps its timer.
@@ -166,7 +192,10 @@ impl Relay {
     ) {
         use session::Event as E;
         match event {
-            E::Ready { .. } => self.counters.sessions += 1,
+            E::Ready { peer } => {
+                self.counters.sessions += 1;
+                self.authorise_session(now, endpoint, handle, peer);
+            }
             E::Request { id, request } => self.on_request(now, endpoint, handle, id, request),
             E::Update { id, parameters, .. } => {
                 self.on_update(now, endpoint, handle, id, &parameters);
@@ -204,6 +233,8 @@ impl Relay {
             E::Violated(violation) => {
                 tracing::debug!(connection = handle.index(), %violation, "session closed");
                 self.counters.sessions_violated += 1;
+                let is_overflow = violation.code == SessionError::AUTH_TOKEN_CACHE_OVERFLOW;
+                self.counters.sessions_token_overflow += u64::from(is_overflow);
                 self.on_lost(now, endpoint, handle);
             }
             // Answers to requests that the relay does not make, and notices that need no answer: a client
@@ -223,6 +254,20 @@ impl Relay {
     }
 
     fn on_request(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        request: Request,
+    ) {
+        if self.is_permitted(now, endpoint, handle, id, &request) {
+            self.on_permitted(now, endpoint, handle, id, request);
+            self.settle_expiry(handle, id);
+        }
+    }
+
+    fn on_permitted(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -270,6 +315,7 @@ impl Relay {
                 });
                 self.settle(now, endpoint, handle);
             }
+            Timer::Expiry(handle) => self.on_expiry(now, endpoint, handle),
             Timer::Rendezvous(handle, request) => {
                 self.on_waited(now, endpoint, handle, request);
             }

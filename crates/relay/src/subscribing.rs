@@ -107,6 +107,10 @@ impl Relay {
             let code = RequestErrorCode::INVALID_RANGE;
             return self.refuse(now, endpoint, handle, request, code);
         }
+        let expires = self.expires_in(now, handle, request);
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
         let defaults = track.defaults();
         let subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
         if let Err(place) = track.place(handle, request) {
@@ -116,6 +120,7 @@ impl Relay {
             track_alias: track.alias,
             parameters: Parameters {
                 largest_object: track.largest,
+                expires,
                 ..Parameters::default()
             },
             properties: track.properties.clone(),
@@ -178,7 +183,7 @@ impl Relay {
         }
     }
 
-    fn refuse_waiting(
+    pub(crate) fn refuse_waiting(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -242,6 +247,10 @@ impl Relay {
         id: RequestId,
         parameters: &Parameters,
     ) {
+        let has_tokens = !parameters.authorization_tokens.is_empty();
+        if has_tokens && !self.is_renewed(now, endpoint, handle, id, parameters) {
+            return;
+        }
         let part = self
             .peers
             .get(handle)
@@ -268,6 +277,7 @@ impl Relay {
             });
             self.update_upstream(now, endpoint, track_id);
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
+            answer.parameters.expires = self.expires_in(now, handle, id);
         }
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, answer);
@@ -351,6 +361,9 @@ fn reason(code: RequestErrorCode) -> &'static str {
         RequestErrorCode::DUPLICATE_SUBSCRIPTION => "the session has this subscription already",
         RequestErrorCode::INVALID_RANGE => "the range ends before the largest object",
         RequestErrorCode::NOT_SUPPORTED => "the relay does not serve this request",
+        RequestErrorCode::UNAUTHORIZED => "nothing that was shown permits this",
+        RequestErrorCode::EXPIRED_AUTH_TOKEN => "the authorization has expired",
+        RequestErrorCode::MALFORMED_AUTH_TOKEN => "the authorization token cannot be read",
         _ => "",
     }
 }

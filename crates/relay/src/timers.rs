@@ -12,6 +12,8 @@ use crate::tracks::TrackId;
 pub(crate) enum Timer {
     /// A session's own timers.
     Session(Handle),
+    /// The authorization of some of a session's requests may be over.
+    Expiry(Handle),
     /// A request has waited for a publisher long enough.
     Rendezvous(Handle, RequestId),
     /// A track has been without a publisher long enough.

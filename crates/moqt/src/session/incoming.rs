@@ -228,6 +228,19 @@ impl Request {
         }
     }
 
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        match self {
+            Self::Subscribe(request) => &request.parameters,
+            Self::Publish(request) => &request.parameters,
+            Self::Fetch(request) => &request.parameters,
+            Self::TrackStatus(request) => &request.parameters,
+            Self::PublishNamespace(request) => &request.parameters,
+            Self::SubscribeNamespace(request) => &request.parameters,
+            Self::SubscribeTracks(request) => &request.parameters,
+        }
+    }
+
     /// Its parameters, in which the tokens are to be resolved.
     fn parameters_mut(&mut self) -> &mut Parameters {
         match self {

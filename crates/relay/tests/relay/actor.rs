@@ -42,6 +42,7 @@ pub(crate) struct Exchange {
     pub(crate) ok: Option<SubscribeOk>,
     pub(crate) error: Option<RequestError>,
     pub(crate) updates_answered: usize,
+    pub(crate) update_errors: Vec<RequestError>,
     /// The parameters of the peer's updates.
     pub(crate) updates: Vec<Parameters>,
     pub(crate) done: Option<PublishDone>,
@@ -73,6 +74,7 @@ pub(crate) struct ArrivedObject {
 pub(crate) struct Actor {
     config: ClientConfig,
     relay: SocketAddr,
+    setup: Setup,
     begins_at: Option<Instant>,
     handle: Option<Handle>,
     session: Option<Session>,
@@ -96,10 +98,11 @@ struct Backlog {
 
 impl Actor {
     /// Connects as soon as it is started.
-    pub(crate) fn new(sim: &Sim, relay: SocketAddr) -> Self {
+    pub(crate) fn new(sim: &Sim, relay: SocketAddr, setup: Setup) -> Self {
         Self {
             config: sim.client_config(&[Draft::Draft18.alpn()]),
             relay,
+            setup,
             begins_at: Some(sim.now()),
             handle: None,
             session: None,
@@ -208,7 +211,11 @@ impl Actor {
                     Accepted::Fetch(ok) => ok.parameters,
                 }));
             }
-            SessionEvent::Updated { id, .. } => self.exchange(id).updates_answered += 1,
+            SessionEvent::Updated { id, result } => {
+                let exchange = self.exchange(id);
+                exchange.updates_answered += 1;
+                exchange.update_errors.extend(result.err());
+            }
             SessionEvent::Rejected { id, error } => {
                 let exchange = self.exchange(id);
                 exchange.answered_at = Some(now);
@@ -350,7 +357,7 @@ impl App for Actor {
                     draft: Draft::Draft18,
                     side: Side::Client,
                     limits: weir_moqt::limits::Limits::default(),
-                    setup: Setup::default(),
+                    setup: self.setup.clone(),
                 });
                 let mut connection = endpoint.connection(now, handle).expect("it is connected");
                 session.start(now, &mut connection);

@@ -9,6 +9,7 @@ mod actor;
 mod stage;
 mod vandal;
 
+mod authorising;
 mod churn;
 mod datagrams;
 mod forwarding;

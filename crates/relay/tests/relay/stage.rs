@@ -1,6 +1,6 @@
 //! The stage of a story: one relay, its clients, and the steps they take.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use weir_link::Delay;
@@ -8,7 +8,7 @@ use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
     draft::Draft,
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
-    message::PublishDone,
+    message::{PublishDone, Setup},
     name::{FullTrackName, Namespace},
     parameter::Parameters,
     property::Properties,
@@ -16,7 +16,7 @@ use weir_moqt::{
     transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
-use weir_relay::{Config, Counters, Gauges, Limits, Relay};
+use weir_relay::{Authority, Config, Counters, Gauges, Limits, Open, Relay};
 use weir_sim::{NodeConfig, NodeId, Sim};
 
 use crate::actor::{Actor, Exchange, encoded};
@@ -31,6 +31,8 @@ pub(crate) struct Setting {
     /// Of the clients' connections.
     pub(crate) client: QuicLimits,
     pub(crate) link: weir_link::Config,
+    /// Who may do what at the relay.
+    pub(crate) authority: Arc<dyn Authority>,
 }
 
 impl Default for Setting {
@@ -44,6 +46,7 @@ impl Default for Setting {
                 delay: Delay::fixed(millis(10)).expect("short"),
                 ..weir_link::Config::default()
             },
+            authority: Arc::new(Open),
         }
     }
 }
@@ -111,7 +114,7 @@ impl Stage {
             session_limits: setting.session,
             ..Config::default()
         };
-        sim.start(relay, Relay::new(config));
+        sim.start(relay, Relay::with_authority(config, setting.authority));
         Self {
             sim,
             relay,
@@ -167,12 +170,22 @@ impl Stage {
 
     /// A client starts, or starts again, and connects.
     pub(crate) fn connect(&mut self, node: NodeId) {
-        let actor = Actor::new(&self.sim, self.sim.address(self.relay));
-        self.sim.start(node, actor);
+        self.connect_with(node, Setup::default());
+    }
+
+    /// The same with a SETUP of its own.
+    pub(crate) fn connect_with(&mut self, node: NodeId, setup: Setup) {
+        self.begin(node, setup);
         let deadline = self.sim.elapsed() + secs(20);
         self.sim
             .run_until(deadline, |sim| sim.app::<Actor>(node).is_ready());
         assert!(self.actor(node).is_ready(), "{node:?} does not connect");
+    }
+
+    /// A client starts, whatever comes of it.
+    pub(crate) fn begin(&mut self, node: NodeId, setup: Setup) {
+        let actor = Actor::new(&self.sim, self.sim.address(self.relay), setup);
+        self.sim.start(node, actor);
     }
 
     pub(crate) fn actor(&self, node: NodeId) -> &Actor {
@@ -244,9 +257,18 @@ impl Stage {
 
     /// A client announces a namespace.
     pub(crate) fn announce(&mut self, node: NodeId, namespace: &str) -> Asked {
+        self.announce_with(node, namespace, Parameters::default())
+    }
+
+    pub(crate) fn announce_with(
+        &mut self,
+        node: NodeId,
+        namespace: &str,
+        parameters: Parameters,
+    ) -> Asked {
         let namespace = space(namespace);
         let id = self.act(node, |session, connection| {
-            session.publish_namespace(connection, namespace, Parameters::default())
+            session.publish_namespace(connection, namespace, parameters)
         });
         let id = self.noted(node, id);
         Asked { node, id, alias: 0 }

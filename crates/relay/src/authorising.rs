@@ -1,0 +1,299 @@
+//! How the relay holds its sessions to what the authority granted them.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    message::{FetchKind, Setup},
+    name::Namespace,
+    parameter::Parameters,
+    session::{Request, RequestId},
+    token::Token,
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{
+    Credentials, Denial, Grant, Relay,
+    authority::{Action, access_tokens},
+    peer::Part,
+    timers::Timer,
+};
+
+impl Relay {
+    /// A session was set up: finds out what it may do.
+    pub(crate) fn authorise_session(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        setup: Setup,
+    ) {
+        let connection = endpoint.connection(now, handle);
+        let has_client_certificate =
+            connection.is_some_and(|connection| connection.has_peer_certificate());
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let credentials = Credentials {
+            session_tokens: access_tokens(&setup.authorization_tokens),
+            request_tokens: Vec::new(),
+            path: setup.path,
+            authority: setup.authority,
+            has_client_certificate,
+        };
+        let has_tokens = !credentials.session_tokens.is_empty();
+        peer.grant = self.authority.grant(now, &credentials);
+        peer.credentials = Some(Box::new(credentials));
+        // Who shows nothing at first may still bring tokens with the requests.
+        if let Err(denial) = peer.grant
+            && has_tokens
+        {
+            self.counters.sessions_denied += 1;
+            let reason = denial.to_string();
+            self.close_session(now, endpoint, handle, denial.session_error(), &reason);
+        }
+    }
+
+    /// Whether a session may make a request; if not, it is refused here. If it may, the caller settles with
+    /// [`settle_expiry`](Self::settle_expiry) whether there is something to end later.
+    pub(crate) fn is_permitted(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        request: &Request,
+    ) -> bool {
+        let (action, namespace) = match request {
+            Request::Publish(publish) => (Action::Publish, &publish.track.namespace),
+            Request::PublishNamespace(publish) => (Action::Publish, &publish.namespace),
+            Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.track.namespace),
+            Request::TrackStatus(status) => (Action::Subscribe, &status.track.namespace),
+            Request::SubscribeNamespace(subscribe) => (Action::Subscribe, &subscribe.prefix),
+            Request::SubscribeTracks(subscribe) => (Action::Subscribe, &subscribe.prefix),
+            Request::Fetch(fetch) => match &fetch.kind {
+                FetchKind::Standalone { track, .. } => (Action::Subscribe, &track.namespace),
+                // It stands and falls with the subscription that it joins, which was permitted.
+                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
+                    return true;
+                }
+            },
+        };
+        let tokens = &request.parameters().authorization_tokens;
+        match self.permit(now, handle, tokens, action, namespace) {
+            Ok(expires) => {
+                self.note_expiry(handle, id, expires);
+                true
+            }
+            Err(denial) => {
+                self.count_denial(denial);
+                self.refuse(now, endpoint, handle, id, denial.code());
+                false
+            }
+        }
+    }
+
+    /// A request was dealt with: if it is over already, its authorization needs no end.
+    pub(crate) fn settle_expiry(&mut self, handle: Handle, id: RequestId) {
+        if let Some(peer) = self.peers.get(handle)
+            && !peer.requests.contains_key(&id)
+        {
+            peer.expiries.remove(&id);
+        }
+    }
+
+    /// Judges a request by its own tokens if it has some, else by what the session was granted.
+    fn permit(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        tokens: &[Token],
+        action: Action,
+        namespace: &Namespace,
+    ) -> Result<Option<Instant>, Denial> {
+        let peer = self.peers.get(handle).ok_or(Denial::Unauthorized)?;
+        let request_tokens = access_tokens(tokens);
+        let own: Grant;
+        let mut grants = Vec::with_capacity(2);
+        if request_tokens.is_empty() {
+            grants.push(peer.grant.as_ref().map_err(|&denial| denial)?);
+        } else {
+            let credentials = Credentials {
+                request_tokens,
+                ..peer.credentials.as_deref().cloned().unwrap_or_default()
+            };
+            own = self.authority.grant(now, &credentials)?;
+            grants.push(&own);
+            grants.extend(peer.grant.as_ref());
+        }
+        let mut permitting = grants.iter();
+        if let Some(grant) = permitting.find(|grant| grant.permits(now, action, namespace)) {
+            return Ok(grant.expires);
+        }
+        if grants.iter().any(|grant| grant.is_over(now)) {
+            return Err(Denial::Expired);
+        }
+        Err(Denial::Unauthorized)
+    }
+
+    fn count_denial(&mut self, denial: Denial) {
+        match denial {
+            Denial::Unauthorized => self.counters.refused_unauthorized += 1,
+            Denial::Expired => self.counters.refused_expired += 1,
+            Denial::Malformed => self.counters.refused_malformed_token += 1,
+        }
+    }
+
+    /// A session changes a request and brings new tokens for it. Returns whether they permit it; if not, the
+    /// update is refused, and with it what the draft says [moqt-18 §10.9.1].
+    pub(crate) fn is_renewed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        parameters: &Parameters,
+    ) -> bool {
+        let Some((action, namespace)) = self.subject(handle, id) else {
+            return true;
+        };
+        let tokens = &parameters.authorization_tokens;
+        match self.permit(now, handle, tokens, action, &namespace) {
+            Ok(expires) => {
+                self.note_expiry(handle, id, expires);
+                true
+            }
+            Err(denial) => {
+                self.count_denial(denial);
+                self.fail_update(now, endpoint, handle, id, denial.code());
+                false
+            }
+        }
+    }
+
+    /// What a request of a session is about.
+    fn subject(&mut self, handle: Handle, id: RequestId) -> Option<(Action, Namespace)> {
+        let part = self.peers.get(handle)?.requests.get(&id)?;
+        Some(match part {
+            &Part::Source(track) => {
+                let track = self.tracks.get(track)?;
+                (Action::Publish, track.name.namespace.clone())
+            }
+            &Part::Subscriber(track) => {
+                let track = self.tracks.get(track)?;
+                (Action::Subscribe, track.name.namespace.clone())
+            }
+            Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
+        })
+    }
+
+    /// Refuses an update. A subscription ends with it, and so does a request for or of namespaces; a publisher
+    /// ends its own [moqt-18 §10.9.1].
+    pub(crate) fn fail_update(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        code: RequestErrorCode,
+    ) {
+        self.refuse(now, endpoint, handle, id, code);
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        match peer.requests.get(&id) {
+            Some(&Part::Subscriber(track)) => {
+                let done = PublishDoneCode::UPDATE_FAILED;
+                self.cut_subscriber(now, endpoint, track, (handle, id), done);
+            }
+            Some(Part::Namespace(_)) => {
+                if let Some(part) = peer.remove(id) {
+                    self.part_gone(now, endpoint, handle, id, part);
+                }
+            }
+            Some(Part::Source(_)) | None => {}
+        }
+    }
+
+    /// Ends a request of a session since its bearer's time is over.
+    fn revoke(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, id: RequestId) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        self.counters.requests_expired += 1;
+        if let Some(&Part::Subscriber(track)) = peer.requests.get(&id) {
+            let done = PublishDoneCode::EXPIRED;
+            return self.cut_subscriber(now, endpoint, track, (handle, id), done);
+        }
+        if matches!(peer.requests.get(&id), Some(Part::Source(_))) {
+            self.cut_streams(now, handle, id);
+        }
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
+        });
+        let part = self.peers.get(handle).and_then(|peer| peer.remove(id));
+        if let Some(part) = part {
+            self.part_gone(now, endpoint, handle, id, part);
+        }
+        self.publish_grown(now, endpoint);
+    }
+
+    /// How long the authorization of a request lasts, to be told to the peer [moqt-18 §10.2.10].
+    pub(crate) fn expires_in(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        id: RequestId,
+    ) -> Option<Duration> {
+        let expires = *self.peers.get(handle)?.expiries.get(&id)?;
+        Some(
+            expires
+                .saturating_duration_since(now)
+                .max(Duration::from_millis(1)),
+        )
+    }
+
+    fn note_expiry(&mut self, handle: Handle, id: RequestId, expires: Option<Instant>) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        match expires {
+            Some(expires) => drop(peer.expiries.insert(id, expires)),
+            None => drop(peer.expiries.remove(&id)),
+        }
+        self.set_expiry_timer(handle);
+    }
+
+    /// Wakes at the earliest end of a session's requests, or before.
+    fn set_expiry_timer(&mut self, handle: Handle) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let Some(&next) = peer.expiries.values().min() else {
+            return;
+        };
+        if peer.expiry_timer.is_none_or(|at| next < at) {
+            if let Some(later) = peer.expiry_timer.replace(next) {
+                self.timers.cancel(later, Timer::Expiry(handle));
+            }
+            self.timers.set(next, Timer::Expiry(handle));
+        }
+    }
+
+    /// The time of some requests of a session may be over.
+    pub(crate) fn on_expiry(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        peer.expiry_timer = None;
+        let expiries = peer.expiries.iter();
+        let over: Vec<RequestId> = expiries
+            .filter(|&(_, &expires)| expires <= now)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in over {
+            self.revoke(now, endpoint, handle, id);
+        }
+        self.set_expiry_timer(handle);
+    }
+}
