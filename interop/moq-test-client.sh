@@ -18,8 +18,18 @@ REQUIRED=(
     publish-namespace-subscribe
     subscribe-before-publish-namespace
     publish-namespace-done
+    publish-track-only
+    publish-track-subscribe
+    rendezvous-timeout
     data-subgroup-basic
+    moq-test-subgroup-per-group-eog
+    moq-test-subgroup-per-object
+    moq-test-two-subgroups-eog
     moq-test-datagram
+    moq-test-datagram-eog
+    moq-test-extensions
+    moq-test-increments
+    moq-test-forward-zero
 )
 CASE_SECONDS_MAX=30
 READY_SECONDS_MAX=10

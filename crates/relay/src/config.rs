@@ -13,6 +13,10 @@ pub struct Config {
     pub limits: Limits,
     /// Bounds of each session.
     pub session_limits: weir_moqt::limits::Limits,
+    /// Whether publishers are told to send nothing (FORWARD 0) while nobody wants a track of theirs. That saves
+    /// their uplink, and costs the first subscriber a round trip. Not all publishers can be paused: those that
+    /// know no update of their PUBLISH end the track, and the cache has nothing of what was not sent.
+    pub pauses_publishers: bool,
     /// Name and version told to peers in SETUP; `None` to say nothing.
     pub implementation: Option<String>,
 }
@@ -77,6 +81,7 @@ impl Default for Config {
             drafts: Draft::ALL.to_vec(),
             limits: Limits::default(),
             session_limits: weir_moqt::limits::Limits::default(),
+            pauses_publishers: false,
             implementation: Some("weir".to_owned()),
         }
     }

@@ -71,7 +71,7 @@ impl Relay {
             self.counters.refused_load += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let forward = track.is_wanted();
+        let forward = !self.config.pauses_publishers || track.is_wanted();
         self.add_source(track_id, handle, id, Origin::Published, forward);
         self.establish(
             track_id,
@@ -224,7 +224,7 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        let is_wanted = track.is_wanted();
+        let is_wanted = !self.config.pauses_publishers || track.is_wanted();
         let is_unwanted = track.is_unwanted();
         for source in track.sources.clone() {
             if source.leaving.is_some() {

@@ -2,6 +2,7 @@
 
 use weir_moqt::{
     error::ResetCode,
+    property::Properties,
     session::{CloseReason, StreamEnd},
 };
 
@@ -21,9 +22,43 @@ fn told(stage: &Stage, publication: Asked) -> Vec<bool> {
     std::iter::once(first).chain(updates).flatten().collect()
 }
 
+fn pausing() -> Setting {
+    Setting {
+        pauses_publishers: true,
+        ..Setting::default()
+    }
+}
+
+#[test]
+fn a_publisher_is_not_bothered_with_who_wants_its_track() {
+    story(&Setting::default(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish_with(publisher, "a--x", forward(false), Properties::EMPTY);
+        let [one, other] = [stage.client(), stage.client()];
+        let resting = stage.subscribe_with(other, "a--x", forward(false));
+        stage.step("publish, subscribe and rest", millis(50));
+        assert_eq!(told(stage, publication), [true], "it may send at any time");
+        stage.group(publication, 3, 2, 50);
+        stage.step("objects for nobody", millis(50));
+        let subscription = stage.subscribe(one, "a--x");
+        stage.step("one subscribes", millis(50));
+        stage.group(publication, 4, 2, 50);
+        stage.step("objects", millis(50));
+        stage.cancel(subscription);
+        stage.step("one leaves", millis(50));
+        stage.expect_objects(subscription, &[4], 2, 50);
+        stage.expect_objects(resting, &[], 0, 0);
+        assert_eq!(told(stage, publication), [true]);
+        stage.publish_done(publication, 2);
+        stage.step("the end", millis(500));
+        let done = stage.outcome(resting).done.as_ref();
+        assert_eq!(done.and_then(|done| done.stream_count), Some(0));
+    });
+}
+
 #[test]
 fn a_published_track_rests_while_nobody_wants_it() {
-    story(&Setting::default(), |stage| {
+    story(&pausing(), |stage| {
         let publisher = stage.client();
         let publication = stage.publish(publisher, "a--x");
         let [one, other] = [stage.client(), stage.client()];
@@ -149,7 +184,7 @@ fn a_pause_in_the_middle_of_a_group_resets_its_stream() {
 
 #[test]
 fn a_publisher_that_is_slow_to_answer_ends_up_with_the_last_word() {
-    let mut setting = Setting::default();
+    let mut setting = pausing();
     setting.session.updates_max = 4;
     story(&setting, |stage| {
         let publisher = stage.client();
@@ -193,7 +228,7 @@ fn a_subscription_is_held_once_per_session() {
 
 #[test]
 fn a_requested_track_rests_while_all_its_subscribers_do() {
-    story(&Setting::default(), |stage| {
+    story(&pausing(), |stage| {
         let publisher = stage.client();
         stage.direct(publisher, |actor| actor.manner = Manner::Accept(42));
         stage.announce(publisher, "a");

@@ -250,6 +250,7 @@ fn datagrams_may_follow_the_last_word_for_a_moment() {
 #[test]
 fn a_track_that_is_running_out_is_wanted_by_nobody() {
     let mut setting = setting();
+    setting.pauses_publishers = true;
     setting.client.uni_streams_max = 1;
     story(&setting, |stage| {
         let publisher = stage.client();

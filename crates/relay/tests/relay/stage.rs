@@ -31,6 +31,8 @@ pub(crate) struct Setting {
     /// Of the clients' connections.
     pub(crate) client: QuicLimits,
     pub(crate) link: weir_link::Config,
+    /// Whether publishers are paused while nobody wants their tracks.
+    pub(crate) pauses_publishers: bool,
     /// Who may do what at the relay.
     pub(crate) authority: Arc<dyn Authority>,
 }
@@ -46,6 +48,7 @@ impl Default for Setting {
                 delay: Delay::fixed(millis(10)).expect("short"),
                 ..weir_link::Config::default()
             },
+            pauses_publishers: false,
             authority: Arc::new(Open),
         }
     }
@@ -112,6 +115,7 @@ impl Stage {
         let config = Config {
             limits: setting.relay,
             session_limits: setting.session,
+            pauses_publishers: setting.pauses_publishers,
             ..Config::default()
         };
         sim.start(relay, Relay::with_authority(config, setting.authority));
