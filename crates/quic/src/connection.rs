@@ -1,25 +1,31 @@
 //! A borrowed view of one connection, and what MOQT asks of it.
 
-use std::{net::SocketAddr, time::Instant};
+mod engine;
+
+use std::{collections::VecDeque, net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
 use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
 
-use crate::{
-    Handle,
-    event::code,
-    slots::{Hot, Slot, State},
-};
+pub(crate) use self::engine::{EngineConnection, direction, from_engine};
+use crate::{Event, Handle, crossing::Crossing};
 
 /// One connection of an endpoint, borrowed for a few operations. What is written leaves when the host
-/// next asks the endpoint for packets.
+/// next asks the endpoint for packets, or for letters if it leads to a neighbour.
 pub struct Connection<'a> {
-    pub(crate) now: Instant,
     pub(crate) handle: Handle,
-    pub(crate) hot: &'a mut Hot,
-    pub(crate) slot: &'a mut Slot,
-    pub(crate) dirty: &'a mut Vec<u32>,
+    pub(crate) way: Way<'a>,
+}
+
+/// What a connection leads over.
+pub(crate) enum Way<'a> {
+    /// The network.
+    Engine(EngineConnection<'a>),
+    /// Nothing but memory, to another thread of this process.
+    Crossing {
+        crossing: &'a mut Crossing,
+        events: &'a mut VecDeque<Event>,
+    },
 }
 
 /// Why a datagram was not taken.
@@ -66,16 +72,29 @@ impl Connection<'_> {
         self.handle
     }
 
-    /// The peer's address.
-    pub fn remote_address(&self) -> SocketAddr {
-        self.slot.engine.remote_address()
+    /// The number of the neighbour that it leads to; `None` if it leads over the network.
+    pub fn neighbour(&self) -> Option<u16> {
+        match &self.way {
+            Way::Engine(_) => None,
+            Way::Crossing { crossing, .. } => Some(crossing.neighbour()),
+        }
     }
 
-    /// The application protocol (ALPN) agreed on, once the handshake has come so far.
+    /// The peer's address; the unspecified one for a neighbour.
+    pub fn remote_address(&self) -> SocketAddr {
+        match &self.way {
+            Way::Engine(connection) => connection.remote_address(),
+            Way::Crossing { .. } => SocketAddr::from(([0; 4], 0)),
+        }
+    }
+
+    /// The application protocol (ALPN) agreed on, once the handshake has come so far. There is none
+    /// with a neighbour.
     pub fn protocol(&self) -> Option<String> {
-        let data = self.slot.engine.crypto_session().handshake_data()?;
-        let data = data.downcast::<HandshakeData>().ok()?;
-        Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
+        match &self.way {
+            Way::Engine(connection) => connection.protocol(),
+            Way::Crossing { .. } => None,
+        }
     }
 
     /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
@@ -85,7 +104,10 @@ impl Connection<'_> {
 
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
-        self.slot.engine.datagrams().max_size()
+        match &mut self.way {
+            Way::Engine(connection) => connection.datagram_size_max(),
+            Way::Crossing { .. } => Some(usize::from(u16::MAX)),
+        }
     }
 
     /// Sends `data` as a datagram as soon as the path allows, unless `deadline` passes before. When
@@ -96,205 +118,79 @@ impl Connection<'_> {
         data: Bytes,
         deadline: Option<Instant>,
     ) -> Result<(), SendDatagramError> {
-        let mut datagrams = self.slot.engine.datagrams();
-        let data = if self.slot.datagrams.is_empty() {
-            match datagrams.send(data, false) {
-                Ok(()) => {
-                    self.mark_dirty();
-                    return Ok(());
-                }
-                Err(quinn_proto::SendDatagramError::Blocked(data)) => data,
-                Err(quinn_proto::SendDatagramError::TooLarge) => {
-                    let size_max = datagrams.max_size().unwrap_or(0);
-                    return Err(SendDatagramError::TooLarge(size_max));
-                }
-                Err(
-                    quinn_proto::SendDatagramError::UnsupportedByPeer
-                    | quinn_proto::SendDatagramError::Disabled,
-                ) => return Err(SendDatagramError::Unsupported),
+        match &mut self.way {
+            Way::Engine(connection) => connection.send_datagram(data, deadline),
+            Way::Crossing { crossing, .. } => {
+                crossing.send_datagram(data);
+                Ok(())
             }
-        } else {
-            let size_max = datagrams.max_size().unwrap_or(0);
-            if data.len() > size_max {
-                return Err(SendDatagramError::TooLarge(size_max));
-            }
-            data
-        };
-        let dropped = self
-            .slot
-            .datagrams
-            .push(data, deadline, self.slot.datagram_bytes_max);
-        self.slot.dropped.oldest += dropped.oldest;
-        self.mark_dirty();
-        Ok(())
-    }
-
-    /// Figures of the connection.
-    pub fn stats(&self) -> ConnectionStats {
-        let stats = self.slot.engine.stats();
-        ConnectionStats {
-            round_trip: stats.path.rtt,
-            congestion_window_bytes: stats.path.cwnd,
-            packets_sent: stats.path.sent_packets,
-            packets_lost: stats.path.lost_packets,
-            bytes_sent: stats.udp_tx.bytes,
-            bytes_received: stats.udp_rx.bytes,
-            path_mtu_bytes: stats.path.current_mtu,
-            datagrams_dropped_oldest: self.slot.dropped.oldest,
-            datagrams_dropped_expired: self.slot.dropped.expired,
-            datagrams_dropped_unread: self.slot.datagrams_unread,
-            datagram_bytes_waiting: self.slot.datagrams.bytes(),
         }
     }
 
-    #[inline]
-    fn mark_dirty(&mut self) {
-        if !self.hot.dirty {
-            self.hot.dirty = true;
-            if !self.hot.listed {
-                self.hot.listed = true;
-                self.dirty.push(self.handle.index);
-            }
+    /// Figures of the connection; all zero for a neighbour.
+    pub fn stats(&self) -> ConnectionStats {
+        match &self.way {
+            Way::Engine(connection) => connection.stats(),
+            Way::Crossing { .. } => ConnectionStats::default(),
         }
     }
 }
 
 impl Transport for Connection<'_> {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
-        self.slot
-            .engine
-            .streams()
-            .open(dir(direction))
-            .map(from_engine)
+        match &mut self.way {
+            Way::Engine(connection) => connection.open(direction),
+            Way::Crossing { crossing, .. } => crossing.open(direction),
+        }
     }
 
     fn read(&mut self, stream: StreamId) -> Read {
-        let Some(stream) = to_engine(stream) else {
-            return Read::Blocked;
-        };
-        let mut receiver = self.slot.engine.recv_stream(stream);
-        let Ok(mut chunks) = receiver.read(true) else {
-            return Read::Blocked;
-        };
-        let read = match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => Read::Data(chunk.bytes),
-            Ok(None) => Read::Fin,
-            Err(quinn_proto::ReadError::Blocked) => Read::Blocked,
-            Err(quinn_proto::ReadError::Reset(code)) => Read::Reset(code.into_inner()),
-        };
-        if chunks.finalize().should_transmit() {
-            self.mark_dirty();
+        match &mut self.way {
+            Way::Engine(connection) => connection.read(stream),
+            Way::Crossing { crossing, events } => crossing.read(stream, events),
         }
-        read
     }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        let Some(stream) = to_engine(stream) else {
-            return Err(WriteError::Closed);
-        };
-        self.mark_dirty();
-        let mut sender = self.slot.engine.send_stream(stream);
-        while !data.is_empty() {
-            match sender.write_chunks(std::slice::from_mut(data)) {
-                Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
-                Ok(_) => {}
-                Err(quinn_proto::WriteError::Blocked) => return Err(WriteError::Blocked),
-                Err(quinn_proto::WriteError::Stopped(code)) => {
-                    return Err(WriteError::Stopped(code.into_inner()));
-                }
-                Err(quinn_proto::WriteError::ClosedStream) => return Err(WriteError::Closed),
-            }
+        match &mut self.way {
+            Way::Engine(connection) => connection.write(stream, data),
+            Way::Crossing { crossing, .. } => crossing.write(stream, data),
         }
-        Ok(())
     }
 
     fn finish(&mut self, stream: StreamId) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        // Fails only for a stream that was stopped or reset: then there is nothing left to finish.
-        if self.slot.engine.send_stream(stream).finish().is_ok() {
-            self.mark_dirty();
+        match &mut self.way {
+            Way::Engine(connection) => connection.finish(stream),
+            Way::Crossing { crossing, .. } => crossing.finish(stream),
         }
     }
 
-    fn reset(&mut self, stream: StreamId, error: u64) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        if self
-            .slot
-            .engine
-            .send_stream(stream)
-            .reset(code(error))
-            .is_ok()
-        {
-            self.mark_dirty();
+    fn reset(&mut self, stream: StreamId, code: u64) {
+        match &mut self.way {
+            Way::Engine(connection) => connection.reset(stream, code),
+            Way::Crossing { crossing, .. } => crossing.reset(stream, code),
         }
     }
 
-    fn stop(&mut self, stream: StreamId, error: u64) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        if self
-            .slot
-            .engine
-            .recv_stream(stream)
-            .stop(code(error))
-            .is_ok()
-        {
-            // A stream that had come to its end makes room for another, which the engine tells the peer
-            // only when it is asked to (or with the next packet that comes, if one does).
-            let engine = &mut self.slot.engine;
-            let streams = engine.max_concurrent_streams(stream.dir());
-            engine.set_max_concurrent_streams(
-                stream.dir(),
-                VarInt::from_u64(streams).unwrap_or(VarInt::MAX),
-            );
-            self.mark_dirty();
+    fn stop(&mut self, stream: StreamId, code: u64) {
+        match &mut self.way {
+            Way::Engine(connection) => connection.stop(stream, code),
+            Way::Crossing { crossing, events } => crossing.stop(stream, code, events),
         }
     }
 
     fn set_priority(&mut self, stream: StreamId, priority: i32) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        // Fails only for a closed stream, which has nothing left to rank.
-        let _closed = self.slot.engine.send_stream(stream).set_priority(priority);
-    }
-
-    fn close(&mut self, error: u64, reason: &[u8]) {
-        if self.slot.state == State::Closed {
-            return;
+        match &mut self.way {
+            Way::Engine(connection) => connection.set_priority(stream, priority),
+            // Letters are all delivered within a turn.
+            Way::Crossing { .. } => {}
         }
-        self.slot.state = State::Closed;
-        let reason = Bytes::copy_from_slice(reason);
-        self.slot.engine.close(self.now, code(error), reason);
-        self.mark_dirty();
     }
-}
 
-pub(crate) fn direction(dir: Dir) -> Direction {
-    match dir {
-        Dir::Uni => Direction::Uni,
-        Dir::Bi => Direction::Bi,
+    fn close(&mut self, code: u64, reason: &[u8]) {
+        match &mut self.way {
+            Way::Engine(connection) => connection.close(code, reason),
+            Way::Crossing { crossing, .. } => crossing.close(code, reason),
+        }
     }
-}
-
-fn dir(direction: Direction) -> Dir {
-    match direction {
-        Direction::Uni => Dir::Uni,
-        Direction::Bi => Dir::Bi,
-    }
-}
-
-pub(crate) fn from_engine(stream: quinn_proto::StreamId) -> StreamId {
-    StreamId(VarInt::from(stream).into_inner())
-}
-
-fn to_engine(stream: StreamId) -> Option<quinn_proto::StreamId> {
-    VarInt::from_u64(stream.0)
-        .ok()
-        .map(quinn_proto::StreamId::from)
 }

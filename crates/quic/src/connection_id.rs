@@ -5,23 +5,30 @@ use std::time::Duration;
 use quinn_proto::{ConnectionId, ConnectionIdGenerator};
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
+use crate::Shard;
+
 /// Draws connection IDs of [`LENGTH`] bytes. Two from one seed draw the same ones, so that a simulated
-/// run repeats; without the seed they cannot be linked to each other (RFC 9000 §5.1).
+/// run repeats; without the seed they cannot be linked to each other (RFC 9000 §5.1), but for the mark of
+/// the [`Shard`].
 pub(crate) struct SeededConnectionIds {
     generator: StdRng,
+    shard: Shard,
 }
 
 impl SeededConnectionIds {
-    pub(crate) fn new(seed: [u8; 32]) -> Self {
+    pub(crate) fn new(seed: [u8; 32], shard: Shard) -> Self {
         Self {
             generator: StdRng::from_seed(seed),
+            shard,
         }
     }
 }
 
 impl ConnectionIdGenerator for SeededConnectionIds {
     fn generate_cid(&mut self) -> ConnectionId {
-        ConnectionId::new(&self.generator.random::<[u8; LENGTH]>())
+        let mut id = self.generator.random::<[u8; LENGTH]>();
+        id[0] = self.shard.mark(id[0]);
+        ConnectionId::new(&id)
     }
 
     fn cid_len(&self) -> usize {

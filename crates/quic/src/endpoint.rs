@@ -2,6 +2,7 @@
 
 mod admission;
 mod events;
+mod neighbours;
 
 use std::{
     collections::VecDeque,
@@ -18,10 +19,14 @@ use quinn_proto::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_moqt::transport::Transport as _;
 
+pub use self::neighbours::NeighbourCounters;
+use self::neighbours::Neighbours;
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Qlog,
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Qlog, Shard,
     config::TimeSource,
+    connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
+    crossing::Stray,
     slots::Slots,
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
@@ -111,21 +116,33 @@ pub struct Endpoint {
     initial_ids: StdRng,
     /// Address-validation tokens of servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
+    neighbours: Neighbours,
 }
 
 impl Endpoint {
     /// An endpoint without connections.
     pub fn new(config: EndpointConfig) -> Result<Self, ConfigError> {
+        Self::with_shard(config, Shard::ALONE)
+    }
+
+    /// One of several endpoints that share an address, with a connection to each of the others: its
+    /// neighbours. All are made with the same seed and TLS; then a token or a stateless reset of one is
+    /// good for all.
+    pub fn with_shard(config: EndpointConfig, shard: Shard) -> Result<Self, ConfigError> {
         let mut generator = StdRng::from_seed(config.seed);
         let reset_key: [u8; 64] = generator.random();
         let token_key: [u8; 32] = generator.random();
+        for _ in 0..shard.index() {
+            // What is drawn from here on is the shard's own.
+            generator = StdRng::from_seed(generator.random());
+        }
         let id_seed: [u8; 32] = generator.random();
         let mut engine_config = quinn_proto::EndpointConfig::new(Arc::new(
             aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, &reset_key),
         ));
         engine_config
             .rng_seed(Some(generator.random()))
-            .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed)));
+            .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed, shard)));
         let segmentation_offload = config.segmentation_offload;
         let transport = Arc::new(config.limits.transport(segmentation_offload, None)?);
         let server = match config.server {
@@ -144,6 +161,7 @@ impl Endpoint {
             }
             None => None,
         };
+        let neighbours = Neighbours::new(shard);
         let engine = quinn_proto::Endpoint::new(
             Arc::new(engine_config),
             server.clone().map(Arc::new),
@@ -157,13 +175,13 @@ impl Endpoint {
             limits: config.limits,
             qlog: config.qlog,
             segmentation_offload,
-            slots: Slots::default(),
+            slots: Slots::new(usize::from(shard.count()) - 1),
             wheel: Wheel::new(),
             due: Vec::new(),
             dirty: Vec::new(),
             dirty_next: 0,
             active: VecDeque::new(),
-            events: VecDeque::new(),
+            events: neighbours.greetings(),
             outbox: Outbox::default(),
             scratch: Vec::with_capacity(SCRATCH_BYTES),
             responses: VecDeque::new(),
@@ -172,6 +190,7 @@ impl Endpoint {
             counters: Counters::default(),
             initial_ids: StdRng::from_seed(generator.random()),
             tokens: Arc::new(TokenMemoryCache::default()),
+            neighbours,
         })
     }
 
@@ -220,14 +239,21 @@ impl Endpoint {
     /// The connection behind a handle, unless it is lost or closed.
     #[inline]
     pub fn connection(&mut self, now: Instant, handle: Handle) -> Option<Connection<'_>> {
-        let (hot, slot) = self.slots.usable(handle)?;
-        Some(Connection {
-            now,
-            handle,
-            hot,
-            slot,
-            dirty: &mut self.dirty,
-        })
+        let way = if let Some((hot, slot)) = self.slots.usable(handle) {
+            Way::Engine(EngineConnection {
+                now,
+                handle,
+                hot,
+                slot,
+                dirty: &mut self.dirty,
+            })
+        } else {
+            Way::Crossing {
+                crossing: self.neighbours.usable(handle)?,
+                events: &mut self.events,
+            }
+        };
+        Some(Connection { handle, way })
     }
 
     /// Number of connections, open, in handshake, or closed and still draining.
@@ -250,6 +276,27 @@ impl Endpoint {
         ecn: Option<EcnCodepoint>,
         data: BytesMut,
     ) {
+        if let Some(crossing) = self.neighbours.owner(&data) {
+            return crossing.pass_on(Stray {
+                remote,
+                local,
+                ecn,
+                data,
+            });
+        }
+        self.handle_own_packet(now, socket, remote, local, ecn, data);
+    }
+
+    /// A UDP payload came in that is for this endpoint, or for none.
+    fn handle_own_packet(
+        &mut self,
+        now: Instant,
+        socket: u32,
+        remote: SocketAddr,
+        local: Option<IpAddr>,
+        ecn: Option<EcnCodepoint>,
+        data: BytesMut,
+    ) {
         self.scratch.clear();
         match self
             .engine
@@ -257,7 +304,7 @@ impl Endpoint {
         {
             None => {}
             Some(DatagramEvent::ConnectionEvent(handle, event)) => {
-                let Ok(index) = u32::try_from(handle.0) else {
+                let Ok(index) = u32::try_from(self.slots.place(handle.0)) else {
                     return;
                 };
                 if let Some((hot, slot)) = self.slots.both(index) {
@@ -285,11 +332,13 @@ impl Endpoint {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.wheel.next()
+        let crossings = self.neighbours.poll_timeout();
+        self.wheel.next().into_iter().chain(crossings).min()
     }
 
     /// Time has come for some connection's timer. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.neighbours.handle_timeout(now, &mut self.events);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
@@ -359,6 +408,7 @@ impl Endpoint {
 
     /// Closes every connection with an application error code and reason.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8]) {
+        self.neighbours.close_all(code, reason);
         for index in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
             let handle = self.slots.handle(index);
             if let Some(mut connection) = self.connection(now, handle) {
@@ -402,13 +452,12 @@ impl Endpoint {
 
     /// Carries the engine's own messages between a connection and the endpoint.
     fn relay_endpoint_events(&mut self, index: u32) {
+        let engine_handle = ConnectionHandle(self.slots.engine_index(index));
         while let Some(slot) = self.slots.at(index)
             && let Some(event) = slot.engine.poll_endpoint_events()
         {
             let drained = event.is_drained();
-            let reply = self
-                .engine
-                .handle_event(ConnectionHandle(index as usize), event);
+            let reply = self.engine.handle_event(engine_handle, event);
             if let Some(reply) = reply {
                 slot.engine.handle_event(reply);
                 self.mark_dirty(index);

@@ -9,11 +9,12 @@ use crate::{
 };
 
 /// Connections by the engine's index.
-#[derive(Default)]
 pub(crate) struct Slots {
     hot: Vec<Hot>,
     cold: Vec<Option<Slot>>,
     open: usize,
+    /// The first places are the neighbours', and vacant here.
+    reserved: usize,
 }
 
 /// The few bytes that are read for every packet and every turn.
@@ -59,6 +60,26 @@ pub(crate) enum State {
 }
 
 impl Slots {
+    /// No connections, and the first `reserved` places never to be used.
+    pub(crate) fn new(reserved: usize) -> Self {
+        Self {
+            hot: vec![Hot::vacant(); reserved],
+            cold: std::iter::repeat_with(|| None).take(reserved).collect(),
+            open: 0,
+            reserved,
+        }
+    }
+
+    /// The place of the engine's connection number `index`.
+    pub(crate) fn place(&self, index: usize) -> usize {
+        index + self.reserved
+    }
+
+    /// The engine's number of the connection at a place.
+    pub(crate) fn engine_index(&self, place: u32) -> usize {
+        place as usize - self.reserved
+    }
+
     /// Number of connections that the engine still keeps.
     pub(crate) fn open(&self) -> usize {
         self.open
@@ -66,6 +87,7 @@ impl Slots {
 
     /// Takes in a new connection under the engine's index.
     pub(crate) fn insert(&mut self, index: usize, slot: Slot, socket: u32) -> Handle {
+        let index = self.place(index);
         while self.hot.len() <= index {
             self.hot.push(Hot::vacant());
             self.cold.push(None);

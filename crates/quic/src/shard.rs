@@ -1,0 +1,108 @@
+//! Which thread of a relay a packet belongs to, told from its connection ID.
+
+/// One of several endpoints that share an address, each on a thread of its own.
+///
+/// The first byte of every connection ID that an endpoint gives out is its number, modulo the count. The
+/// first packet of a newcomer carries an ID of the client's choice, which by the same rule chooses the
+/// endpoint. So whoever looks at that one byte, a program in the kernel for instance, finds the endpoint of
+/// each packet, also after the peer has changed its address. An observer can tell from two IDs of one
+/// connection that they belong to the same thread, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    index: u16,
+    count: u16,
+}
+
+impl Shard {
+    /// An endpoint that shares its address with none.
+    pub const ALONE: Self = Self { index: 0, count: 1 };
+    /// Endpoints that can share an address.
+    pub const COUNT_MAX: u16 = 64;
+
+    /// Number `index` of `count`; `None` if there is no such number or more than
+    /// [`COUNT_MAX`](Self::COUNT_MAX).
+    pub fn new(index: u16, count: u16) -> Option<Self> {
+        (index < count && count <= Self::COUNT_MAX).then_some(Self { index, count })
+    }
+
+    /// Its number.
+    pub fn index(self) -> u16 {
+        self.index
+    }
+
+    /// How many there are.
+    pub fn count(self) -> u16 {
+        self.count
+    }
+
+    /// The number of the endpoint, of `count`, that the UDP payload `data` is for. What is too short to be
+    /// a packet is for the first.
+    pub fn owner(data: &[u8], count: u16) -> u16 {
+        let offset = match data.first() {
+            Some(first) if first & LONG_HEADER != 0 => LONG_HEADER_ID_OFFSET,
+            _ => SHORT_HEADER_ID_OFFSET,
+        };
+        u16::from(data.get(offset).copied().unwrap_or(0)) % count.max(1)
+    }
+
+    /// The first byte of a connection ID of this endpoint, from a random one.
+    pub(crate) fn mark(self, random: u8) -> u8 {
+        let (random, index) = (u16::from(random), self.index);
+        let marked = random - random % self.count + index;
+        let within = if marked > u16::from(u8::MAX) {
+            marked - self.count
+        } else {
+            marked
+        };
+        within.to_le_bytes()[0]
+    }
+}
+
+/// Bit of the first byte by which long headers are known (RFC 8999 §5.1).
+pub const LONG_HEADER: u8 = 0x80;
+/// Where the Destination Connection ID begins in a long header: after flags, version and length (RFC 8999 §5.1).
+pub const LONG_HEADER_ID_OFFSET: usize = 6;
+/// Where it begins in a short header (RFC 8999 §5.2).
+pub const SHORT_HEADER_ID_OFFSET: usize = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_can_be_marked_for_every_shard() {
+        for count in 1..=Shard::COUNT_MAX {
+            for index in 0..count {
+                let shard = Shard::new(index, count).unwrap();
+                for random in 0..=u8::MAX {
+                    let packet = [0x40, shard.mark(random), 0, 0];
+                    assert_eq!(Shard::owner(&packet, count), index);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn alone_every_byte_stays_as_it_is() {
+        for random in 0..=u8::MAX {
+            assert_eq!(Shard::ALONE.mark(random), random);
+        }
+    }
+
+    #[test]
+    fn the_id_is_found_in_both_headers_and_shorter_ones_go_to_the_first() {
+        assert_eq!(Shard::owner(&[0xc0, 0, 0, 0, 1, 8, 5, 9], 4), 1);
+        assert_eq!(Shard::owner(&[0x40, 6, 0, 0, 1, 8, 5, 9], 4), 2);
+        assert_eq!(Shard::owner(&[0xc0, 1, 1, 1, 1, 1], 4), 0);
+        assert_eq!(Shard::owner(&[0x40], 4), 0);
+        assert_eq!(Shard::owner(&[], 4), 0);
+    }
+
+    #[test]
+    fn there_are_no_more_than_the_first_byte_can_tell() {
+        assert!(Shard::new(63, Shard::COUNT_MAX).is_some());
+        assert!(Shard::new(0, Shard::COUNT_MAX + 1).is_none());
+        assert!(Shard::new(2, 2).is_none());
+        assert!(Shard::new(0, 0).is_none());
+    }
+}
