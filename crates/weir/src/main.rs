@@ -2,6 +2,7 @@
 
 mod cmd;
 mod endpoints;
+mod relay;
 mod run;
 mod signals;
 
@@ -15,12 +16,7 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let arguments = cmd::Arguments::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(arguments.log_filter())
-        .with_writer(std::io::stderr)
-        .init();
-    match arguments.run() {
+    match cmd::Arguments::parse().run() {
         Ok(code) => code,
         Err(error) => {
             cmd::print_error(&error);

@@ -3,7 +3,10 @@
 mod bench;
 mod relay;
 
-use std::{io::Write as _, process::ExitCode};
+use std::{
+    io::{IsTerminal as _, Write as _},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
@@ -12,15 +15,9 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(name = "weir", version, propagate_version = true)]
 pub(crate) struct Arguments {
-    /// What to log on standard error, e.g. `info` or `weir_relay=debug`
-    #[arg(
-        long,
-        global = true,
-        env = "WEIR_LOG",
-        default_value = "warn",
-        value_name = "FILTER"
-    )]
-    log: String,
+    /// What to log on standard error, e.g. `info` or `weir_relay=debug` [default: warn]
+    #[arg(long, global = true, env = "WEIR_LOG", value_name = "FILTER")]
+    log: Option<String>,
     #[command(subcommand)]
     command: Command,
 }
@@ -34,15 +31,35 @@ enum Command {
 }
 
 impl Arguments {
-    pub(crate) fn log_filter(&self) -> EnvFilter {
-        EnvFilter::builder().parse_lossy(&self.log)
-    }
-
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
-            Command::Bench(arguments) => bench::run(&arguments),
-            Command::Relay(arguments) => relay::run(&arguments),
+            Command::Bench(arguments) => {
+                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                bench::run(&arguments)
+            }
+            Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
         }
+    }
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object for each.
+    Json,
+}
+
+/// Logs what `filter` lets through on standard error from now on.
+fn start_log(filter: &str, format: LogFormat) {
+    let filter = EnvFilter::builder().parse_lossy(filter);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
     }
 }
 

@@ -1,10 +1,13 @@
 //! `weir relay`: the relay on real sockets.
 
 use std::{
-    io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+    io::{Read as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
@@ -12,84 +15,218 @@ use weir_net::{
     Host, HostConfig, SocketConfig, Telemetry, certificate::Certificate, pin_to_core,
     raise_open_files_limit,
 };
-use weir_quic::{Limits, tls::ServerTls};
+use weir_quic::tls::ServerTls;
 use weir_relay::{Config, Relay};
 
-use crate::{endpoints, signals};
+use crate::{
+    cmd::{LogFormat, print_line, start_log},
+    endpoints,
+    relay::{
+        config::Configured,
+        settings::{Place, Raw},
+    },
+    signals,
+};
 
 /// Run a relay
 ///
-/// When it is ready it prints one line of JSON with its address, when it has stopped another one with its
-/// counters. SIGINT and SIGTERM stop it cleanly.
+/// Every setting has a key in a TOML file (--config), a variable `WEIR_RELAY_KEY` and --set KEY=VALUE; the usual
+/// ones have flags. Flags win over variables over the file; --print-config shows the outcome with a word on each
+/// setting. When the relay is ready it prints one line of JSON with its address, when it has stopped another one
+/// with its counters. SIGINT and SIGTERM stop it cleanly.
 #[derive(Debug, Args)]
 pub(crate) struct RelayArguments {
-    /// Address to listen on; port 0 lets the system choose
-    #[arg(long, default_value = "127.0.0.1:4443", value_name = "ADDRESS")]
-    listen: SocketAddr,
-    /// Certificate chain, PEM; without it a certificate is made for `--name`
-    #[arg(long, value_name = "FILE", requires = "key")]
-    cert: Option<PathBuf>,
+    /// Settings, TOML
+    #[arg(long, value_name = "FILE", env = "WEIR_RELAY_CONFIG")]
+    config: Option<PathBuf>,
+    /// Look at all settings and files, say what is wrong with them, and end
+    #[arg(long)]
+    check: bool,
+    /// Print all settings as TOML, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Any setting, such as `limits.relay.tracks_max=1000`; can be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Address to listen on; port 0 lets the system choose [default: 127.0.0.1:4443]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Certificate chain, PEM; without it a certificate is made for --name
+    #[arg(long, value_name = "FILE")]
+    cert: Option<String>,
     /// Private key of the certificate, PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    key: Option<PathBuf>,
-    /// Name or address that a self-made certificate is for
-    #[arg(long, value_name = "NAME", default_values = ["localhost", "127.0.0.1", "::1"])]
+    #[arg(long, value_name = "FILE")]
+    key: Option<String>,
+    /// Name or address that a self-made certificate is for [default: `localhost 127.0.0.1 ::1`]
+    #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Run on this core only
     #[arg(long, value_name = "CORE")]
-    core: Option<usize>,
-    /// Connections at most
-    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
-    connections_max: usize,
-    /// Rest after packets were handled, in microseconds, so that more are handled together
-    #[arg(long, value_name = "MICROSECONDS", default_value_t = 500)]
-    rest: u64,
+    core: Option<String>,
+    /// Connections at most [default: 20000]
+    #[arg(long, value_name = "COUNT")]
+    connections_max: Option<String>,
+    /// Rest after packets were handled, so that more are handled together [default: 500us]
+    #[arg(long, value_name = "TIME")]
+    rest: Option<String>,
     /// Send packets one by one even where the kernel can take several at once
     #[arg(long)]
     no_offload: bool,
-    /// Write a qlog file for every connection into this folder
+    /// Write qlog files into this folder
     #[arg(long, value_name = "FOLDER")]
-    qlog: Option<PathBuf>,
+    qlog: Option<String>,
+    /// Address for metrics and health, such as 127.0.0.1:9443 [default: none]
+    #[arg(long, value_name = "ADDRESS")]
+    admin: Option<String>,
+    /// How to log, text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
 }
 
-pub(crate) fn run(arguments: &RelayArguments) -> anyhow::Result<ExitCode> {
-    let certificate = match (&arguments.cert, &arguments.key) {
-        (Some(chain), Some(key)) => Certificate::load(chain, key)?,
-        _ => Certificate::self_made(&arguments.name)?,
+impl RelayArguments {
+    /// The flags as a layer of settings; those behind --set first, so that a flag of its own wins.
+    fn layer(&self, log: Option<&str>) -> anyhow::Result<Vec<(String, Raw, Place)>> {
+        let mut layer = Vec::new();
+        let mut add = |flag: &str, key: &str, raw| {
+            layer.push((key.to_owned(), raw, Place::Flag(flag.to_owned())));
+        };
+        for pair in &self.set {
+            let Some((key, value)) = pair.split_once('=') else {
+                bail!("--set: expected KEY=VALUE, not `{}`", pair.escape_debug());
+            };
+            add("--set", key.trim(), Raw::Text(value.trim().to_owned()));
+        }
+        for (flag, key, value) in [
+            ("--listen", "listen", &self.listen),
+            ("--cert", "tls.certificate", &self.cert),
+            ("--key", "tls.key", &self.key),
+            ("--core", "core", &self.core),
+            (
+                "--connections-max",
+                "limits.quic.connections_max",
+                &self.connections_max,
+            ),
+            ("--rest", "rest", &self.rest),
+            ("--qlog", "qlog.folder", &self.qlog),
+            ("--admin", "admin.listen", &self.admin),
+            ("--log-format", "log.format", &self.log_format),
+        ] {
+            if let Some(value) = value {
+                add(flag, key, Raw::Text(value.clone()));
+            }
+        }
+        if !self.name.is_empty() {
+            let names = self.name.iter().cloned().map(Raw::Text).collect();
+            add("--name", "tls.names", Raw::List(names));
+        }
+        if self.no_offload {
+            add("--no-offload", "offload", Raw::Boolean(false));
+        }
+        if let Some(log) = log {
+            add("--log", "log.filter", Raw::Text(log.to_owned()));
+        }
+        Ok(layer)
+    }
+}
+
+/// `log`: what the flag --log says, if it is given.
+pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Result<ExitCode> {
+    let file = arguments.config.as_deref().map(read_file).transpose()?;
+    let file = file
+        .as_ref()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let environment = |name: &str| std::env::var(name).ok();
+    let configured = match Configured::read(file, environment, arguments.layer(log)?) {
+        Ok(configured) => configured,
+        Err(problems) => {
+            for problem in problems {
+                print_line(&format!("weir: {problem}"));
+            }
+            return Ok(ExitCode::from(crate::cmd::EXIT_ERROR));
+        }
     };
-    let protocols: Vec<&str> = Draft::ALL.iter().map(|draft| draft.alpn()).collect();
-    let tls = ServerTls::new(certificate.chain, certificate.key, &protocols)?;
+    if arguments.print_config {
+        print(&configured.print())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.check {
+        check(&configured)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let format = match configured.config.log.format.as_str() {
+        "json" => LogFormat::Json,
+        _ => LogFormat::Text,
+    };
+    start_log(&configured.config.log.filter, format);
+    serve(&configured)
+}
+
+/// Whether the relay could be started with these settings, a relay that runs with them already notwithstanding.
+fn check(configured: &Configured) -> anyhow::Result<()> {
+    let config = &configured.config;
+    tls(configured)?;
+    let mut address = config.listen;
+    address.set_port(0);
+    endpoints::bind(address, SocketConfig::default())
+        .with_context(|| configured.place("listen"))?;
+    if let Some(mut address) = config.admin.listen {
+        address.set_port(0);
+        std::net::TcpListener::bind(address).with_context(|| configured.place("admin.listen"))?;
+    }
+    Ok(())
+}
+
+fn protocols() -> Vec<&'static str> {
+    Draft::ALL.iter().map(|draft| draft.alpn()).collect()
+}
+
+fn tls(configured: &Configured) -> anyhow::Result<ServerTls> {
+    let tls = &configured.config.tls;
+    let certificate = match (&tls.certificate, &tls.key) {
+        (Some(chain), Some(key)) => Certificate::load(chain, key),
+        _ => Certificate::self_made(&tls.names),
+    };
+    let place = || match tls.certificate {
+        Some(_) => configured.place("tls.certificate"),
+        None => configured.place("tls.names"),
+    };
+    let certificate = certificate.with_context(place)?;
+    ServerTls::new(certificate.chain, certificate.key, &protocols()).with_context(place)
+}
+
+fn serve(configured: &Configured) -> anyhow::Result<ExitCode> {
+    let config = &configured.config;
+    let tls = tls(configured)?;
     let socket_config = SocketConfig {
-        offload: !arguments.no_offload,
+        offload: config.offload,
         ..SocketConfig::default()
     };
-    let socket = endpoints::bind(arguments.listen, socket_config)?;
-    if let Some(core) = arguments.core {
+    let socket = endpoints::bind(config.listen, socket_config)?;
+    if let Some(core) = config.core {
         pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
     }
     raise_open_files_limit().context("cannot raise the limit of open files")?;
-    let limits = Limits {
-        connections_max: arguments.connections_max,
-        ..Limits::default()
-    };
-    let qlog = arguments.qlog.as_deref();
+    let limits = config.limits.quic.clone();
+    let qlog = config.qlog.folder.as_deref();
     let endpoint = endpoints::endpoint(limits, Some(tls), socket.has_segmentation(), qlog)?;
     let address = socket
         .local_address()
         .context("the socket has no address")?;
     let stop = signals::stop_on_signals()?;
     let telemetry = Arc::new(Telemetry::default());
-    let config = HostConfig {
-        rest: Duration::from_micros(arguments.rest),
-        ..HostConfig::default()
+    let host_config = HostConfig {
+        rest: config.rest,
+        shutdown_limit: config.drain.time,
     };
-    let mut host = Host::new(config, vec![socket], endpoint, telemetry, stop)
+    let mut host = Host::new(host_config, vec![socket], endpoint, telemetry, stop)
         .context("cannot set up the event loop")?;
     let mut relay = Relay::new(Config {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
+        limits: config.limits.relay.clone(),
+        session_limits: config.limits.session.clone(),
         ..Config::default()
     });
-    print_json(&json!({ "listening": address.to_string(), "protocols": protocols }))?;
+    print_json(&json!({ "listening": address.to_string(), "protocols": protocols() }))?;
     host.run(&mut relay).context("the event loop failed")?;
     let counters: serde_json::Map<String, serde_json::Value> = relay
         .counters()
@@ -100,9 +237,29 @@ pub(crate) fn run(arguments: &RelayArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX)
+        .read_to_string(&mut text)
+        .with_context(|| format!("{name}: cannot be read"))?;
+    if text.len() as u64 == FILE_BYTES_MAX {
+        bail!("{name}: larger than {FILE_BYTES_MAX} bytes");
+    }
+    Ok((name, text))
+}
+
 fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    print(&format!("{value}\n"))
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{value}")
+    out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .context("cannot write to standard output")
 }
+
+/// A configuration has some hundred lines.
+const FILE_BYTES_MAX: u64 = 1 << 20;

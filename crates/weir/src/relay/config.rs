@@ -1,0 +1,257 @@
+//! The configuration of `weir relay`: every setting with its key, its bounds and its default.
+
+mod table;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::relay::settings::{self, Place, Places, Problem, Raw};
+
+pub(crate) use table::table;
+
+/// All that can be set.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RelayConfig {
+    pub(crate) listen: SocketAddr,
+    pub(crate) core: Option<usize>,
+    pub(crate) rest: Duration,
+    pub(crate) offload: bool,
+    pub(crate) tls: TlsConfig,
+    pub(crate) admin: AdminConfig,
+    pub(crate) drain: DrainConfig,
+    pub(crate) log: LogConfig,
+    pub(crate) qlog: QlogConfig,
+    pub(crate) limits: Limits,
+}
+
+/// Certificates.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TlsConfig {
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) names: Vec<String>,
+    pub(crate) watch: Duration,
+}
+
+/// The listener for operators.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AdminConfig {
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) connections_max: usize,
+    pub(crate) header_bytes_max: usize,
+    pub(crate) timeout: Duration,
+}
+
+/// How the relay takes leave.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DrainConfig {
+    pub(crate) delay: Duration,
+    pub(crate) time: Duration,
+}
+
+/// What is logged, and how.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LogConfig {
+    pub(crate) filter: String,
+    pub(crate) format: String,
+}
+
+/// Logs of connections.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct QlogConfig {
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) sample: u64,
+    pub(crate) file_bytes_max: u64,
+    pub(crate) total_bytes_max: u64,
+}
+
+/// The limits of every layer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Limits {
+    pub(crate) relay: weir_relay::Limits,
+    pub(crate) quic: weir_quic::Limits,
+    pub(crate) session: weir_moqt::limits::Limits,
+}
+
+impl Default for RelayConfig {
+    fn default() -> Self {
+        Self {
+            listen: ([127, 0, 0, 1], 4443).into(),
+            core: None,
+            rest: Duration::from_micros(500),
+            offload: true,
+            tls: TlsConfig {
+                certificate: None,
+                key: None,
+                names: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into(),
+                watch: Duration::from_secs(10),
+            },
+            admin: AdminConfig {
+                listen: None,
+                connections_max: 16,
+                header_bytes_max: 8 << 10,
+                timeout: Duration::from_secs(5),
+            },
+            drain: DrainConfig {
+                delay: Duration::ZERO,
+                time: Duration::from_secs(5),
+            },
+            log: LogConfig {
+                filter: "warn".to_owned(),
+                format: "text".to_owned(),
+            },
+            qlog: QlogConfig {
+                folder: None,
+                sample: 1,
+                file_bytes_max: 64 << 20,
+                total_bytes_max: 1 << 30,
+            },
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A configuration and where each value that is not a default comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Configured {
+    pub(crate) config: RelayConfig,
+    places: Places,
+}
+
+impl Configured {
+    /// Puts the layers over each other: the file, the environment, the flags.
+    ///
+    /// # Errors
+    /// All problems that there are, each with its place.
+    pub(crate) fn read(
+        file: Option<(&str, &str)>,
+        environment: impl Fn(&str) -> Option<String>,
+        flags: Vec<(String, Raw, Place)>,
+    ) -> Result<Self, Vec<Problem>> {
+        let table = table();
+        let mut problems = Vec::new();
+        let mut config = RelayConfig::default();
+        let mut places = Places::new();
+        let file = file.map_or_else(
+            || Ok(Vec::new()),
+            |(name, text)| settings::parse_file(name, text),
+        );
+        let variables = table.iter().filter_map(|setting| {
+            let name = settings::variable(VARIABLE_PREFIX, setting.key);
+            let value = environment(&name)?;
+            Some((
+                setting.key.to_owned(),
+                Raw::Text(value),
+                Place::Environment(name),
+            ))
+        });
+        let layers = [
+            file.map_err(|problem| vec![problem])?,
+            variables.collect(),
+            flags,
+        ];
+        for layer in layers {
+            settings::apply(&table, &mut config, &mut places, layer, &mut problems);
+        }
+        let configured = Self { config, places };
+        configured.check(&mut problems);
+        if problems.is_empty() {
+            Ok(configured)
+        } else {
+            Err(problems)
+        }
+    }
+
+    /// The setting `key` with the place where its value stands, to begin the text of a problem with.
+    pub(crate) fn place(&self, key: &str) -> String {
+        match self.places.get(key) {
+            Some(place) => format!("{place}: {key}"),
+            None => format!("{key} (its default)"),
+        }
+    }
+
+    /// The configuration as a file that gives the same configuration.
+    pub(crate) fn print(&self) -> String {
+        settings::print(&table(), &self.config)
+    }
+
+    /// What no single value shows.
+    fn check(&self, problems: &mut Vec<Problem>) {
+        let config = &self.config;
+        let tls = &config.tls;
+        match (&tls.certificate, &tls.key) {
+            (Some(_), None) => {
+                problems.push(format!(
+                    "{}: needs tls.key too",
+                    self.place("tls.certificate")
+                ));
+            }
+            (None, Some(_)) => {
+                problems.push(format!(
+                    "{}: needs tls.certificate too",
+                    self.place("tls.key")
+                ));
+            }
+            (Some(_), Some(_)) | (None, None) => {}
+        }
+        if !["text", "json"].contains(&config.log.format.as_str()) {
+            let (place, format) = (self.place("log.format"), &config.log.format);
+            problems.push(format!(
+                "{place}: expected text or json, not `{}`",
+                format.escape_debug()
+            ));
+        }
+        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.filter) {
+            problems.push(format!("{}: {error}", self.place("log.filter")));
+        }
+        let quic = &config.limits.quic;
+        if quic
+            .keep_alive
+            .is_some_and(|every| every >= quic.idle_timeout)
+        {
+            let place = self.place("limits.quic.keep_alive");
+            problems.push(format!(
+                "{place}: must be less than limits.quic.idle_timeout"
+            ));
+        }
+        if (1..DATAGRAM_BYTES_MIN).contains(&quic.datagram_receive_bytes_max) {
+            let place = self.place("limits.quic.datagram_receive_bytes_max");
+            problems.push(format!(
+                "{place}: expected 0, or {DATAGRAM_BYTES_MIN} at least"
+            ));
+        }
+    }
+}
+
+/// What the names of all variables of the environment begin with.
+pub(crate) const VARIABLE_PREFIX: &str = "WEIR_RELAY_";
+/// The least that a connection can do with, if it is to take datagrams at all.
+const DATAGRAM_BYTES_MIN: usize = 2048;
+
+/// A [`Setting`](crate::relay::settings::Setting) whose key is the path of its field.
+macro_rules! setting {
+    ($first:ident $(. $rest:ident)*, $about:literal) => {
+        setting!($first $(. $rest)* in 0..=u64::MAX, $about)
+    };
+    ($first:ident $(. $rest:ident)* in $range:expr, $about:literal) => {{
+        let key = concat!(stringify!($first) $(, ".", stringify!($rest))*);
+        $crate::relay::settings::Setting {
+            key,
+            about: $about,
+            shape: $crate::relay::settings::Shape {
+                is_bytes: key.contains("_bytes"),
+                minimum: *$range.start(),
+                maximum: *$range.end(),
+            },
+            read: |config, raw, shape| {
+                $crate::relay::settings::Form::read(&mut config.$first $(. $rest)*, raw, shape)
+            },
+            show: |config, shape| {
+                $crate::relay::settings::Form::show(&config.$first $(. $rest)*, shape)
+            },
+        }
+    }};
+}
+pub(crate) use setting;
+
+#[cfg(test)]
+mod tests;

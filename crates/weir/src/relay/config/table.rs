@@ -1,0 +1,106 @@
+//! Every setting of the relay, in the order in which they are printed.
+
+use super::{RelayConfig, setting};
+use crate::relay::settings::Setting;
+
+/// Every setting of the relay.
+pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
+    vec![
+        setting!(
+            listen,
+            "UDP address to listen on; port 0 lets the system choose."
+        ),
+        setting!(core in 0..=1023, "Run on this core only."),
+        setting!(rest in 0..=SECOND, "Rest after packets were handled, so that more are handled together."),
+        setting!(
+            offload,
+            "Let the kernel take several packets at once (GSO, GRO)."
+        ),
+        setting!(
+            tls.certificate,
+            "Certificate chain, PEM; without it a certificate is made for tls.names."
+        ),
+        setting!(tls.key, "Private key of the certificate, PEM."),
+        setting!(
+            tls.names,
+            "Names and addresses that a self-made certificate is for."
+        ),
+        setting!(tls.watch in 0..=DAY, "How often the files are looked at for a change; 0 to reload on SIGHUP only."),
+        setting!(
+            admin.listen,
+            "TCP address for metrics and health; not set: no such listener. It has no access control."
+        ),
+        setting!(admin.connections_max in 1..=1024, "Connections to it at once; answered with 503 beyond."),
+        setting!(admin.header_bytes_max in 256..=1 << 20, "Bytes of a request; answered with 431 beyond."),
+        setting!(admin.timeout in MILLISECOND..=MINUTE, "How long a request and its answer may take."),
+        setting!(drain.delay in 0..=HOUR, "On SIGTERM, how long /readyz says 503 before clients are told to go."),
+        setting!(drain.time in 0..=DAY, "How long clients may then take to go before the relay ends."),
+        setting!(
+            log.filter,
+            "What to log on standard error, e.g. `info` or `weir_relay=debug`."
+        ),
+        setting!(log.format, "How: `text` or `json`, one line each."),
+        setting!(
+            qlog.folder,
+            "Write qlog files into this folder; not set: none."
+        ),
+        setting!(qlog.sample in 1..=u64::MAX, "Log one of so many connections."),
+        setting!(qlog.file_bytes_max in 4096..=u64::MAX, "Bytes of one file; its log stops there."),
+        setting!(qlog.total_bytes_max in 4096..=u64::MAX, "Bytes of all files of this run; beyond it no new ones are begun."),
+        setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of a session, waiting ones included; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that a session may publish; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that a session may announce; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that a session may register; the session is closed beyond."),
+        setting!(limits.relay.tracks_max in COUNT, "Tracks in all; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that a subscription may be behind; its oldest groups are reset with TOO_FAR_BEHIND beyond."),
+        setting!(limits.relay.streams_per_subscription_max in COUNT, "Open streams of a subscription; the oldest that is behind is reset for one more."),
+        setting!(limits.relay.subgroups_per_track_max in COUNT, "Open subgroups of a track; further ones are stopped."),
+        setting!(limits.relay.rendezvous_max in 0..=DAY, "How long a SUBSCRIBE may wait for a publisher, whatever it asks for."),
+        setting!(limits.relay.publisher_linger in 0..=DAY, "How long subscribers are kept when the last publisher vanishes."),
+        setting!(limits.relay.done_linger in 0..=HOUR, "How long missing streams are waited for after PUBLISH_DONE."),
+        setting!(limits.quic.connections_max in COUNT, "Connections in all; refused beyond."),
+        setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight; refused beyond."),
+        setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight above which newcomers must prove their address (Retry)."),
+        setting!(limits.quic.uni_streams_max in COUNT, "Unidirectional streams that a peer may have open."),
+        setting!(limits.quic.bidi_streams_max in COUNT, "Bidirectional streams that a peer may have open."),
+        setting!(limits.quic.stream_receive_bytes_max in BYTES, "Bytes that a peer may send ahead on one stream."),
+        setting!(limits.quic.receive_bytes_max in BYTES, "Bytes that a peer may send ahead on all its streams."),
+        setting!(limits.quic.send_bytes_max in BYTES, "Bytes written to a connection's streams and not yet acknowledged."),
+        setting!(limits.quic.datagram_receive_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be read; 0: no datagrams."),
+        setting!(limits.quic.datagram_send_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be sent; the oldest are dropped beyond."),
+        setting!(limits.quic.idle_timeout in MILLISECOND..=DAY, "A connection on which nothing was heard for this long is lost."),
+        setting!(limits.quic.keep_alive in MILLISECOND..=DAY, "Ping after this long without traffic; not set: peers do it."),
+        setting!(limits.session.setup_timeout in MILLISECOND..=HOUR, "How long a peer's SETUP may take."),
+        setting!(limits.session.message_bytes_max in 16..=65_535, "Bytes of one control message; the session is closed beyond."),
+        setting!(limits.session.object_header_bytes_max in 16..=1 << 30, "Bytes of one object before its payload; the session is closed beyond."),
+        setting!(limits.session.control_closed_grace in 0..=MINUTE, "How long a session goes on after its peer closed a control stream."),
+        setting!(limits.session.requests_max in COUNT, "Requests that a peer may have open; EXCESSIVE_LOAD beyond."),
+        setting!(limits.session.requests_local_max in COUNT, "Requests that the relay may have open at a peer."),
+        setting!(limits.session.requests_queued_max in COUNT, "Requests of the relay that wait for the peer's stream limit."),
+        setting!(limits.session.requests_draining_max in COUNT, "Ended requests whose stream the peer has not finished; the oldest is stopped beyond."),
+        setting!(limits.session.request_id_gaps_max in COUNT, "Runs of Request IDs that a peer has skipped so far."),
+        setting!(limits.session.updates_max in COUNT, "Unanswered REQUEST_UPDATEs of one request; EXCESSIVE_LOAD beyond."),
+        setting!(limits.session.namespaces_max in COUNT, "Namespaces that a peer may announce in answer to one request."),
+        setting!(limits.session.streams_max in COUNT, "Streams opened by a peer that are known at once; refused beyond."),
+        setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream; the session is closed beyond."),
+        setting!(limits.session.aliases_retired_max in COUNT, "Aliases of ended subscriptions that are remembered."),
+        setting!(limits.session.tracks_lingering_max in COUNT, "Ended subscriptions that still take late objects."),
+        setting!(limits.session.done_linger in 0..=HOUR, "How long a subscription takes late objects after PUBLISH_DONE."),
+        setting!(limits.session.unknown_alias_timeout in 0..=MINUTE, "How long objects wait for the message that explains their alias."),
+        setting!(limits.session.datagrams_unknown_max in 0..=u64::from(u32::MAX), "Datagrams with an unknown alias that wait; the oldest is dropped beyond."),
+        setting!(limits.session.datagrams_unknown_bytes_max in 0..=1 << 32, "Bytes of the datagrams that wait."),
+        setting!(limits.session.streams_unknown_max in 0..=u64::from(u32::MAX), "Streams with an unknown alias that wait; the next is stopped."),
+    ]
+}
+
+/// Bounds of durations are in microseconds.
+const MILLISECOND: u64 = 1_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// What a table may hold.
+const COUNT: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;
+/// What a queue may hold.
+const BYTES: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;

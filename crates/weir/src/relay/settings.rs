@@ -1,0 +1,436 @@
+//! Settings in layers: flags over environment over file over default. Whatever is wrong is told with its place.
+//!
+//! It knows how values are written and where they stand, not what they mean: that is the table in `config.rs`.
+
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use toml::de::{DeTable, DeValue};
+
+/// A value as somebody wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Raw {
+    /// Of a flag or of the environment: means what the setting makes of it.
+    Text(String),
+    /// A string of a file.
+    String(String),
+    /// A whole number of a file.
+    Integer(i64),
+    /// A truth value of a file.
+    Boolean(bool),
+    /// A list of a file.
+    List(Vec<Self>),
+    /// Something that no setting takes, with what it is.
+    Other(&'static str),
+}
+
+/// Where a value stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A line of a file.
+    File {
+        /// The file as it was named.
+        name: String,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A variable of the environment.
+    Environment(String),
+    /// A flag, with its dashes.
+    Flag(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { name, line } => write!(formatter, "{name}:{line}"),
+            Self::Environment(name) | Self::Flag(name) => formatter.write_str(name),
+        }
+    }
+}
+
+/// What a number may be, and how it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// Bytes may carry a unit: `4MiB`.
+    pub(crate) is_bytes: bool,
+    /// Smallest number; of durations in microseconds.
+    pub(crate) minimum: u64,
+    /// Largest number; of durations in microseconds.
+    pub(crate) maximum: u64,
+}
+
+/// One setting of a configuration `C`.
+pub(crate) struct Setting<C> {
+    /// Its name in a file, with the sections in front: `drain.time`.
+    pub(crate) key: &'static str,
+    /// What it is, in a sentence.
+    pub(crate) about: &'static str,
+    pub(crate) shape: Shape,
+    pub(crate) read: fn(&mut C, &Raw, Shape) -> Result<(), String>,
+    pub(crate) show: fn(&C, Shape) -> Option<toml::Value>,
+}
+
+/// The place of each value that is not a default, by key.
+pub(crate) type Places = BTreeMap<&'static str, Place>;
+
+/// A problem and its place, as one line for people.
+pub(crate) type Problem = String;
+
+/// The variable of the environment that stands for `key`.
+pub(crate) fn variable(prefix: &str, key: &str) -> String {
+    format!("{prefix}{}", key.replace('.', "_").to_uppercase())
+}
+
+/// Puts one layer over what `config` holds; later layers win.
+pub(crate) fn apply<C>(
+    table: &[Setting<C>],
+    config: &mut C,
+    places: &mut Places,
+    layer: Vec<(String, Raw, Place)>,
+    problems: &mut Vec<Problem>,
+) {
+    for (key, raw, place) in layer {
+        let Some(setting) = table.iter().find(|setting| setting.key == key) else {
+            problems.push(format!("{place}: {}", unknown(table, &key)));
+            continue;
+        };
+        match (setting.read)(config, &raw, setting.shape) {
+            Ok(()) => drop(places.insert(setting.key, place)),
+            Err(problem) => problems.push(format!("{place}: {key}: {problem}")),
+        }
+    }
+}
+
+/// The values of a TOML file, with their lines.
+pub(crate) fn parse_file(name: &str, text: &str) -> Result<Vec<(String, Raw, Place)>, Problem> {
+    let parsed = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_at(text, span.start));
+        format!("{name}:{line}: {}", error.message().replace('\n', ", "))
+    })?;
+    let mut values = Vec::new();
+    flatten(name, text, "", parsed.get_ref(), &mut values);
+    Ok(values)
+}
+
+/// Each setting with its value in `config`, as TOML that can be read again. What is not set is a comment.
+pub(crate) fn print<C>(table: &[Setting<C>], config: &C) -> String {
+    let mut text = String::new();
+    let mut section = "";
+    for setting in table {
+        let (of, name) = setting.key.rsplit_once('.').unwrap_or(("", setting.key));
+        if of != section {
+            text.extend(["\n[", of, "]\n"]);
+            section = of;
+        }
+        let line = match (setting.show)(config, setting.shape) {
+            Some(value) => format!("{name} = {value}\n"),
+            None => format!("# {name} is not set\n"),
+        };
+        text.extend(["# ", setting.about, "\n", &line]);
+    }
+    text
+}
+
+fn unknown<C>(table: &[Setting<C>], key: &str) -> String {
+    let section = key.rsplit_once('.').map_or("", |(section, _)| section);
+    let of = |key: &'static str| key.rsplit_once('.').unwrap_or(("", key));
+    let siblings: Vec<&str> = table
+        .iter()
+        .map(|setting| of(setting.key))
+        .filter(|(of, _)| *of == section)
+        .map(|(_, name)| name)
+        .collect();
+    if siblings.is_empty() {
+        return format!("unknown section in `{key}`");
+    }
+    format!("unknown key `{key}`; there are: {}", siblings.join(", "))
+}
+
+fn flatten(
+    name: &str,
+    text: &str,
+    prefix: &str,
+    table: &DeTable<'_>,
+    out: &mut Vec<(String, Raw, Place)>,
+) {
+    let before = out.len();
+    for (key, value) in table {
+        let full = format!("{prefix}{}", key.get_ref());
+        if let DeValue::Table(inner) = value.get_ref() {
+            flatten(name, text, &format!("{full}."), inner, out);
+        } else {
+            let line = line_at(text, key.span().start);
+            let name = name.to_owned();
+            out.push((full, raw(value.get_ref()), Place::File { name, line }));
+        }
+    }
+    // Errors are told from the top of the file to its end.
+    out[before..].sort_by_key(|(_, _, place)| match place {
+        Place::File { line, .. } => *line,
+        Place::Environment(_) | Place::Flag(_) => 0,
+    });
+}
+
+fn raw(value: &DeValue<'_>) -> Raw {
+    match value {
+        DeValue::String(text) => Raw::String(text.to_string()),
+        DeValue::Boolean(value) => Raw::Boolean(*value),
+        DeValue::Integer(value) => {
+            let digits = value.as_str().replace('_', "");
+            i64::from_str_radix(&digits, value.radix())
+                .map_or(Raw::Other("a number out of range"), Raw::Integer)
+        }
+        DeValue::Array(items) => Raw::List(items.iter().map(|item| raw(item.get_ref())).collect()),
+        DeValue::Float(_) => Raw::Other("a fraction"),
+        DeValue::Datetime(_) => Raw::Other("a date"),
+        DeValue::Table(_) => Raw::Other("a table"),
+    }
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    let before = text.as_bytes().iter().take(offset);
+    1 + before.filter(|&&byte| byte == b'\n').count()
+}
+
+impl fmt::Display for Raw {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) | Self::String(text) => write!(formatter, "`{}`", text.escape_debug()),
+            Self::Integer(number) => write!(formatter, "{number}"),
+            Self::Boolean(value) => write!(formatter, "{value}"),
+            Self::List(_) => formatter.write_str("a list"),
+            Self::Other(what) => formatter.write_str(what),
+        }
+    }
+}
+
+impl Raw {
+    fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) | Self::String(text) => Some(text),
+            Self::Integer(_) | Self::Boolean(_) | Self::List(_) | Self::Other(_) => None,
+        }
+    }
+
+    fn expected(&self, what: &str) -> String {
+        format!("expected {what}, not {self}")
+    }
+}
+
+/// A type that a setting's value can have.
+pub(crate) trait Form {
+    /// Takes the value over; the error says what was expected.
+    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String>;
+
+    /// The value as it stands in a file; `None` if there is none.
+    fn show(&self, shape: Shape) -> Option<toml::Value>;
+}
+
+fn read_number(raw: &Raw, shape: Shape) -> Result<u64, String> {
+    let number = match raw {
+        Raw::Integer(number) => u64::try_from(*number).ok(),
+        Raw::Text(text) | Raw::String(text) if shape.is_bytes => bytes_of(text),
+        Raw::Text(text) => text.trim().parse().ok(),
+        Raw::String(_) | Raw::Boolean(_) | Raw::List(_) | Raw::Other(_) => None,
+    };
+    let is_in_range = |number: &u64| (shape.minimum..=shape.maximum).contains(number);
+    number.filter(is_in_range).ok_or_else(|| {
+        let what = if shape.is_bytes {
+            "a number of bytes such as \"4MiB\""
+        } else {
+            "a whole number"
+        };
+        let (minimum, maximum) = (shape.minimum, shape.maximum);
+        raw.expected(&format!("{what} from {minimum} to {maximum}"))
+    })
+}
+
+/// `4MiB`, `64 KiB`, `1500`.
+fn bytes_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    for (unit, factor) in UNITS {
+        if let Some(number) = text.strip_suffix(unit) {
+            return number.trim().parse::<u64>().ok()?.checked_mul(factor);
+        }
+    }
+    text.parse().ok()
+}
+
+fn show_number(number: u64, shape: Shape) -> Option<toml::Value> {
+    if shape.is_bytes && number > 0 {
+        for (unit, factor) in UNITS {
+            if number.is_multiple_of(factor) {
+                return Some(format!("{}{unit}", number / factor).into());
+            }
+        }
+    }
+    i64::try_from(number).ok().map(Into::into)
+}
+
+const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+macro_rules! numbers {
+    ($($number:ty),+) => {$(
+        impl Form for $number {
+            fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+                let largest = u64::try_from(Self::MAX).unwrap_or(u64::MAX);
+                let shape = Shape { maximum: shape.maximum.min(largest), ..shape };
+                let number = read_number(raw, shape)?;
+                *self = Self::try_from(number).map_err(|_| raw.expected("a smaller number"))?;
+                Ok(())
+            }
+
+            fn show(&self, shape: Shape) -> Option<toml::Value> {
+                show_number(u64::try_from(*self).unwrap_or(u64::MAX), shape)
+            }
+        }
+    )+};
+}
+
+numbers!(u16, u32, u64, usize);
+
+impl Form for bool {
+    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+        *self = match raw {
+            Raw::Boolean(value) => *value,
+            Raw::Text(text) if text == "true" => true,
+            Raw::Text(text) if text == "false" => false,
+            Raw::Text(_) | Raw::String(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
+                return Err(raw.expected("true or false"));
+            }
+        };
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some((*self).into())
+    }
+}
+
+impl Form for Duration {
+    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+        let duration = raw.text().and_then(|text| match text.trim() {
+            "0" => Some(Self::ZERO),
+            text => humantime::parse_duration(text).ok(),
+        });
+        let micros = |duration: &Self| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let is_in_range =
+            |duration: &Self| (shape.minimum..=shape.maximum).contains(&micros(duration));
+        *self = duration.filter(is_in_range).ok_or_else(|| {
+            let from = humantime::format_duration(Self::from_micros(shape.minimum)).to_string();
+            let to = humantime::format_duration(Self::from_micros(shape.maximum));
+            raw.expected(&format!(
+                "a time such as \"30s\" or \"250ms\", from {from} to {to}"
+            ))
+        })?;
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(humantime::format_duration(*self).to_string().into())
+    }
+}
+
+impl Form for SocketAddr {
+    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+        let address = raw.text().and_then(|text| text.trim().parse().ok());
+        *self = address
+            .ok_or_else(|| raw.expected("an address and a port such as \"127.0.0.1:4443\""))?;
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(self.to_string().into())
+    }
+}
+
+impl Form for String {
+    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+        raw.text()
+            .ok_or_else(|| raw.expected("a string"))?
+            .clone_into(self);
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(self.clone().into())
+    }
+}
+
+impl Form for PathBuf {
+    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+        let text = raw.text().filter(|text| !text.is_empty());
+        *self = text.ok_or_else(|| raw.expected("a path"))?.into();
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(self.display().to_string().into())
+    }
+}
+
+impl<T: Form + Default> Form for Vec<T> {
+    /// A list; of flags and variables, words with commas between.
+    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+        let words: Vec<Raw>;
+        let items = match raw {
+            Raw::List(items) => items,
+            Raw::Text(text) => {
+                let split = text
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|text| !text.is_empty());
+                words = split.map(|word| Raw::Text(word.to_owned())).collect();
+                &words
+            }
+            Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Other(_) => {
+                return Err(raw.expected("a list"));
+            }
+        };
+        let read = |item: &Raw| {
+            let mut value = T::default();
+            value.read(item, shape).map(|()| value)
+        };
+        *self = items.iter().map(read).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    fn show(&self, shape: Shape) -> Option<toml::Value> {
+        Some(
+            self.iter()
+                .filter_map(|item| item.show(shape))
+                .collect::<Vec<_>>()
+                .into(),
+        )
+    }
+}
+
+/// A setting with this type need not be set.
+macro_rules! optional {
+    ($($inner:ty = $start:expr),+ $(,)?) => {$(
+        impl Form for Option<$inner> {
+            fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+                let mut value: $inner = $start;
+                value.read(raw, shape)?;
+                *self = Some(value);
+                Ok(())
+            }
+
+            fn show(&self, shape: Shape) -> Option<toml::Value> {
+                self.as_ref()?.show(shape)
+            }
+        }
+    )+};
+}
+
+optional!(
+    usize = 0,
+    Duration = Duration::ZERO,
+    String = String::new(),
+    PathBuf = PathBuf::new(),
+    SocketAddr = ([127, 0, 0, 1], 0).into(),
+    Vec<String> = Vec::new(),
+);
+
+#[cfg(test)]
+mod tests;

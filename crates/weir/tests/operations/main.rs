@@ -1,0 +1,6 @@
+//! The relay as its operators meet it: configuration, measurements, reloads, leave-taking, credentials.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod configuration;
+mod program;

@@ -1,0 +1,120 @@
+//! The program `weir`, run for a test.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdout, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// Runs `weir` to its end, with `variables` as its only ones of ours.
+pub(crate) fn weir_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    command(arguments, variables).output().unwrap()
+}
+
+/// Runs `weir` to its end.
+pub(crate) fn weir(arguments: &[&str]) -> Output {
+    weir_with(arguments, &[])
+}
+
+/// The lines of a run that was refused.
+#[track_caller]
+pub(crate) fn refusal(arguments: &[&str]) -> String {
+    let output = weir(arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    text
+}
+
+fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
+    command.args(arguments);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("WEIR_") {
+            command.env_remove(name);
+        }
+    }
+    command.envs(variables.iter().copied());
+    command
+}
+
+/// A relay that runs until the test is over.
+pub(crate) struct Relay {
+    pub(crate) child: Child,
+    out: BufReader<ChildStdout>,
+    /// What it said when it was ready.
+    pub(crate) ready: Value,
+}
+
+impl Relay {
+    /// Starts a relay on a port that the system chooses.
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut all = vec!["relay", "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        let mut child = command(&all, variables)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let ready = serde_json::from_str(&line).unwrap();
+        Self { child, out, ready }
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.ready["listening"].as_str().unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// Waits for its end; returns its exit code and its last words.
+    pub(crate) fn wait(&mut self) -> (Option<i32>, Value) {
+        let mut rest = String::new();
+        self.out.read_to_string(&mut rest).unwrap();
+        let code = self.child.wait().unwrap().code();
+        (code, serde_json::from_str(&rest).unwrap_or_default())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// A folder of its own for each test.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operations-{name}"));
+        fs::create_dir_all(&folder).unwrap();
+        Self(folder)
+    }
+
+    /// The path of a file in it.
+    pub(crate) fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Writes a file and returns its path.
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.file(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+}
