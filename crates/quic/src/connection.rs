@@ -99,7 +99,10 @@ impl Connection<'_> {
 
     /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
     pub fn has_peer_certificate(&self) -> bool {
-        self.slot.engine.crypto_session().peer_identity().is_some()
+        match &self.way {
+            Way::Engine(connection) => connection.has_peer_certificate(),
+            Way::Crossing { .. } => false,
+        }
     }
 
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.

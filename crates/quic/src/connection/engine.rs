@@ -33,6 +33,10 @@ impl EngineConnection<'_> {
         Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
     }
 
+    pub(crate) fn has_peer_certificate(&self) -> bool {
+        self.slot.engine.crypto_session().peer_identity().is_some()
+    }
+
     pub(crate) fn datagram_size_max(&mut self) -> Option<usize> {
         self.slot.engine.datagrams().max_size()
     }
