@@ -1,8 +1,22 @@
 //! Certificates: from PEM files, or self-made for tests on one machine.
 
-use std::{fs, io, path::Path};
+use std::{
+    fs, io,
+    path::Path,
+    sync::{Arc, PoisonError, RwLock},
+};
 
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::aws_lc_rs::default_provider,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject as _},
+    server::{
+        ClientHello, ResolvesServerCert, WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+    sign::CertifiedKey,
+};
 
 /// A certificate chain and its key.
 #[derive(Debug)]
@@ -35,6 +49,9 @@ pub enum CertificateError {
     /// The system's own list of trusted certificates cannot be used.
     #[error("the system's trusted certificates cannot be read: {0}")]
     System(String),
+    /// The key does not belong to the certificate, or one of them is of no use.
+    #[error("certificate and key cannot be used: {0}")]
+    Unusable(String),
     /// A certificate could not be made.
     #[error("cannot make a certificate: {0}")]
     Make(String),
@@ -64,6 +81,136 @@ impl Certificate {
             key,
         })
     }
+}
+
+/// The certificate that a server shows, which can be changed while it runs.
+#[derive(Debug)]
+pub struct ServerCertificate {
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl ServerCertificate {
+    /// Shows `certificate` until it is replaced.
+    pub fn new(certificate: Certificate) -> Result<Self, CertificateError> {
+        Ok(Self {
+            current: RwLock::new(certified(certificate)?),
+        })
+    }
+
+    /// Shows `certificate` from the next handshake on. Sessions that live do not notice; after an error all stays
+    /// as it was.
+    pub fn replace(&self, certificate: Certificate) -> Result<(), CertificateError> {
+        let new = certified(certificate)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// The chain that is shown now, the server's certificate first.
+    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
+        self.current().cert.clone()
+    }
+
+    fn current(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ResolvesServerCert for ServerCertificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.current())
+    }
+}
+
+/// Which clients' certificates are trusted, which can be changed while a server runs. A client need not show one.
+#[derive(Debug)]
+pub struct ClientTrust {
+    current: RwLock<Arc<dyn ClientCertVerifier>>,
+}
+
+impl ClientTrust {
+    /// Trusts certificates that lead to one of `roots`.
+    pub fn new(roots: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
+        Ok(Self {
+            current: RwLock::new(verifier(roots)?),
+        })
+    }
+
+    /// Trusts certificates that lead to one of `roots` from the next handshake on. After an error all stays as it was.
+    pub fn replace(&self, roots: Vec<CertificateDer<'static>>) -> Result<(), CertificateError> {
+        let new = verifier(roots)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    fn current(&self) -> Arc<dyn ClientCertVerifier> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ClientCertVerifier for ClientTrust {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    /// None, so that a client shows what it has whoever issued it.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.current()
+            .verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current()
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.current()
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.current().supported_verify_schemes()
+    }
+}
+
+fn certified(certificate: Certificate) -> Result<Arc<CertifiedKey>, CertificateError> {
+    let Certificate { chain, key } = certificate;
+    CertifiedKey::from_der(chain, key, &default_provider())
+        .map(Arc::new)
+        .map_err(|error| CertificateError::Unusable(error.to_string()))
+}
+
+fn verifier(
+    certificates: Vec<CertificateDer<'static>>,
+) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+    let unusable = |error: &dyn std::fmt::Display| CertificateError::Unusable(error.to_string());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| unusable(&error))?;
+    }
+    let provider = Arc::new(default_provider());
+    let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let verifier: Arc<dyn ClientCertVerifier> = built.map_err(|error| unusable(&error))?;
+    Ok(verifier)
 }
 
 /// Reads certificates from a PEM file: a chain, or whom to trust.
@@ -122,6 +269,27 @@ mod tests {
             wrong.to_string().ends_with("no certificate in it"),
             "{wrong}"
         );
+    }
+
+    #[test]
+    fn a_certificate_that_cannot_be_used_replaces_nothing() {
+        let made = || Certificate::self_made(&["localhost".to_owned()]).unwrap();
+        let (first, second, third) = (made(), made(), made());
+        let second_chain = second.chain.clone();
+        let shown = ServerCertificate::new(first).unwrap();
+        let before = shown.chain();
+        let mixed = Certificate {
+            chain: second.chain.clone(),
+            key: third.key,
+        };
+        assert!(shown.replace(mixed).is_err());
+        assert_eq!(shown.chain(), before);
+        shown.replace(second).unwrap();
+        assert_eq!(shown.chain(), second_chain);
+
+        let trust = ClientTrust::new(second_chain).unwrap();
+        assert!(trust.replace(Vec::new()).is_err(), "nobody to trust");
+        assert!(!trust.supported_verify_schemes().is_empty());
     }
 
     #[test]

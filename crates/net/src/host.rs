@@ -51,6 +51,8 @@ pub struct Host {
     telemetry: Arc<Telemetry>,
     stop: Stop,
     reported: Instant,
+    /// Packets read in this turn, and when the first of them was.
+    arrived: (u64, Option<Instant>),
 }
 
 impl Host {
@@ -84,6 +86,7 @@ impl Host {
             telemetry,
             stop,
             reported: clock::now(),
+            arrived: (0, None),
         })
     }
 
@@ -124,15 +127,21 @@ impl Host {
         if app.poll_timeout().is_some_and(|deadline| deadline <= now) {
             app.handle_timeout(now, &mut self.endpoint);
         }
+        let mut has_sent = false;
         loop {
             let more = self.endpoint.fill(now);
-            self.flush()?;
+            has_sent |= self.flush()?;
             if !more {
                 break;
             }
         }
         let end = clock::now();
         self.telemetry.record_lag(end - start);
+        if let (packets, Some(first)) = std::mem::take(&mut self.arrived)
+            && has_sent
+        {
+            self.telemetry.record_forwarding(end - first, packets);
+        }
         Telemetry::add(&self.telemetry.turns, 1);
         self.report(end, false);
         Ok(received)
@@ -190,6 +199,8 @@ impl Host {
             }
             Telemetry::add(&self.telemetry.packets_received, packets);
             Telemetry::add(&self.telemetry.bytes_received, bytes);
+            self.arrived.0 += packets;
+            self.arrived.1.get_or_insert(now);
             self.tell(now, app);
             if count < BATCH {
                 break;
@@ -198,8 +209,8 @@ impl Host {
         Ok(count)
     }
 
-    /// Sends the outbox.
-    fn flush(&mut self) -> io::Result<()> {
+    /// Sends the outbox; returns whether there was anything in it.
+    fn flush(&mut self) -> io::Result<bool> {
         let Self {
             endpoint,
             send,
@@ -209,7 +220,7 @@ impl Host {
         } = self;
         let outbox = endpoint.outbox();
         if outbox.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let (mut packets, mut bytes) = (0, 0);
         let mut current = 0_u32;
@@ -244,7 +255,7 @@ impl Host {
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
-        Ok(())
+        Ok(true)
     }
 
     /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something,

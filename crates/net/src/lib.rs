@@ -17,4 +17,4 @@ pub use host::{Host, HostConfig};
 pub use socket::{SocketConfig, UdpSocket};
 pub use stop::Stop;
 pub use sys::{pin_to_core, raise_open_files_limit, terminate};
-pub use telemetry::{LagSummary, Telemetry, TelemetrySnapshot};
+pub use telemetry::{Delays, Telemetry, TelemetrySnapshot};

@@ -18,8 +18,16 @@ pub struct Telemetry {
     pub(crate) receive_dropped: AtomicU64,
     pub(crate) turns: AtomicU64,
     pub(crate) cpu_nanos: AtomicU64,
-    lag: [AtomicU64; LAG_BUCKETS],
-    lag_max_micros: AtomicU64,
+    lag: Histogram,
+    forwarding: Histogram,
+}
+
+/// Delays by power of two of microseconds.
+#[derive(Debug)]
+struct Histogram {
+    buckets: [AtomicU64; BUCKETS],
+    max_micros: AtomicU64,
+    sum_nanos: AtomicU64,
 }
 
 /// [`Telemetry`] at a moment.
@@ -46,16 +54,21 @@ pub struct TelemetrySnapshot {
     /// CPU time of the thread.
     pub cpu: Duration,
     /// How long turns and late timers kept others waiting.
-    pub lag: LagSummary,
+    pub lag: Delays,
+    /// From when received packets were read to when what they caused was handed to the system: for each packet that
+    /// was read in a turn that sent something, the time to the end of that turn.
+    pub forwarding: Delays,
 }
 
-/// Distribution of the event loop's lag: how long after it could have been handled something was.
+/// A distribution of delays.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LagSummary {
-    /// Counts by power of two of microseconds: bucket `n` holds lags below `2^n` µs.
+pub struct Delays {
+    /// Counts by power of two of microseconds: bucket `n` holds delays below `2^n` µs.
     pub buckets: Vec<u64>,
     /// The largest.
     pub max: Duration,
+    /// All together.
+    pub sum: Duration,
 }
 
 impl Default for Telemetry {
@@ -71,8 +84,8 @@ impl Default for Telemetry {
             receive_dropped: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
-            lag: [const { AtomicU64::new(0) }; LAG_BUCKETS],
-            lag_max_micros: AtomicU64::new(0),
+            lag: Histogram::default(),
+            forwarding: Histogram::default(),
         }
     }
 }
@@ -92,37 +105,69 @@ impl Telemetry {
             receive_dropped: read(&self.receive_dropped),
             turns: read(&self.turns),
             cpu: Duration::from_nanos(read(&self.cpu_nanos)),
-            lag: LagSummary {
-                buckets: self.lag.iter().map(read).collect(),
-                max: Duration::from_micros(read(&self.lag_max_micros)),
-            },
+            lag: self.lag.summary(),
+            forwarding: self.forwarding.summary(),
         }
     }
 
     /// Adds to a number that only the calling thread writes: a plain load and store, no bus lock.
     pub(crate) fn add(value: &AtomicU64, amount: u64) {
-        value.store(value.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+        let sum = value.load(Ordering::Relaxed).wrapping_add(amount);
+        value.store(sum, Ordering::Relaxed);
     }
 
+    /// How long after it could have been handled something was.
     pub(crate) fn record_lag(&self, lag: Duration) {
-        let micros = u64::try_from(lag.as_micros()).unwrap_or(u64::MAX);
-        let bucket = (u64::BITS - micros.leading_zeros()) as usize;
-        Self::add(&self.lag[bucket.min(LAG_BUCKETS - 1)], 1);
-        if micros > self.lag_max_micros.load(Ordering::Relaxed) {
-            self.lag_max_micros.store(micros, Ordering::Relaxed);
+        self.lag.record(lag, 1);
+    }
+
+    /// How long `packets` were here before what they caused was sent.
+    pub(crate) fn record_forwarding(&self, delay: Duration, packets: u64) {
+        self.forwarding.record(delay, packets);
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            max_micros: AtomicU64::new(0),
+            sum_nanos: AtomicU64::new(0),
         }
     }
 }
 
-impl LagSummary {
-    /// The lag that a share of `quantile` (0 to 1) of all turns stayed below; an upper bound.
+impl Histogram {
+    fn record(&self, delay: Duration, count: u64) {
+        let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        let micros = nanos / 1000;
+        let bucket = (u64::BITS - micros.leading_zeros()) as usize;
+        Telemetry::add(&self.buckets[bucket.min(BUCKETS - 1)], count);
+        Telemetry::add(&self.sum_nanos, nanos.saturating_mul(count));
+        if micros > self.max_micros.load(Ordering::Relaxed) {
+            self.max_micros.store(micros, Ordering::Relaxed);
+        }
+    }
+
+    fn summary(&self) -> Delays {
+        let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        Delays {
+            buckets: self.buckets.iter().map(read).collect(),
+            max: Duration::from_micros(read(&self.max_micros)),
+            sum: Duration::from_nanos(read(&self.sum_nanos)),
+        }
+    }
+}
+
+impl Delays {
+    /// The delay that a share of `quantile` (0 to 1) stayed below; an upper bound.
     pub fn quantile(&self, quantile: f64) -> Duration {
         let total: u64 = self.buckets.iter().sum();
         #[expect(
             clippy::cast_precision_loss,
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "a rank within a count of turns; one off does not matter"
+            reason = "a rank within a count; one off does not matter"
         )]
         let rank = (total as f64 * quantile.clamp(0.0, 1.0)).ceil() as u64;
         let mut seen = 0;
@@ -153,12 +198,13 @@ impl LagSummary {
         Self {
             buckets,
             max: self.max.min(bound),
+            sum: self.sum.saturating_sub(earlier.sum),
         }
     }
 }
 
 /// Powers of two of microseconds up to over an hour.
-const LAG_BUCKETS: usize = 33;
+const BUCKETS: usize = 33;
 
 #[cfg(test)]
 mod tests {
@@ -172,8 +218,14 @@ mod tests {
         }
         let lag = telemetry.snapshot().lag;
         assert_eq!(lag.max, Duration::from_millis(1));
+        assert_eq!(lag.sum, Duration::from_micros(500_500));
         assert_eq!(lag.quantile(0.5), Duration::from_micros(512));
         assert_eq!(lag.quantile(1.0), Duration::from_millis(1));
-        assert_eq!(LagSummary::default().quantile(0.99), Duration::ZERO);
+        assert_eq!(Delays::default().quantile(0.99), Duration::ZERO);
+
+        telemetry.record_forwarding(Duration::from_millis(3), 5);
+        let forwarding = telemetry.snapshot().forwarding;
+        assert_eq!(forwarding.buckets.iter().sum::<u64>(), 5);
+        assert_eq!(forwarding.sum, Duration::from_millis(15));
     }
 }

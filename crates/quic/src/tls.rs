@@ -8,6 +8,9 @@ use rustls::{
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    server::{
+        NoClientAuth, NoServerSessionStorage, ResolvesServerCert, danger::ClientCertVerifier,
+    },
     time_provider::TimeProvider,
 };
 
@@ -52,12 +55,37 @@ impl ServerTls {
             Some(time) => rustls::ServerConfig::builder_with_details(provider(), time),
             None => rustls::ServerConfig::builder_with_provider(provider()),
         };
-        let mut config = builder
+        let config = builder
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsError::Parameters(error.to_string()))?
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(|error| TlsError::Certificate(error.to_string()))?;
+        Self::finish(config, protocols)
+    }
+
+    /// A server that asks `resolver` for its certificate at every handshake, so that it can change, and lets `clients`
+    /// judge the certificates that clients show.
+    pub fn with_resolver(
+        resolver: Arc<dyn ResolvesServerCert>,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        protocols: &[&str],
+    ) -> Result<Self, TlsError> {
+        let knows_clients = clients.is_some();
+        let clients = clients.unwrap_or_else(|| Arc::new(NoClientAuth));
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| TlsError::Parameters(error.to_string()))?
+            .with_client_cert_verifier(clients)
+            .with_cert_resolver(resolver);
+        if knows_clients {
+            // A resumed session would keep an identity that is no longer trusted.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        }
+        Self::finish(config, protocols)
+    }
+
+    fn finish(mut config: rustls::ServerConfig, protocols: &[&str]) -> Result<Self, TlsError> {
         config.alpn_protocols = wire_protocols(protocols);
         // A server seals the same object a thousand times; its own preference counts.
         config.ignore_client_order = true;
