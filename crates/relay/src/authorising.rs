@@ -154,9 +154,12 @@ impl Relay {
         id: RequestId,
         parameters: &Parameters,
     ) -> bool {
-        let Some((action, namespace)) = self.subject(handle, id) else {
+        let Some((action, mut namespace)) = self.subject(handle, id) else {
             return true;
         };
+        if let Some(prefix) = &parameters.track_namespace_prefix {
+            namespace.clone_from(prefix);
+        }
         let tokens = &parameters.authorization_tokens;
         match self.permit(now, handle, tokens, action, &namespace) {
             Ok(expires) => {
@@ -184,6 +187,7 @@ impl Relay {
                 (Action::Subscribe, track.name.namespace.clone())
             }
             Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
+            Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
         })
     }
 
@@ -206,7 +210,7 @@ impl Relay {
                 let done = PublishDoneCode::UPDATE_FAILED;
                 self.cut_subscriber(now, endpoint, track, (handle, id), done);
             }
-            Some(Part::Namespace(_)) => {
+            Some(Part::Namespace(_) | Part::Interest(_)) => {
                 if let Some(part) = peer.remove(id) {
                     self.part_gone(now, endpoint, handle, id, part);
                 }
@@ -253,7 +257,8 @@ impl Relay {
         )
     }
 
-    fn note_expiry(&mut self, handle: Handle, id: RequestId, expires: Option<Instant>) {
+    /// Notes when a request ends, if its authorization does.
+    pub(crate) fn note_expiry(&mut self, handle: Handle, id: RequestId, expires: Option<Instant>) {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };

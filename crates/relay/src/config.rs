@@ -31,6 +31,12 @@ pub struct Limits {
     pub publications_per_session_max: usize,
     /// Namespaces that one session may announce; refused with `EXCESSIVE_LOAD` beyond.
     pub namespaces_per_session_max: usize,
+    /// Prefixes that one session may ask to be told of, namespaces and tracks together; refused with
+    /// `EXCESSIVE_LOAD` beyond.
+    pub prefixes_per_session_max: usize,
+    /// Namespaces or tracks under one such prefix. With more, the request is refused with `NAMESPACE_TOO_LARGE`, or
+    /// reset with `EXCESSIVE_LOAD` once they have become more.
+    pub matches_per_prefix_max: usize,
     /// Bytes of authorization tokens that one session may register, each with 16 more [moqt-18 §10.3.1.3]; the
     /// session is closed with `AUTH_TOKEN_CACHE_OVERFLOW` beyond.
     pub token_cache_bytes_max: u64,
@@ -62,6 +68,8 @@ impl Default for Limits {
             subscriptions_per_session_max: 1024,
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
+            prefixes_per_session_max: 64,
+            matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,
             tracks_max: 100_000,
             publishers_per_track_max: 16,

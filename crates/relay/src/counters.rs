@@ -30,6 +30,14 @@ numbers! {
         sessions_token_overflow,
         /// Requests ended because their authorization did.
         requests_expired,
+        /// Tracks offered to sessions that asked for all under a prefix.
+        offers,
+        /// Of those, tracks that the session did not want.
+        offers_rejected,
+        /// Tracks not offered for lack of a stream or of room in the session's limits.
+        offers_blocked,
+        /// Requests for prefixes reset because too much came to lie under them.
+        interests_dropped,
         /// Objects received in datagrams.
         datagrams_received,
         /// Objects handed to subscribers' connections as datagrams.
@@ -72,6 +80,10 @@ numbers! {
         refused_load,
         /// Requests refused because the session already has that subscription.
         refused_duplicate,
+        /// Requests for prefixes that overlap with another of the session.
+        refused_overlap,
+        /// Requests for prefixes under which there is too much.
+        refused_too_large,
         /// Requests and updates that nothing permits.
         refused_unauthorized,
         /// Requests and updates whose authorization was over.
@@ -96,6 +108,8 @@ numbers! {
         waiting,
         /// Namespaces announced.
         namespaces,
+        /// Prefixes that sessions want to hear of.
+        prefixes,
         /// Subgroups being received or not yet taken by all.
         subgroups,
         /// Bytes of subgroups that some subscriber has not taken yet.

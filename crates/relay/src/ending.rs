@@ -354,7 +354,12 @@ impl Relay {
                 self.source_gone(now, endpoint, track, (handle, request), code);
             }
             Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, request),
-            Part::Namespace(namespace) => self.namespaces.remove(&namespace, (handle, request)),
+            Part::Namespace(namespace) => {
+                if self.namespaces.remove(&namespace, (handle, request)) {
+                    self.untell_all(now, endpoint, &namespace);
+                }
+            }
+            Part::Interest(interest) => self.interest_gone(handle, request, &interest),
         }
     }
 }

@@ -1,55 +1,76 @@
-//! Who announced which namespace.
+//! Who announced which namespace, or asked for what lies under it.
 
 use std::collections::BTreeMap;
 
 use weir_moqt::{name::Namespace, session::RequestId};
 use weir_quic::Handle;
 
-/// Announced namespaces and their publishers [moqt-18 §9.5].
+/// Namespaces, and the requests that name them [moqt-18 §9.5].
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
-    publishers: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
+    requests: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
     count: usize,
 }
 
 impl Namespaces {
-    pub(crate) fn insert(&mut self, namespace: Namespace, publisher: (Handle, RequestId)) {
-        self.publishers
-            .entry(namespace)
-            .or_default()
-            .push(publisher);
+    /// Notes a request; returns whether it is the first for its namespace.
+    pub(crate) fn insert(&mut self, namespace: Namespace, request: (Handle, RequestId)) -> bool {
+        let requests = self.requests.entry(namespace).or_default();
+        requests.push(request);
         self.count += 1;
+        requests.len() == 1
     }
 
-    pub(crate) fn remove(&mut self, namespace: &Namespace, publisher: (Handle, RequestId)) {
-        let Some(publishers) = self.publishers.get_mut(namespace) else {
-            return;
+    /// Forgets a request; returns whether it was the last for its namespace.
+    pub(crate) fn remove(&mut self, namespace: &Namespace, request: (Handle, RequestId)) -> bool {
+        let Some(requests) = self.requests.get_mut(namespace) else {
+            return false;
         };
-        let before = publishers.len();
-        publishers.retain(|&other| other != publisher);
-        self.count -= before - publishers.len();
-        if publishers.is_empty() {
-            self.publishers.remove(namespace);
+        let before = requests.len();
+        requests.retain(|&other| other != request);
+        self.count -= before - requests.len();
+        let is_last = requests.is_empty();
+        if is_last {
+            self.requests.remove(namespace);
         }
+        is_last
     }
 
-    /// The sessions that announced `namespace` or a prefix of it, each once, shortest prefix first.
-    pub(crate) fn matching(&self, namespace: &Namespace) -> Vec<Handle> {
-        let mut found: Vec<Handle> = Vec::new();
+    /// The requests for `namespace` or a prefix of it, shortest prefix first.
+    pub(crate) fn covering(&self, namespace: &Namespace) -> Vec<(Handle, RequestId)> {
+        let mut found = Vec::new();
         for fields in 0..=namespace.fields_len() {
             let Ok(prefix) = Namespace::new(namespace.fields().take(fields)) else {
                 continue;
             };
-            for &(handle, _) in self.publishers.get(&prefix).into_iter().flatten() {
-                if !found.contains(&handle) {
-                    found.push(handle);
-                }
+            found.extend(self.requests.get(&prefix).into_iter().flatten());
+        }
+        found
+    }
+
+    /// The sessions with a request for `namespace` or a prefix of it, each once, shortest prefix first.
+    pub(crate) fn matching(&self, namespace: &Namespace) -> Vec<Handle> {
+        let mut found: Vec<Handle> = Vec::new();
+        for (handle, _) in self.covering(namespace) {
+            if !found.contains(&handle) {
+                found.push(handle);
             }
         }
         found
     }
 
-    /// Number of announcements.
+    /// The namespaces that are `prefix` or lie under it, in their order.
+    pub(crate) fn under<'a>(
+        &'a self,
+        prefix: &'a Namespace,
+    ) -> impl Iterator<Item = &'a Namespace> {
+        self.requests
+            .range(prefix.clone()..)
+            .map(|(namespace, _)| namespace)
+            .take_while(move |namespace| namespace.starts_with(prefix))
+    }
+
+    /// Number of requests.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -88,15 +109,35 @@ mod tests {
         let [one, _] = handles();
         let mut namespaces = Namespaces::default();
         for request in [0, 2] {
-            namespaces.insert(namespace(&["a"]), (one, RequestId(request)));
+            let is_first = namespaces.insert(namespace(&["a"]), (one, RequestId(request)));
+            assert_eq!(is_first, request == 0);
         }
-        namespaces.remove(&namespace(&["a"]), (one, RequestId(0)));
+        assert!(!namespaces.remove(&namespace(&["a"]), (one, RequestId(0))));
         assert_eq!(namespaces.matching(&namespace(&["a"])), [one]);
         namespaces.remove(&namespace(&["a"]), (one, RequestId(0)));
         assert_eq!(namespaces.len(), 1, "nothing is withdrawn twice");
-        namespaces.remove(&namespace(&["a"]), (one, RequestId(2)));
+        assert!(namespaces.remove(&namespace(&["a"]), (one, RequestId(2))));
         assert_eq!(namespaces.matching(&namespace(&["a"])), []);
         assert_eq!(namespaces.len(), 0);
-        assert!(namespaces.publishers.is_empty());
+        assert!(namespaces.requests.is_empty());
+    }
+
+    #[test]
+    fn what_lies_under_a_prefix_is_found() {
+        let [one] = handles();
+        let mut namespaces = Namespaces::default();
+        for fields in [&["a"][..], &["a", "b"], &["ab"], &["b"]] {
+            namespaces.insert(namespace(fields), (one, RequestId(0)));
+        }
+        let under = |fields: &[&str]| {
+            namespaces
+                .under(&namespace(fields))
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(under(&["a"]), [namespace(&["a"]), namespace(&["a", "b"])]);
+        assert_eq!(under(&["a", "b"]), [namespace(&["a", "b"])]);
+        assert_eq!(under(&["c"]), []);
+        assert_eq!(under(&[]).len(), 4);
     }
 }

@@ -11,8 +11,8 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    Credentials, Denial, Grant, full_streams::FullStreams, out_stream::Wait, subgroup::SubgroupId,
-    tracks::TrackId,
+    Credentials, Denial, Grant, discovering::Interest, full_streams::FullStreams, out_stream::Wait,
+    subgroup::SubgroupId, tracks::TrackId,
 };
 
 /// One session.
@@ -70,6 +70,8 @@ pub(crate) enum Part {
     Subscriber(TrackId),
     /// The session announced a namespace.
     Namespace(Namespace),
+    /// The session wants to hear of what lies under a prefix.
+    Interest(Box<Interest>),
 }
 
 /// How many requests of each kind a session has.
@@ -78,6 +80,7 @@ pub(crate) struct Counts {
     pub(crate) sources: usize,
     pub(crate) subscribers: usize,
     pub(crate) namespaces: usize,
+    pub(crate) prefixes: usize,
 }
 
 impl Peer {
@@ -107,6 +110,7 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers += 1,
             Part::Namespace(_) => self.counts.namespaces += 1,
+            Part::Interest(_) => self.counts.prefixes += 1,
         }
         let before = self.requests.insert(request, part);
         debug_assert!(
@@ -125,6 +129,7 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers -= 1,
             Part::Namespace(_) => self.counts.namespaces -= 1,
+            Part::Interest(_) => self.counts.prefixes -= 1,
         }
         Some(part)
     }
@@ -143,7 +148,7 @@ impl Peer {
             .iter()
             .filter_map(|(&request, part)| match part {
                 Part::Subscriber(track) => Some((request, *track)),
-                Part::Source(_) | Part::Namespace(_) => None,
+                Part::Source(_) | Part::Namespace(_) | Part::Interest(_) => None,
             })
     }
 

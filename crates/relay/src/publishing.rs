@@ -71,6 +71,7 @@ impl Relay {
             self.counters.refused_load += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
+        let is_new = !track.is_published();
         let forward = !self.config.pauses_publishers || track.is_wanted();
         self.add_source(track_id, handle, id, Origin::Published, forward);
         self.establish(
@@ -91,6 +92,9 @@ impl Relay {
             session.request_ok(connection, id, ok);
         });
         self.admit_waiting(now, endpoint, track_id);
+        if is_new {
+            self.offer_all(now, endpoint, track_id);
+        }
     }
 
     /// A session announces a namespace.
@@ -110,10 +114,13 @@ impl Relay {
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Part::Namespace(namespace.clone()));
-        self.namespaces.insert(namespace.clone(), (handle, id));
+        let is_new = self.namespaces.insert(namespace.clone(), (handle, id));
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
+        if is_new {
+            self.tell_all(now, endpoint, namespace);
+        }
         for track_id in self.tracks.under(namespace) {
             let track = self.tracks.get(track_id);
             if track.is_some_and(|track| !track.is_unwanted()) {

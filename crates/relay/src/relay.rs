@@ -26,7 +26,11 @@ pub struct Relay {
     pub(crate) config: Config,
     pub(crate) peers: Peers,
     pub(crate) tracks: Tracks,
+    /// Announced namespaces.
     pub(crate) namespaces: Namespaces,
+    /// Prefixes of which sessions want to know the namespaces, and those of which they want the tracks.
+    pub(crate) namespace_interests: Namespaces,
+    pub(crate) track_interests: Namespaces,
     pub(crate) timers: Timers,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
@@ -51,6 +55,8 @@ impl Relay {
             peers: Peers::default(),
             tracks: Tracks::default(),
             namespaces: Namespaces::default(),
+            namespace_interests: Namespaces::default(),
+            track_interests: Namespaces::default(),
             timers: Timers::default(),
             grown: Vec::new(),
             fallen: Vec::new(),
@@ -70,6 +76,7 @@ impl Relay {
             sessions: self.peers.len() as u64,
             tracks: self.tracks.len() as u64,
             namespaces: self.namespaces.len() as u64,
+            prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
             ..Gauges::default()
         };
         for track in self.tracks.iter() {
@@ -206,7 +213,14 @@ impl Relay {
             } => {
                 self.on_source_accepted(now, endpoint, handle, id, &ok);
             }
-            E::Rejected { id, error } => self.on_source_rejected(now, endpoint, handle, id, &error),
+            E::Accepted {
+                id,
+                ok: Accepted::Ok(ok),
+            } => self.on_offer_accepted(now, endpoint, handle, id, &ok),
+            E::Rejected { id, error } => {
+                self.on_source_rejected(now, endpoint, handle, id, &error);
+                self.on_offer_rejected(now, endpoint, handle, id);
+            }
             E::Done { id, done } => self.on_source_done(now, endpoint, handle, id, done),
             E::Closed { id, .. } => self.on_closed(now, endpoint, handle, id),
             E::Subgroup {
@@ -240,7 +254,7 @@ impl Relay {
             // Answers to requests that the relay does not make, and notices that need no answer: a client
             // that is going away ends its requests itself.
             E::Accepted {
-                ok: Accepted::Fetch(_) | Accepted::Ok(_),
+                ok: Accepted::Fetch(_),
                 ..
             }
             | E::Namespace { .. }
@@ -286,9 +300,13 @@ impl Relay {
             Request::TrackStatus(status) => {
                 self.on_track_status(now, endpoint, handle, id, &status.track);
             }
-            Request::Fetch(_) | Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => {
-                self.refuse_unsupported(now, endpoint, handle, id);
+            Request::SubscribeNamespace(subscribe) => {
+                self.on_subscribe_namespace(now, endpoint, handle, id, subscribe.prefix);
             }
+            Request::SubscribeTracks(subscribe) => {
+                self.on_subscribe_tracks(now, endpoint, handle, id, subscribe);
+            }
+            Request::Fetch(_) => self.refuse_unsupported(now, endpoint, handle, id),
         }
     }
 

@@ -247,8 +247,9 @@ impl Relay {
         id: RequestId,
         parameters: &Parameters,
     ) {
-        let has_tokens = !parameters.authorization_tokens.is_empty();
-        if has_tokens && !self.is_renewed(now, endpoint, handle, id, parameters) {
+        let needs_permit = !parameters.authorization_tokens.is_empty()
+            || parameters.track_namespace_prefix.is_some();
+        if needs_permit && !self.is_renewed(now, endpoint, handle, id, parameters) {
             return;
         }
         let part = self
@@ -256,6 +257,9 @@ impl Relay {
             .get(handle)
             .and_then(|peer| peer.requests.get(&id));
         let mut answer = RequestOk::default();
+        if matches!(part, Some(Part::Interest(_))) {
+            return self.update_interest(now, endpoint, handle, id, parameters);
+        }
         if let Some(&Part::Subscriber(track_id)) = part {
             let Some(track) = self.tracks.get(track_id) else {
                 return;
@@ -361,6 +365,8 @@ fn reason(code: RequestErrorCode) -> &'static str {
         RequestErrorCode::DUPLICATE_SUBSCRIPTION => "the session has this subscription already",
         RequestErrorCode::INVALID_RANGE => "the range ends before the largest object",
         RequestErrorCode::NOT_SUPPORTED => "the relay does not serve this request",
+        RequestErrorCode::PREFIX_OVERLAP => "the prefix overlaps with another of this session",
+        RequestErrorCode::NAMESPACE_TOO_LARGE => "there is too much under this prefix",
         RequestErrorCode::UNAUTHORIZED => "nothing that was shown permits this",
         RequestErrorCode::EXPIRED_AUTH_TOKEN => "the authorization has expired",
         RequestErrorCode::MALFORMED_AUTH_TOKEN => "the authorization token cannot be read",

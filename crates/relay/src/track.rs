@@ -156,6 +156,13 @@ impl Track {
         self.sources.iter().any(Source::is_established)
     }
 
+    /// Whether some session offers it with PUBLISH.
+    pub(crate) fn is_published(&self) -> bool {
+        self.sources
+            .iter()
+            .any(|source| source.origin == Origin::Published && source.leaving.is_none())
+    }
+
     /// Whether objects come, if only the last ones of a publisher that is done.
     pub(crate) fn is_fed(&self) -> bool {
         self.sources

@@ -222,6 +222,9 @@ pub enum Refused {
     /// The peer sent GOAWAY.
     #[error("the peer is going away")]
     GoingAway,
+    /// The peer allows no further stream for now.
+    #[error("the peer allows no further stream")]
+    NoStream,
     /// The session is closed.
     #[error("the session is closed")]
     Closed,

@@ -57,6 +57,33 @@ impl Session {
         })
     }
 
+    /// Like [`publish`](Self::publish), but only if it can be sent now: refused with
+    /// [`Refused::NoStream`] where that would wait for the peer to allow another stream.
+    pub fn publish_now(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        track_alias: u64,
+        parameters: Parameters,
+        properties: Properties,
+    ) -> Result<RequestId, Refused> {
+        self.check_room()?;
+        let Some(stream) = self.open_unqueued(transport) else {
+            return Err(Refused::NoStream);
+        };
+        let (kind, subject) = (RequestKind::Publish, Subject::None);
+        self.ask_on(transport, Some(stream), kind, subject, |id| {
+            let request_id = id.0;
+            Message::Publish(Publish {
+                request_id,
+                track,
+                track_alias,
+                parameters,
+                properties,
+            })
+        })
+    }
+
     /// Asks for objects of the past [moqt-18 §10.12].
     pub fn fetch(
         &mut self,
@@ -331,11 +358,27 @@ impl Session {
         message: impl FnOnce(RequestId) -> Message,
     ) -> Result<RequestId, Refused> {
         self.check_room()?;
-        let stream = if self.requests.first_queued().is_none() && self.control.stream().is_some() {
+        let stream = self.open_unqueued(transport);
+        self.ask_on(transport, stream, kind, subject, message)
+    }
+
+    /// A stream for a request, unless others wait for one.
+    fn open_unqueued(&self, transport: &mut dyn Transport) -> Option<StreamId> {
+        if self.requests.first_queued().is_none() && self.control.stream().is_some() {
             transport.open(Direction::Bi)
         } else {
             None
-        };
+        }
+    }
+
+    fn ask_on(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: Option<StreamId>,
+        kind: RequestKind,
+        subject: Subject,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<RequestId, Refused> {
         if stream.is_none() && self.requests.queued_len() >= self.limits.requests_queued_max {
             self.counters.requests_refused += 1;
             return Err(Refused::Limit);

@@ -11,7 +11,8 @@ use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
     error::RequestErrorCode,
-    message::{PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk},
+    message::{Publish, PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk},
+    name::{Namespace, TrackName},
     parameter::Parameters,
     property::Properties,
     session::{
@@ -32,6 +33,14 @@ pub(crate) enum Manner {
     Decline(RequestErrorCode),
     /// Never answers.
     Ignore,
+}
+
+/// What a client hears of what lies under a prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Came(Namespace),
+    Went(Namespace),
+    Blocked(Namespace, TrackName),
 }
 
 /// A request of the client's own, or one that it got, and what became of it.
@@ -82,6 +91,11 @@ pub(crate) struct Actor {
     pub(crate) exchanges: BTreeMap<RequestId, Exchange>,
     /// SUBSCRIBEs that came from the relay.
     pub(crate) asked: Vec<(RequestId, weir_moqt::message::Subscribe)>,
+    /// Tracks that the relay offered with PUBLISH, and how they are answered.
+    pub(crate) offered: Vec<(RequestId, Publish)>,
+    pub(crate) taste: Result<Parameters, RequestErrorCode>,
+    /// Namespaces that came and went, behind their prefix.
+    pub(crate) heard: Vec<(RequestId, Heard)>,
     backlogs: BTreeMap<StreamId, Backlog>,
     /// Streams that the relay stopped, with its code.
     pub(crate) stopped: Vec<(StreamId, u64)>,
@@ -109,6 +123,9 @@ impl Actor {
             manner: Manner::Ignore,
             exchanges: BTreeMap::new(),
             asked: Vec::new(),
+            offered: Vec::new(),
+            taste: Ok(Parameters::default()),
+            heard: Vec::new(),
             backlogs: BTreeMap::new(),
             stopped: Vec::new(),
             lost: None,
@@ -238,10 +255,14 @@ impl Actor {
             | SessionEvent::Payload { .. }
             | SessionEvent::StreamEnd { .. }) => self.on_data(now, event),
             SessionEvent::Ready { .. } => {}
-            event @ (SessionEvent::Namespace { .. }
-            | SessionEvent::NamespaceDone { .. }
-            | SessionEvent::PublishBlocked { .. }
-            | SessionEvent::GoAway(_)
+            SessionEvent::Namespace { id, suffix } => self.heard.push((id, Heard::Came(suffix))),
+            SessionEvent::NamespaceDone { id, suffix } => {
+                self.heard.push((id, Heard::Went(suffix)));
+            }
+            SessionEvent::PublishBlocked { id, suffix, name } => {
+                self.heard.push((id, Heard::Blocked(suffix, name)));
+            }
+            event @ (SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Fetched { .. }
             | SessionEvent::FetchObject { .. }) => panic!("the relay has no reason for {event:?}"),
@@ -255,8 +276,14 @@ impl Actor {
         id: RequestId,
         request: Request,
     ) {
-        let Request::Subscribe(subscribe) = request else {
-            panic!("the relay asks for {request:?}");
+        let subscribe = match request {
+            Request::Subscribe(subscribe) => subscribe,
+            Request::Publish(publish) => return self.on_offer(now, endpoint, id, publish),
+            Request::Fetch(_)
+            | Request::TrackStatus(_)
+            | Request::PublishNamespace(_)
+            | Request::SubscribeNamespace(_)
+            | Request::SubscribeTracks(_) => panic!("the relay asks for {request:?}"),
         };
         self.asked.push((id, subscribe));
         self.exchange(id);
@@ -280,6 +307,30 @@ impl Actor {
                 session.request_error(connection, id, error);
             }
             Manner::Ignore => {}
+        });
+    }
+
+    fn on_offer(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, publish: Publish) {
+        self.offered.push((id, publish));
+        self.exchange(id);
+        let taste = self.taste.clone();
+        self.with(now, endpoint, |session, connection| match taste {
+            Ok(parameters) => {
+                let ok = RequestOk {
+                    parameters,
+                    ..RequestOk::default()
+                };
+                session.request_ok(connection, id, ok);
+            }
+            Err(code) => {
+                let error = RequestError {
+                    code,
+                    retry_after: None,
+                    reason: "not for me".to_owned(),
+                    redirect: None,
+                };
+                session.request_error(connection, id, error);
+            }
         });
     }
 

@@ -19,7 +19,7 @@ use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
 use weir_relay::{Authority, Config, Counters, Gauges, Limits, Open, Relay};
 use weir_sim::{NodeConfig, NodeId, Sim};
 
-use crate::actor::{Actor, Exchange, encoded};
+use crate::actor::{Actor, Exchange, Heard, encoded};
 
 /// What a story is set in.
 #[derive(Clone)]
@@ -276,6 +276,43 @@ impl Stage {
         });
         let id = self.noted(node, id);
         Asked { node, id, alias: 0 }
+    }
+
+    /// A client wants to hear of the namespaces under a prefix.
+    pub(crate) fn watch(&mut self, node: NodeId, prefix: Namespace) -> Asked {
+        let id = self.act(node, |session, connection| {
+            session.subscribe_namespace(connection, prefix, Parameters::default())
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias: 0 }
+    }
+
+    /// A client wants to be offered the tracks under a prefix.
+    pub(crate) fn collect(&mut self, node: NodeId, prefix: Namespace, wanted: Parameters) -> Asked {
+        let id = self.act(node, |session, connection| {
+            session.subscribe_tracks(connection, prefix, wanted)
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias: 0 }
+    }
+
+    /// What a client heard in answer to one of its requests.
+    pub(crate) fn heard(&self, asked: Asked) -> Vec<Heard> {
+        let heard = self.actor(asked.node).heard.iter();
+        heard
+            .filter(|(id, _)| *id == asked.id)
+            .map(|(_, heard)| heard.clone())
+            .collect()
+    }
+
+    /// The `place`-th track that was offered to a client.
+    pub(crate) fn offered(&self, node: NodeId, place: usize) -> Asked {
+        let (id, publish) = &self.actor(node).offered[place];
+        Asked {
+            node,
+            id: *id,
+            alias: publish.track_alias,
+        }
     }
 
     /// A client wants a track.
