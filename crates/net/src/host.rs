@@ -2,15 +2,16 @@
 
 use std::{
     io,
+    os::fd::RawFd,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
-use weir_quic::{App, EcnCodepoint, Endpoint, Packet};
+use weir_quic::{App, EcnCodepoint, Endpoint, Letter, Packet};
 
 use crate::{
-    Stop, Telemetry, UdpSocket, clock,
+    Post, Stop, Telemetry, UdpSocket, clock,
     socket::TOS_ECT0,
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
@@ -53,6 +54,10 @@ pub struct Host {
     reported: Instant,
     /// Packets read in this turn, and when the first of them was.
     arrived: (u64, Option<Instant>),
+    /// To and from the threads that share the address.
+    post: Option<Post<Letter>>,
+    /// Some mailbox was too full for all letters of the last turn.
+    has_backlog: bool,
 }
 
 impl Host {
@@ -87,7 +92,17 @@ impl Host {
             stop,
             reported: clock::now(),
             arrived: (0, None),
+            post: None,
+            has_backlog: false,
         })
+    }
+
+    /// Connects the endpoint to its neighbours, on other threads of this process. The numbers of the post are
+    /// those of the endpoints.
+    #[must_use]
+    pub fn with_post(mut self, post: Post<Letter>) -> Self {
+        self.post = Some(post);
+        self
     }
 
     /// Runs `app` until it is finished, or until the stop request and the time to take leave have passed.
@@ -120,14 +135,18 @@ impl Host {
 
     /// Handles all that is there now; returns how many messages the last look at the sockets gave.
     fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
-        let received = self.receive(app)?;
+        let mut received = self.receive(app)?;
         let now = clock::now();
+        if self.collect_letters(now) {
+            received = received.max(1);
+        }
         self.endpoint.handle_timeout(now);
         self.tell(now, app);
         if app.poll_timeout().is_some_and(|deadline| deadline <= now) {
             app.handle_timeout(now, &mut self.endpoint);
         }
         let mut has_sent = false;
+        self.post_letters();
         loop {
             let more = self.endpoint.fill(now);
             has_sent |= self.flush()?;
@@ -209,6 +228,51 @@ impl Host {
         Ok(count)
     }
 
+    /// Takes what neighbours have sent; returns whether there was anything.
+    fn collect_letters(&mut self, now: Instant) -> bool {
+        let Self { post, endpoint, .. } = self;
+        let Some(post) = post else {
+            return false;
+        };
+        let mut count = 0;
+        post.collect(|neighbour, letters| {
+            count += letters.len() as u64;
+            endpoint.handle_letters(now, neighbour, letters);
+        });
+        Telemetry::add(&self.telemetry.letters_received, count);
+        count > 0
+    }
+
+    /// Sends neighbours what the endpoint has for them.
+    fn post_letters(&mut self) {
+        let Self {
+            post,
+            endpoint,
+            telemetry,
+            has_backlog,
+            ..
+        } = self;
+        let Some(post) = post else {
+            return;
+        };
+        *has_backlog = false;
+        for neighbour in post.neighbours() {
+            let letters = endpoint.letters(neighbour);
+            if letters.is_empty() {
+                continue;
+            }
+            let before = letters.len();
+            if post.send(neighbour, letters) {
+                Telemetry::add(&telemetry.neighbours_woken, 1);
+            }
+            Telemetry::add(&telemetry.letters_sent, (before - letters.len()) as u64);
+            if !letters.is_empty() {
+                Telemetry::add(&telemetry.mailboxes_full, 1);
+                *has_backlog = true;
+            }
+        }
+    }
+
     /// Sends the outbox; returns whether there was anything in it.
     fn flush(&mut self) -> io::Result<bool> {
         let Self {
@@ -261,7 +325,13 @@ impl Host {
     /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something,
     /// only rests.
     fn wait(&mut self, app: &dyn App, received: usize, leave_by: Option<Instant>) {
-        let deadlines = [self.endpoint.poll_timeout(), app.poll_timeout(), leave_by];
+        let backlog = self.has_backlog.then(|| clock::now() + BACKLOG_PAUSE);
+        let deadlines = [
+            self.endpoint.poll_timeout(),
+            app.poll_timeout(),
+            leave_by,
+            backlog,
+        ];
         let deadline = deadlines.into_iter().flatten().min();
         let now = clock::now();
         let limit = deadline.map(|deadline| deadline.saturating_duration_since(now));
@@ -276,10 +346,14 @@ impl Host {
         }
         let poller = self.poller.as_ref();
         let socket = poller.map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
-        let descriptors = [socket, stop];
         // The stop descriptor stays readable for ever once signalled.
-        let count = if leave_by.is_some() { 1 } else { 2 };
-        sys::wait_readable(&descriptors[..count], limit);
+        let stop = if leave_by.is_some() { NONE } else { stop };
+        match &self.post {
+            None => {
+                sys::wait_readable(&[socket, stop], limit);
+            }
+            Some(post) => post.sleep(|bell| sys::wait_readable(&[socket, stop, bell], limit)),
+        }
         let woken = clock::now();
         let late = deadline.map(|deadline| woken.saturating_duration_since(deadline));
         if let Some(late) = late.filter(|late| !late.is_zero()) {
@@ -368,6 +442,10 @@ fn send_batch(
 /// Batches read before what they caused is sent: bounds the wait of outgoing packets to a few hundred
 /// incoming ones.
 const BATCHES_PER_TURN: usize = 8;
+/// How long a full mailbox is left alone.
+const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
+/// What takes the place of a descriptor that is not waited for.
+const NONE: RawFd = -1;
 /// Packets share pieces of memory of this size: one allocation for some two hundred small packets.
 const ARENA_BYTES: usize = 32 << 10;
 /// How often costly numbers are published.

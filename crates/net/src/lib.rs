@@ -2,19 +2,21 @@
 //!
 //! One thread runs one [`Host`]: its sockets, one [`Endpoint`](weir_quic::Endpoint) with thousands of
 //! connections, and one role. Packets come in through `recvmmsg` with GRO and leave through `sendmmsg`
-//! with GSO; nothing is shared with other threads but [`Telemetry`]. This is the only crate with system
-//! calls (`sys.rs`) and the only one that reads the clock (`clock.rs`). It knows no role.
+//! with GSO; nothing is shared with other threads but [`Telemetry`] and, where several threads serve one
+//! address, mailboxes between them. This is the only crate with system calls (`sys.rs` and below) and the only one that reads the clock (`clock.rs`). It knows no role.
 
 pub mod certificate;
 pub mod clock;
 mod host;
+mod mailbox;
 mod socket;
 pub mod stop;
 mod sys;
 mod telemetry;
 
 pub use host::{Host, HostConfig};
-pub use socket::{SocketConfig, UdpSocket};
+pub use mailbox::{MAILBOX_ITEMS, Post, posts};
+pub use socket::{SocketConfig, SocketGroup, UdpSocket};
 pub use stop::Stop;
 pub use sys::{pin_to_core, raise_open_files_limit, terminate};
 pub use telemetry::{Delays, Telemetry, TelemetrySnapshot};

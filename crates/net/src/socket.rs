@@ -16,6 +16,16 @@ pub struct UdpSocket {
     segmentation: bool,
 }
 
+/// Sockets on one address.
+#[derive(Debug)]
+pub struct SocketGroup {
+    /// In the order in which they were bound.
+    pub sockets: Vec<UdpSocket>,
+    /// Whether the kernel gives each packet to the socket whose endpoint's number its connection ID carries, or
+    /// why not. Then it spreads packets by their addresses, and endpoints have to pass most of them on.
+    pub steering: io::Result<()>,
+}
+
 /// How a socket is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketConfig {
@@ -37,7 +47,30 @@ impl Default for SocketConfig {
 impl UdpSocket {
     /// Binds to `address`; port 0 lets the system choose.
     pub fn bind(address: SocketAddr, config: SocketConfig) -> io::Result<Self> {
-        let inner = std::net::UdpSocket::bind(address)?;
+        Self::set_up(std::net::UdpSocket::bind(address)?, address, config)
+    }
+
+    /// Binds `count` sockets to one address, for as many threads; port 0 lets the system choose.
+    pub fn bind_group(
+        address: SocketAddr,
+        config: SocketConfig,
+        count: u16,
+    ) -> io::Result<SocketGroup> {
+        let first = sys::bind_shared(address)?;
+        let address = first.local_addr()?;
+        let mut sockets = vec![Self::set_up(first, address, config)?];
+        for _ in 1..count {
+            sockets.push(Self::set_up(sys::bind_shared(address)?, address, config)?);
+        }
+        let steering = sys::steer(sockets[0].descriptor(), count);
+        Ok(SocketGroup { sockets, steering })
+    }
+
+    fn set_up(
+        inner: std::net::UdpSocket,
+        address: SocketAddr,
+        config: SocketConfig,
+    ) -> io::Result<Self> {
         inner.set_nonblocking(true)?;
         let fd = inner.as_raw_fd();
         let bytes = libc::c_int::try_from(config.buffer_bytes).unwrap_or(libc::c_int::MAX);

@@ -1,0 +1,332 @@
+//! Whole batches of packets in one call, with GSO and GRO.
+
+use std::{
+    io, mem,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::RawFd,
+    ptr,
+};
+
+use libc::{c_int, c_void};
+
+use super::address::{read_address, size_of_socklen, write_address};
+
+/// Messages in one call.
+pub(crate) const BATCH: usize = 64;
+/// Largest UDP payload, and so the largest GRO train.
+const DATAGRAM_BYTES_MAX: usize = 65_535;
+/// A little more than a power of two apart, so that the buffers do not all fall on the same cache sets.
+const RECEIVE_STRIDE: usize = DATAGRAM_BYTES_MAX + 1 + 192;
+/// Room for the control messages of one packet: segment size, TOS, source address, each padded.
+const CONTROL_BYTES: usize = 128;
+
+/// Control-message buffer with the alignment of its headers.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// Memory for sending one batch, used again and again.
+pub(crate) struct SendBatch {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    len: usize,
+    /// One bit for each packet that is several in truth (GSO).
+    trains: u64,
+}
+
+/// One packet to send.
+pub(crate) struct Outgoing<'a> {
+    pub(crate) destination: SocketAddr,
+    pub(crate) source: Option<IpAddr>,
+    /// TOS byte, if it differs from the socket's own.
+    pub(crate) tos: Option<u8>,
+    pub(crate) segment_size: Option<u16>,
+    pub(crate) data: &'a [u8],
+}
+
+impl SendBatch {
+    pub(crate) fn new() -> Self {
+        // SAFETY: all-zero is a valid value of these plain C structures.
+        let (header, name) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        Self {
+            headers: vec![header; BATCH],
+            vectors: vec![
+                libc::iovec {
+                    iov_base: ptr::null_mut(),
+                    iov_len: 0
+                };
+                BATCH
+            ],
+            names: vec![name; BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            len: 0,
+            trains: 0,
+        }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == BATCH
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+        self.trains = 0;
+    }
+
+    /// Whether packet number `index` is several in truth (GSO).
+    pub(crate) fn is_train(&self, index: usize) -> bool {
+        self.trains >> index & 1 == 1
+    }
+
+    /// Adds a packet. Its data has to stay where it is until [`send`](Self::send) returns.
+    pub(crate) fn push(&mut self, packet: &Outgoing<'_>) {
+        let index = self.len;
+        self.len += 1;
+        let name_len = write_address(&mut self.names[index], packet.destination);
+        self.vectors[index] = libc::iovec {
+            iov_base: packet.data.as_ptr().cast::<c_void>().cast_mut(),
+            iov_len: packet.data.len(),
+        };
+        let header = &mut self.headers[index].msg_hdr;
+        header.msg_name = ptr::from_mut(&mut self.names[index]).cast();
+        header.msg_namelen = name_len;
+        header.msg_iov = ptr::from_mut(&mut self.vectors[index]);
+        header.msg_iovlen = 1;
+        header.msg_control = ptr::null_mut();
+        header.msg_controllen = 0;
+        if packet.segment_size.is_none() && packet.tos.is_none() && packet.source.is_none() {
+            return;
+        }
+        let mut control = ControlWriter {
+            buffer: &mut self.controls[index].0,
+            len: 0,
+        };
+        if let Some(size) = packet.segment_size {
+            self.trains |= 1 << index;
+            control.write(libc::SOL_UDP, libc::UDP_SEGMENT, &size.to_ne_bytes());
+        }
+        let v4 = packet.destination.is_ipv4();
+        if let Some(tos) = packet.tos {
+            // An IPv4 peer of an IPv6 socket takes the mark of IPv4.
+            let is_mapped = |ip| matches!(ip, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+            let (level, kind) = if v4 || is_mapped(packet.destination.ip()) {
+                (libc::IPPROTO_IP, libc::IP_TOS)
+            } else {
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+            };
+            control.write(level, kind, &c_int::from(tos).to_ne_bytes());
+        }
+        match packet.source {
+            Some(IpAddr::V4(address)) if v4 => {
+                // struct in_pktinfo: interface index, source address, destination address.
+                let mut info = [0_u8; 12];
+                info[4..8].copy_from_slice(&address.octets());
+                control.write(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
+            }
+            Some(IpAddr::V6(address)) if !v4 => {
+                // struct in6_pktinfo: source address, interface index.
+                let mut info = [0_u8; 20];
+                info[..16].copy_from_slice(&address.octets());
+                control.write(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            }
+            Some(IpAddr::V4(_) | IpAddr::V6(_)) | None => {}
+        }
+        header.msg_controllen = control.len;
+        header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+    }
+
+    /// Sends packets from number `from` on; returns how many the system took.
+    pub(crate) fn send(&mut self, socket: RawFd, from: usize) -> io::Result<usize> {
+        let headers = &mut self.headers[from..self.len];
+        let count = u32::try_from(headers.len()).unwrap_or(0);
+        // SAFETY: `headers` has `count` entries; each points to a name, a vector and a control buffer in
+        // `self`, which is borrowed, and to data that the caller of `push` keeps alive.
+        let sent = unsafe { libc::sendmmsg(socket, headers.as_mut_ptr(), count, 0) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Appends control messages to a buffer.
+struct ControlWriter<'a> {
+    buffer: &'a mut [u8; CONTROL_BYTES],
+    len: usize,
+}
+
+impl ControlWriter<'_> {
+    fn write(&mut self, level: c_int, kind: c_int, value: &[u8]) {
+        let header_bytes = align(size_of::<libc::cmsghdr>());
+        let used = header_bytes + value.len();
+        let space = header_bytes + align(value.len());
+        assert!(
+            self.len + space <= CONTROL_BYTES,
+            "three small control messages fit"
+        );
+        let header = libc::cmsghdr {
+            cmsg_len: used,
+            cmsg_level: level,
+            cmsg_type: kind,
+        };
+        let target = &mut self.buffer[self.len..self.len + space];
+        target.fill(0);
+        // SAFETY: `target` is at least as large as the header, and a write of any alignment is asked for.
+        unsafe { ptr::write_unaligned(target.as_mut_ptr().cast(), header) };
+        target[header_bytes..used].copy_from_slice(value);
+        self.len += space;
+    }
+}
+
+/// Memory for receiving one batch, used again and again.
+pub(crate) struct ReceiveBatch {
+    headers: Vec<libc::mmsghdr>,
+    vectors: Vec<libc::iovec>,
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    data: Vec<u8>,
+    len: usize,
+    /// Headers that the kernel has written to.
+    stale: usize,
+}
+
+/// One message received: a packet, or several of equal size from one peer.
+pub(crate) struct Incoming<'a> {
+    pub(crate) remote: SocketAddr,
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) tos: u8,
+    /// Size of each packet but the last.
+    pub(crate) segment_size: usize,
+    pub(crate) data: &'a [u8],
+}
+
+impl ReceiveBatch {
+    pub(crate) fn new() -> Self {
+        // SAFETY: all-zero is a valid value of these plain C structures.
+        let (header, name) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        Self {
+            headers: vec![header; BATCH],
+            vectors: vec![
+                libc::iovec {
+                    iov_base: ptr::null_mut(),
+                    iov_len: 0
+                };
+                BATCH
+            ],
+            names: vec![name; BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            data: vec![0; BATCH * RECEIVE_STRIDE],
+            len: 0,
+            stale: BATCH,
+        }
+    }
+
+    /// Receives what is there, without waiting; returns the number of messages.
+    pub(crate) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
+        // Only what the last call changed has to be made new.
+        for index in 0..self.stale {
+            self.vectors[index] = libc::iovec {
+                iov_base: self.data[index * RECEIVE_STRIDE..].as_mut_ptr().cast(),
+                iov_len: DATAGRAM_BYTES_MAX,
+            };
+            let header = &mut self.headers[index].msg_hdr;
+            header.msg_name = ptr::from_mut(&mut self.names[index]).cast();
+            header.msg_namelen = size_of_socklen::<libc::sockaddr_storage>();
+            header.msg_iov = ptr::from_mut(&mut self.vectors[index]);
+            header.msg_iovlen = 1;
+            header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+            header.msg_controllen = CONTROL_BYTES;
+            header.msg_flags = 0;
+        }
+        // SAFETY: BATCH headers, each with name, vector, data and control buffer in `self`, borrowed.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket,
+                self.headers.as_mut_ptr(),
+                u32::try_from(BATCH).unwrap_or(0),
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+            )
+        };
+        let Ok(count) = usize::try_from(received) else {
+            self.len = 0;
+            self.stale = 1;
+            let error = io::Error::last_os_error();
+            // The others pass: nothing there, an ICMP error of some earlier packet, an interface that went
+            // down, memory that ran out.
+            let is_broken = matches!(
+                error.raw_os_error(),
+                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EFAULT)
+            );
+            return if is_broken { Err(error) } else { Ok(0) };
+        };
+        self.len = count;
+        self.stale = count;
+        Ok(count)
+    }
+
+    /// The messages of the last call.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
+        (0..self.len).filter_map(|index| {
+            let header = &self.headers[index];
+            let size = header.msg_len as usize;
+            let start = index * RECEIVE_STRIDE;
+            let remote = read_address(&self.names[index])?;
+            let mut incoming = Incoming {
+                remote,
+                local: None,
+                tos: 0,
+                segment_size: size.max(1),
+                data: &self.data[start..start + size],
+            };
+            let used = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
+            read_control(&self.controls[index].0[..used], &mut incoming);
+            Some(incoming)
+        })
+    }
+}
+
+fn read_control(mut buffer: &[u8], incoming: &mut Incoming<'_>) {
+    let header_bytes = align(size_of::<libc::cmsghdr>());
+    while buffer.len() >= header_bytes {
+        // SAFETY: the buffer holds at least a header, and a read of any alignment is asked for.
+        let header: libc::cmsghdr = unsafe { ptr::read_unaligned(buffer.as_ptr().cast()) };
+        let Some(value) = buffer.get(header_bytes..header.cmsg_len) else {
+            return;
+        };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                if let Some(size) = value.first_chunk::<4>() {
+                    let size = usize::try_from(c_int::from_ne_bytes(*size)).unwrap_or(0);
+                    incoming.segment_size = size.max(1);
+                }
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                incoming.tos = value.first().copied().unwrap_or(0);
+            }
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                if let Some(octets) = value.get(4..8).and_then(<[u8]>::first_chunk::<4>) {
+                    incoming.local = Some(Ipv4Addr::from(*octets).into());
+                }
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                if let Some(octets) = value.first_chunk::<16>() {
+                    incoming.local = Some(Ipv6Addr::from(*octets).into());
+                }
+            }
+            _ => {}
+        }
+        let step = align(header.cmsg_len);
+        if step > buffer.len() {
+            return;
+        }
+        buffer = &buffer[step..];
+    }
+}
+
+fn align(size: usize) -> usize {
+    size.next_multiple_of(size_of::<usize>())
+}
