@@ -44,7 +44,8 @@ pub fn run(input: &[u8]) {
         if *place == 255 {
             receiver.handle_publish_done(now, &plan);
         } else if *place == 254 {
-            receiver.handle_reset(&plan, u64::from(*length), u64::from(*length));
+            let number = u64::from(*length);
+            receiver.handle_reset(&plan, number, number % 2, number);
         }
         receiver.handle_timeout(now, &plan);
         let delivered = Delivered {

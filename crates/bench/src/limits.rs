@@ -23,6 +23,12 @@ pub const OBJECT_BYTES_MAX: u32 = 16 << 20;
 /// Objects in one group: a day of 60 objects per second is 5,184,000.
 pub const OBJECTS_PER_GROUP_MAX: u32 = 10_000_000;
 
+/// Extension headers of one object. Real video carries three to five.
+pub const EXTENSION_HEADERS_MAX: u8 = 16;
+
+/// Bytes of one extension header's value.
+pub const EXTENSION_HEADER_BYTES_MAX: u16 = 1024;
+
 /// The shortest interval between two objects of a track.
 pub const INTERVAL_MIN: Duration = Duration::from_micros(10);
 

@@ -140,7 +140,7 @@ fn definition(track: &TrackProfile) -> TrackDefinition {
         },
         stream_mapping: match track.track_mode {
             TrackMode::Datagram => None,
-            TrackMode::Stream => Some("one subgroup per group".to_owned()),
+            TrackMode::Stream => Some(track.stream_mapping.name().to_owned()),
         },
         priority: track.priority,
         ttl_ms: ms(track.ttl),

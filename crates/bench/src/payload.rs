@@ -5,8 +5,10 @@
 //! cannot compress it.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use weir_moqt::property::Properties;
 
 use crate::message::{DATA_HEADER_BYTES, DataHeader};
+use crate::profile::ExtensionHeaders;
 
 /// Bytes of a [`Tag`].
 pub const TAG_BYTES: usize = 36;
@@ -115,6 +117,23 @@ impl Content {
             .is_some_and(|content| content == bytes)
     }
 }
+
+/// Extension headers of synthetic content: properties of types that no draft defines, each with bytes from the
+/// seed.
+pub fn extension_headers(headers: ExtensionHeaders, seed: u64) -> Properties {
+    let content = Content::new(seed, u32::from(headers.size));
+    let types = (EXTENSION_TYPE_FIRST..).step_by(2);
+    let properties = types.take(usize::from(headers.count));
+    properties
+        .fold(Properties::builder(), |builder, property_type| {
+            builder.bytes(property_type, content.bytes.clone())
+        })
+        .build()
+}
+
+/// The first property type of a benchmark's extension header; odd types carry bytes, and relays have to pass on
+/// those that they do not know. [moqt-18 §2.5]
+const EXTENSION_TYPE_FIRST: u64 = 0x1F01;
 
 /// One step of the `SplitMix64` generator: a bijection of a counter, so it never gets stuck.
 pub(crate) fn split_mix(state: &mut u64) -> u64 {

@@ -59,6 +59,51 @@ pub struct TrackProfile {
     pub duration: Duration,
     /// Whether a subscriber that saw no START is served all the same (decision 15).
     pub late_join: bool,
+    /// Which stream an object travels on; of no meaning on a datagram track (decision 32).
+    pub stream_mapping: StreamMapping,
+    /// What every object carries beside its payload. [evens-00 §3.1]
+    pub extension_headers: ExtensionHeaders,
+    /// When objects are due.
+    pub pattern: Pattern,
+}
+
+/// Which stream an object of a stream track travels on (decision 32).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamMapping {
+    /// All objects of a group on one stream.
+    #[default]
+    SubgroupPerGroup,
+    /// A stream for each object.
+    SubgroupPerObject,
+    /// Objects with even numbers on one stream of their group, those with odd ones on another.
+    TwoSubgroups,
+}
+
+/// The extension headers ("properties" since draft-17) of an object: none, or some of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExtensionHeaders {
+    /// How many, 0 to 16.
+    pub count: u8,
+    /// Bytes of the value of each, 1 to 1024.
+    pub size: u16,
+}
+
+/// When the objects of a track are due. [evens-00 §3]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// One in each interval, at its beginning: audio and video.
+    #[default]
+    Interval,
+    /// One in each interval, at a moment drawn from the seed: interactive data.
+    Random,
+    /// Several at once, as rarely as the interval asks for on average: interactive data, or whole groups of
+    /// pictures.
+    Bursts {
+        /// Objects in one burst, at least 2.
+        objects: ObjectsPerGroup,
+    },
+    /// Fetched as a range, as fast as connections take it. [evens-00 §3.3]
+    Fetch,
 }
 
 /// What a client does with a track.
@@ -112,6 +157,50 @@ impl TrackProfile {
     pub fn total_transmit_time(&self) -> Duration {
         self.start_delay + self.duration
     }
+}
+
+impl StreamMapping {
+    /// All of them.
+    pub const ALL: [Self; 3] = [
+        Self::SubgroupPerGroup,
+        Self::SubgroupPerObject,
+        Self::TwoSubgroups,
+    ];
+
+    /// The name in profiles and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SubgroupPerGroup => "subgroup_per_group",
+            Self::SubgroupPerObject => "subgroup_per_object",
+            Self::TwoSubgroups => "two_subgroups",
+        }
+    }
+
+    /// The subgroup of an object, by its number in its group.
+    pub fn subgroup_of(self, object: u64) -> u64 {
+        match self {
+            Self::SubgroupPerGroup => 0,
+            Self::SubgroupPerObject => object,
+            Self::TwoSubgroups => object % 2,
+        }
+    }
+
+    /// Objects of a subgroup from number `from` of its group on, in a group of `objects` objects.
+    pub fn objects_from(self, subgroup: u64, from: u64, objects: u64) -> u64 {
+        match self {
+            Self::SubgroupPerGroup => objects.saturating_sub(from),
+            Self::SubgroupPerObject => u64::from(from <= subgroup && subgroup < objects),
+            Self::TwoSubgroups => {
+                let first = from + u64::from(from % 2 != subgroup % 2);
+                objects.saturating_sub(first).div_ceil(2)
+            }
+        }
+    }
+}
+
+impl ExtensionHeaders {
+    /// No extension header.
+    pub const NONE: Self = Self { count: 0, size: 8 };
 }
 
 impl Interval {

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use crate::clock::nanoseconds;
 use crate::message::Start;
-use crate::profile::{ObjectSize, TrackMode, TrackProfile};
+use crate::payload::split_mix;
+use crate::profile::{ObjectSize, Pattern, TrackMode, TrackProfile};
 
 /// The plan of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +32,18 @@ pub struct Schedule {
     first_object_size: ObjectSize,
     object_size: ObjectSize,
     completions: u64,
+    rhythm: Rhythm,
+}
+
+/// When objects are due beside the steady interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rhythm {
+    /// At the beginning of each interval.
+    Steady,
+    /// Within each interval, where the seed says.
+    Random { seed: u64 },
+    /// So many at once.
+    Bursts { objects: u64 },
 }
 
 /// One object on the wire.
@@ -103,7 +116,23 @@ impl Schedule {
                 TrackMode::Datagram => DATAGRAM_COMPLETIONS,
                 TrackMode::Stream => 1,
             },
+            rhythm: match track.pattern {
+                Pattern::Interval | Pattern::Fetch => Rhythm::Steady,
+                Pattern::Random => Rhythm::Random { seed: 0 },
+                Pattern::Bursts { objects } => Rhythm::Bursts {
+                    objects: u64::from(objects.count()),
+                },
+            },
         }
+    }
+
+    /// The plan with its chances drawn from `seed`, which publishers and subscribers share.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Self {
+        if let Rhythm::Random { .. } = self.rhythm {
+            self.rhythm = Rhythm::Random { seed };
+        }
+        self
     }
 
     /// START messages.
@@ -169,9 +198,31 @@ impl Schedule {
         Duration::from_nanos(self.start_delay_ns + self.planned_ns(number))
     }
 
-    /// Nanoseconds between DATA messages zero and `number`.
+    /// Nanoseconds from the beginning of the data phase to DATA message `number`.
     pub fn planned_ns(&self, number: u64) -> u64 {
-        number.saturating_mul(self.interval_ns)
+        match self.rhythm {
+            Rhythm::Steady => number.saturating_mul(self.interval_ns),
+            Rhythm::Random { seed } => {
+                let mut state = seed.wrapping_add(number.wrapping_mul(CHANCE_STRIDE));
+                let chance = split_mix(&mut state) % self.interval_ns;
+                let planned = number
+                    .saturating_mul(self.interval_ns)
+                    .saturating_add(chance);
+                planned.min(self.duration_ns)
+            }
+            Rhythm::Bursts { objects } => {
+                (number - number % objects).saturating_mul(self.interval_ns)
+            }
+        }
+    }
+
+    /// The longest time between two objects of the plan.
+    pub fn longest_gap(&self) -> Duration {
+        Duration::from_nanos(self.interval_ns.saturating_mul(match self.rhythm {
+            Rhythm::Steady => 1,
+            Rhythm::Random { .. } => 2,
+            Rhythm::Bursts { objects } => objects,
+        }))
     }
 
     /// When the data phase ends and COMPLETION is due, since the release.
@@ -265,7 +316,7 @@ impl Schedule {
         if objects == 0 {
             return 0.0;
         }
-        bytes as f64 * 8e9 / self.planned_ns(objects) as f64
+        bytes as f64 * 8e9 / objects.saturating_mul(self.interval_ns) as f64
     }
 
     /// The START message of the track.
@@ -319,4 +370,6 @@ const START_PERIOD_MIN_NS: u64 = 100 * NS_PER_MS;
 const DATAGRAM_COMPLETIONS: u64 = 5;
 /// Time between the copies, so that one full queue does not cost all of them.
 const COMPLETION_SPACING: Duration = Duration::from_millis(20);
+/// Keeps the draws of neighbouring objects apart.
+const CHANCE_STRIDE: u64 = 0x9E37_79B9_7F4A_7C15;
 const NS_PER_MS: u64 = 1_000_000;

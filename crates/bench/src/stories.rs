@@ -2,6 +2,7 @@
 //! kind between them.
 
 mod load;
+mod patterns;
 mod relay;
 mod world;
 

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use weir_moqt::property::Properties;
+
 use crate::clock::RunClock;
 use crate::limits::DRAIN_MIN;
-use crate::payload::Content;
-use crate::profile::{TrackMode, TrackProfile};
+use crate::payload::{Content, extension_headers};
+use crate::profile::{Pattern, StreamMapping, TrackMode, TrackProfile};
 use crate::schedule::Schedule;
 
 /// One track as its publisher and all of its subscribers expect it; they share one.
@@ -19,12 +21,16 @@ pub struct TrackPlan {
     run_id: u64,
     clock: RunClock,
     content: Content,
+    stream_mapping: StreamMapping,
+    pattern: Pattern,
+    properties: Properties,
 }
 
 impl TrackPlan {
     /// The plan of track `number` of its profile in run `run_id`, whose times are those of `clock`.
     pub fn new(track: &TrackProfile, number: u64, run_id: u64, clock: RunClock) -> Self {
-        let schedule = Schedule::new(track, 0);
+        let seed = run_id.wrapping_add(number);
+        let schedule = Schedule::new(track, 0).seeded(seed);
         let content_bytes = schedule.largest_object().data_length();
         Self {
             schedule,
@@ -34,7 +40,10 @@ impl TrackPlan {
             priority: track.priority,
             run_id,
             clock,
-            content: Content::new(run_id.wrapping_add(number), content_bytes),
+            content: Content::new(seed, content_bytes),
+            stream_mapping: track.stream_mapping,
+            pattern: track.pattern,
+            properties: extension_headers(track.extension_headers, seed),
         }
     }
 
@@ -46,6 +55,21 @@ impl TrackPlan {
     /// How objects travel.
     pub fn track_mode(&self) -> TrackMode {
         self.track_mode
+    }
+
+    /// Which stream an object travels on.
+    pub fn stream_mapping(&self) -> StreamMapping {
+        self.stream_mapping
+    }
+
+    /// When objects are due.
+    pub fn pattern(&self) -> Pattern {
+        self.pattern
+    }
+
+    /// The extension headers of every object, which a relay must not change.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
     }
 
     /// How long an object may wait to be sent; one that arrives later than that is late.
@@ -85,7 +109,7 @@ impl TrackPlan {
 
     /// After how long without an object a started track is given up (decision 14).
     pub fn idle_timeout(&self) -> Duration {
-        let interval = Duration::from_nanos(self.schedule.planned_ns(1));
+        let interval = self.schedule.longest_gap();
         IDLE_MIN.max(self.ttl) + self.schedule.object_at(0).max(interval * 2)
     }
 }

@@ -179,17 +179,16 @@ impl TrackReceiver {
     }
 
     /// A stream of MOQT group `group` was reset before its object `next_object` was received whole:
-    /// that object and the rest of the group were cut off.
-    pub fn handle_reset(&mut self, plan: &TrackPlan, group: u64, next_object: u64) {
+    /// that object and the rest of the subgroup were cut off.
+    pub fn handle_reset(&mut self, plan: &TrackPlan, group: u64, subgroup: u64, next_object: u64) {
         let schedule = plan.schedule();
         let offset = self
             .group_offset
             .unwrap_or_else(|| schedule.data_group_offset());
         if let Some(group_number) = group.checked_sub(offset) {
-            let rest = schedule
-                .objects_in_group(group_number)
-                .saturating_sub(next_object);
-            self.counters.cut_by_reset += rest;
+            let objects = schedule.objects_in_group(group_number);
+            let mapping = plan.stream_mapping();
+            self.counters.cut_by_reset += mapping.objects_from(subgroup, next_object, objects);
         }
     }
 

@@ -509,10 +509,10 @@ fn a_reset_accounts_for_the_rest_of_its_group() {
         bench.receive(sent, sent.item.at);
     }
     let group = sent[2].item.group;
-    bench.receiver.handle_reset(&bench.plan, group, 2);
+    bench.receiver.handle_reset(&bench.plan, group, 0, 2);
     bench
         .receiver
-        .handle_reset(&bench.plan, sent[0].item.group, 0);
+        .handle_reset(&bench.plan, sent[0].item.group, 0, 0);
     for sent in &sent[6..] {
         bench.receive(sent, sent.item.at);
     }

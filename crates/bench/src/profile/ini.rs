@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::error::{Fault, Problem};
 use super::key::Key;
-use super::value::{Value, print_milliseconds};
-use super::{Profile, TrackMode, TrackProfile};
+use super::value::{PatternName, Value, print_milliseconds};
+use super::{ExtensionHeaders, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
 use crate::interpolate::TrackTemplate;
 use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
 
@@ -131,6 +131,9 @@ impl<'a> Section<'a> {
             start_delay: self.required(Key::StartDelay)?.start_delay()?,
             duration: self.duration()?,
             late_join: self.flag(Key::LateJoin)?,
+            stream_mapping: self.stream_mapping()?,
+            extension_headers: self.extension_headers()?,
+            pattern: self.pattern()?,
         })
     }
 
@@ -159,6 +162,69 @@ impl<'a> Section<'a> {
             return Err(second.conflict(first, reason.to_owned()));
         }
         Ok(mode)
+    }
+
+    /// How objects map to streams, which datagrams do not.
+    fn stream_mapping(&self) -> Result<StreamMapping, Fault> {
+        let Some(value) = self.optional(Key::StreamMapping) else {
+            return Ok(StreamMapping::default());
+        };
+        let mapping = value.stream_mapping()?;
+        if self.track_mode()? == TrackMode::Datagram {
+            let reason = "a datagram track has no streams";
+            return Err(self.contradiction(value, &[Key::TrackMode, Key::Reliable], reason));
+        }
+        Ok(mapping)
+    }
+
+    fn extension_headers(&self) -> Result<ExtensionHeaders, Fault> {
+        let mut headers = ExtensionHeaders::NONE;
+        if let Some(count) = self.optional(Key::ExtensionHeaders) {
+            headers.count = count.extension_headers()?;
+        }
+        if let Some(size) = self.optional(Key::ExtensionHeaderSize) {
+            headers.size = size.extension_header_size()?;
+        }
+        Ok(headers)
+    }
+
+    fn pattern(&self) -> Result<Pattern, Fault> {
+        let name = self.optional(Key::Pattern);
+        let objects = self.optional(Key::BurstObjects);
+        let pattern = match name.map(Value::pattern).transpose()? {
+            None | Some(PatternName::Interval) => Pattern::Interval,
+            Some(PatternName::Random) => Pattern::Random,
+            Some(PatternName::Fetch) => Pattern::Fetch,
+            Some(PatternName::Bursts) => {
+                let objects = self.required(Key::BurstObjects)?.burst_objects()?;
+                return Ok(Pattern::Bursts { objects });
+            }
+        };
+        if let Some(objects) = objects {
+            objects.burst_objects()?;
+            let reason = "only `pattern = bursts` has bursts";
+            return Err(match name {
+                Some(name) => {
+                    let (first, second) = in_order(name, objects);
+                    second.conflict(first, reason.to_owned())
+                }
+                None => self.missing(Key::Pattern),
+            });
+        }
+        if let (Pattern::Fetch, Some(name)) = (pattern, name)
+            && self.track_mode()? == TrackMode::Datagram
+        {
+            let reason = "what is fetched comes on a stream";
+            return Err(self.contradiction(name, &[Key::TrackMode, Key::Reliable], reason));
+        }
+        Ok(pattern)
+    }
+
+    /// `value` contradicts the first of the other keys that stands here.
+    fn contradiction(&self, value: &Value<'a>, others: &[Key], reason: &str) -> Fault {
+        let other = others.iter().find_map(|key| self.optional(*key));
+        let (first, second) = in_order(value, other.unwrap_or(value));
+        second.conflict(first, reason.to_owned())
     }
 
     /// The data phase: `duration`, or `total_transmit_time` less the start delay, or both if they

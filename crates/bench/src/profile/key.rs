@@ -19,6 +19,11 @@ pub(super) enum Key {
     TotalTransmitTime,
     Duration,
     LateJoin,
+    StreamMapping,
+    ExtensionHeaders,
+    ExtensionHeaderSize,
+    Pattern,
+    BurstObjects,
 }
 
 impl Key {
@@ -71,6 +76,11 @@ const TABLE: &[(Key, &[&str])] = &[
     (Key::Duration, &["duration"]),
     (Key::NamespaceRaw, &["namespace_raw"]),
     (Key::LateJoin, &["late_join"]),
+    (Key::StreamMapping, &["stream_mapping"]),
+    (Key::ExtensionHeaders, &["extension_headers"]),
+    (Key::ExtensionHeaderSize, &["extension_header_size"]),
+    (Key::Pattern, &["pattern"]),
+    (Key::BurstObjects, &["burst_objects"]),
 ];
 
 #[cfg(test)]

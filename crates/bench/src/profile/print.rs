@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use super::key::Key;
 use super::value::print_milliseconds;
-use super::{Mode, Profile, TrackMode, TrackProfile};
+use super::{ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
 
 /// Every track as a section, with the keys of the draft's Appendix A in its order.
 pub(super) fn to_ini(profile: &Profile) -> String {
@@ -47,6 +47,22 @@ fn section(track: &TrackProfile) -> String {
     );
     if track.late_join {
         pair(Key::LateJoin, &true);
+    }
+    if track.stream_mapping != StreamMapping::default() {
+        pair(Key::StreamMapping, &track.stream_mapping.name());
+    }
+    if track.extension_headers != ExtensionHeaders::NONE {
+        pair(Key::ExtensionHeaders, &track.extension_headers.count);
+        pair(Key::ExtensionHeaderSize, &track.extension_headers.size);
+    }
+    match track.pattern {
+        Pattern::Interval => {}
+        Pattern::Random => pair(Key::Pattern, &"random"),
+        Pattern::Bursts { objects } => {
+            pair(Key::Pattern, &"bursts");
+            pair(Key::BurstObjects, &objects.count());
+        }
+        Pattern::Fetch => pair(Key::Pattern, &"fetch"),
     }
     text
 }

@@ -11,6 +11,9 @@ use crate::limits::{
 const AUDIO: &[u8] = include_bytes!("../../../../profiles/audio.ini");
 const AUDIO_SHORT: &[u8] = include_bytes!("../../../../profiles/audio-short.ini");
 
+const AUDIO_VIDEO: &[u8] = include_bytes!("../../../../profiles/audio-video.ini");
+const AUDIO_VIDEO_SHORT: &[u8] = include_bytes!("../../../../profiles/audio-video-short.ini");
+
 /// The draft's video track, without its comments.
 const VIDEO: &str = "\
 [360p Video]
@@ -83,6 +86,31 @@ fn the_short_profile_differs_in_its_times_alone() {
 }
 
 #[test]
+fn reads_the_drafts_audio_and_video_to_the_letter() {
+    let profile = Profile::parse("profiles/audio-video.ini", AUDIO_VIDEO).unwrap();
+    let audio = Profile::parse("profiles/audio.ini", AUDIO).unwrap();
+    assert_eq!(profile.tracks[0], audio.tracks[0]);
+    assert_eq!(profile.tracks[1], parse(VIDEO).unwrap().tracks[0]);
+    assert_eq!(profile.tracks.len(), 2);
+}
+
+#[test]
+fn the_short_audio_and_video_differ_in_their_times_alone() {
+    let mut short = Profile::parse("profiles/audio-video-short.ini", AUDIO_VIDEO_SHORT).unwrap();
+    for track in &mut short.tracks {
+        assert_eq!((track.start_delay, track.duration), secs(1, 3));
+        (track.start_delay, track.duration) = secs(5, 30);
+    }
+    // Two groups in three seconds instead of one and a half.
+    assert_eq!(short.tracks[1].objects_per_group.count(), 45);
+    short.tracks[1].objects_per_group = ObjectsPerGroup::new(150).unwrap();
+    assert_eq!(
+        short,
+        Profile::parse("profiles/audio-video.ini", AUDIO_VIDEO).unwrap()
+    );
+}
+
+#[test]
 fn the_interval_is_exact() {
     let profile = parse(VIDEO).unwrap();
     assert_eq!(profile.tracks[0].interval.ns(), 33_330_000);
@@ -120,7 +148,8 @@ fn tolerates_what_editors_leave_behind() {
 #[test]
 fn prints_the_canonical_form() {
     let profile = parse(&format!(
-        "{VIDEO}mode=1\nlate_join=true\nnamespace_raw=true\n[b]\n{}",
+        "{VIDEO}mode=1\nlate_join=true\nnamespace_raw=true\n[b]\n{}\
+         stream_mapping=two_subgroups\nextension_headers=3\npattern=bursts\nburst_objects=10",
         VIDEO.split_once('\n').unwrap().1
     ))
     .unwrap();
@@ -172,6 +201,19 @@ fn every_error_names_the_line_and_what_was_expected() {
         video_with("start_delay", "start_delay = 35000"),
         and("mode = both"),
         and("late_join = 1"),
+        and("stream_mapping = one"),
+        and("extension_headers = 17"),
+        and("extension_header_size = 0"),
+        and("pattern = now and then"),
+        and("pattern = bursts"),
+        and("pattern = bursts\nburst_objects = 1"),
+        and("burst_objects = 5"),
+        and("pattern = random\nburst_objects = 5"),
+        video_with("track_mode", "track_mode = datagram\npattern = fetch"),
+        video_with(
+            "track_mode",
+            "reliable = false\nstream_mapping = two_subgroups",
+        ),
     ];
     let report: Vec<_> = texts
         .iter()
@@ -182,8 +224,16 @@ fn every_error_names_the_line_and_what_was_expected() {
 
 #[test]
 fn values_are_accepted_to_their_limits_and_no_further() {
-    let accepts =
-        |key: &str, value: &str| parse(&video_with(key, &format!("{key} = {value}"))).is_ok();
+    let accepts = |key: &str, value: &str| {
+        let line = format!("{key} = {value}");
+        let with = video_with(key, &line);
+        let text = if with == VIDEO.trim_end() {
+            format!("{VIDEO}{line}")
+        } else {
+            with
+        };
+        parse(&text).is_ok()
+    };
     for (key, least, below, most, above) in [
         ("priority", "0", "-1", "255", "256"),
         ("ttl", "1", "0.999999", "3600000", "3600000.000001"),
@@ -197,6 +247,8 @@ fn values_are_accepted_to_their_limits_and_no_further() {
         ("objects_per_group", "1", "0", "10000000", "10000001"),
         ("first_object_size", "25", "24", "16777216", "16777217"),
         ("object_size", "25", "24", "16777216", "16777217"),
+        ("extension_headers", "0", "-1", "16", "17"),
+        ("extension_header_size", "1", "0", "1024", "1025"),
         ("start_delay", "0", "-1", "34999.999999", "35000"),
         (
             "total_transmit_time",
@@ -266,6 +318,7 @@ prop_compose! {
         numbers in (0u8..=255, 1u64..=3600, 10_000u64..3_600_000_000_000, 1u32..=10_000_000),
         sizes in (25u32..=16_777_216, 25u32..=16_777_216),
         times in (0u64..3_600_000_000_000, 1u64..=170_000_000_000_000),
+        patterns in (0usize..3, 0u8..=16, 1u16..=1024, 0u32..40),
         late_join: bool, raw: bool, stream: bool,
         mode in prop_oneof![
             Just(None), Just(Some(Mode::Publisher)), Just(Some(Mode::Subscriber)), Just(Some(Mode::Both))
@@ -287,6 +340,14 @@ prop_compose! {
             start_delay: Duration::from_nanos(times.0),
             duration: Duration::from_nanos(times.1).max(Duration::from_millis(1)).min(DURATION_MAX),
             late_join,
+            stream_mapping: if stream { StreamMapping::ALL[patterns.0] } else { StreamMapping::default() },
+            extension_headers: ExtensionHeaders { count: patterns.1, size: patterns.2 },
+            pattern: match patterns.3 {
+                0 => Pattern::Interval,
+                1 => Pattern::Random,
+                2 if stream => Pattern::Fetch,
+                objects => Pattern::Bursts { objects: ObjectsPerGroup::new(objects).unwrap() },
+            },
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use super::error::{Fault, Problem};
-use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, TrackMode};
+use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, StreamMapping, TrackMode};
 use crate::interpolate::{Template, TemplateError};
 use crate::limits::{
-    DELAY_MAX, DURATION_MAX, INTERVAL_MIN, OBJECT_BYTES_MAX, OBJECT_BYTES_MIN,
-    OBJECTS_PER_GROUP_MAX,
+    DELAY_MAX, DURATION_MAX, EXTENSION_HEADER_BYTES_MAX, EXTENSION_HEADERS_MAX, INTERVAL_MIN,
+    OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX,
 };
 
 /// A value with its place in the file.
@@ -17,6 +17,15 @@ pub(super) struct Value<'a> {
     /// The key as it is written.
     pub(super) name: &'a str,
     pub(super) text: &'a str,
+}
+
+/// What `pattern` may say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PatternName {
+    Interval,
+    Random,
+    Bursts,
+    Fetch,
 }
 
 impl Value<'_> {
@@ -87,6 +96,46 @@ impl Value<'_> {
         self.number().and_then(ObjectSize::new).ok_or_else(|| {
             self.expected(&format!(
                 "a size from {OBJECT_BYTES_MIN} (the DATA header alone) to {OBJECT_BYTES_MAX} bytes"
+            ))
+        })
+    }
+
+    pub(super) fn stream_mapping(&self) -> Result<StreamMapping, Fault> {
+        let named = |mapping: &StreamMapping| mapping.name() == self.text.to_ascii_lowercase();
+        StreamMapping::ALL.into_iter().find(named).ok_or_else(|| {
+            self.expected("subgroup_per_group, subgroup_per_object or two_subgroups")
+        })
+    }
+
+    pub(super) fn extension_headers(&self) -> Result<u8, Fault> {
+        let number = self.number().and_then(|number| u8::try_from(number).ok());
+        number
+            .filter(|number| *number <= EXTENSION_HEADERS_MAX)
+            .ok_or_else(|| self.expected(&format!("a number from 0 to {EXTENSION_HEADERS_MAX}")))
+    }
+
+    pub(super) fn extension_header_size(&self) -> Result<u16, Fault> {
+        let size = self.number().and_then(|number| u16::try_from(number).ok());
+        size.filter(|size| (1..=EXTENSION_HEADER_BYTES_MAX).contains(size))
+            .ok_or_else(|| self.expected(&format!("1 to {EXTENSION_HEADER_BYTES_MAX} bytes")))
+    }
+
+    /// The name of a pattern; a burst wants its number of objects beside.
+    pub(super) fn pattern(&self) -> Result<PatternName, Fault> {
+        match self.text.to_ascii_lowercase().as_str() {
+            "interval" => Ok(PatternName::Interval),
+            "random" => Ok(PatternName::Random),
+            "bursts" => Ok(PatternName::Bursts),
+            "fetch" => Ok(PatternName::Fetch),
+            _ => Err(self.expected("interval, random, bursts or fetch")),
+        }
+    }
+
+    pub(super) fn burst_objects(&self) -> Result<ObjectsPerGroup, Fault> {
+        let objects = self.number().filter(|number| *number >= 2);
+        objects.and_then(ObjectsPerGroup::new).ok_or_else(|| {
+            self.expected(&format!(
+                "a number of objects from 2 to {OBJECTS_PER_GROUP_MAX}"
             ))
         })
     }

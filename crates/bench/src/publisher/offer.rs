@@ -127,7 +127,7 @@ pub(super) fn datagram_overhead(draft: Draft, track: &Publication, plan: &TrackP
         object: schedule.objects_per_group(),
         priority: Some(plan.priority()),
         end_of_group: true,
-        properties: Properties::EMPTY,
+        properties: plan.properties().clone(),
         status: ObjectStatus::Normal,
         payload: Bytes::new(),
     };

@@ -17,7 +17,7 @@ use weir_quic::{Connection, SendDatagramError};
 use super::outgoing::Outgoing;
 use crate::limits::STREAMS_PER_TRACK_MAX;
 use crate::metrics::{Refusal, TrackPlan, TrackSender};
-use crate::profile::TrackMode;
+use crate::profile::{StreamMapping, TrackMode};
 use crate::schedule::{Cursor, DataItem, Item, ItemKind};
 
 /// A track that a publisher serves.
@@ -31,8 +31,8 @@ pub(super) struct Publication {
     subscription: Option<Subscription>,
     cursor: Cursor,
     largest: Option<Location>,
-    /// Open streams with their MOQT group, oldest first.
-    streams: VecDeque<(u64, Outgoing)>,
+    /// Open streams with their MOQT group and subgroup, oldest first.
+    streams: VecDeque<((u64, u64), Outgoing)>,
     streams_opened: u64,
     done: bool,
 }
@@ -231,7 +231,7 @@ impl Publication {
             object: item.object,
             priority: Some(plan.priority()),
             end_of_group: ends_group(item),
-            properties: Properties::EMPTY,
+            properties: properties_of(plan, item),
             status: ObjectStatus::Normal,
             payload: buffer.split().freeze(),
         };
@@ -257,31 +257,32 @@ impl Publication {
         buffer: &mut BytesMut,
         item: &Item,
     ) {
-        if self
-            .streams
-            .back()
-            .is_none_or(|(group, _)| *group != item.group)
-        {
-            self.open_stream(at, plan, connection, buffer, item);
+        let place = (item.group, subgroup_of(plan, item));
+        if self.stream_at(place).is_none() {
+            self.open_stream(at, plan, connection, buffer, item, place);
         }
         let (payload_len, data) = self.describe(plan, item, at.planned);
-        let Some((_, outgoing)) = self.streams.back_mut() else {
+        let Some(stream) = self.stream_at(place) else {
             return;
         };
-        match outgoing.check_room(payload_len) {
+        match self.streams[stream].1.check_room(payload_len) {
             Ok(()) => {
+                let properties = properties_of(plan, item);
+                let has_properties = !properties.is_empty();
                 let header = ObjectHeader {
                     id: item.object,
-                    properties: Properties::EMPTY,
+                    properties,
                     status: ObjectStatus::Normal,
                     payload_len: payload_len as u64,
                 };
-                header.encode_in_subgroup(outgoing.previous(), false, at.draft, buffer);
+                let previous = self.streams[stream].1.previous();
+                header.encode_in_subgroup(previous, has_properties, at.draft, buffer);
                 self.write_payload(at, plan, item, buffer);
                 let bytes = buffer.split().freeze();
-                if let Some((_, outgoing)) = self.streams.back_mut() {
-                    outgoing.push(item.object, bytes, at.now + plan.ttl(), data);
-                }
+                let deadline = at.now + plan.ttl();
+                self.streams[stream]
+                    .1
+                    .push(item.object, bytes, deadline, data);
                 if item.kind == ItemKind::Start {
                     self.sender.on_start();
                 }
@@ -291,15 +292,21 @@ impl Publication {
                 self.refuse(item, reason);
             }
         }
-        if ends_group(item)
-            && let Some((_, outgoing)) = self.streams.back_mut()
-        {
-            outgoing.complete();
+        if plan.stream_mapping() == StreamMapping::SubgroupPerObject || ends_group(item) {
+            let ends = |one: &&mut ((u64, u64), Outgoing)| one.0.0 == item.group;
+            for (_, outgoing) in self.streams.iter_mut().filter(ends) {
+                outgoing.complete();
+            }
         }
         self.flush(at.now, connection);
     }
 
-    /// Begins the stream of the item's group; its header goes out with the first object.
+    /// The position of an open stream; the newest ones are looked at first.
+    fn stream_at(&self, place: (u64, u64)) -> Option<usize> {
+        self.streams.iter().rposition(|(one, _)| *one == place)
+    }
+
+    /// Begins the stream of the item's subgroup; its header goes out with the first object.
     fn open_stream(
         &mut self,
         at: Turn,
@@ -307,6 +314,7 @@ impl Publication {
         transport: &mut dyn Transport,
         buffer: &mut BytesMut,
         item: &Item,
+        place: (u64, u64),
     ) {
         if self.streams.len() >= STREAMS_PER_TRACK_MAX
             && let Some((_, mut oldest)) = self.streams.pop_front()
@@ -314,20 +322,25 @@ impl Publication {
             let code = ResetCode::DELIVERY_TIMEOUT;
             oldest.give_up(transport, &mut self.sender, Refusal::QueueFull, code);
         }
+        let (group, subgroup) = place;
         let header = SubgroupHeader {
             track_alias: self.alias,
-            group: item.group,
-            subgroup: SubgroupId::Zero,
+            group,
+            subgroup: match subgroup {
+                0 => SubgroupId::Zero,
+                subgroup => SubgroupId::Explicit(subgroup),
+            },
             priority: Some(plan.priority()),
-            has_properties: false,
-            end_of_group: true,
-            first_object: item.object == 0,
+            has_properties: !properties_of(plan, item).is_empty(),
+            end_of_group: ends_group_on(plan, item, subgroup),
+            // A subgroup begins with the object that it is numbered after.
+            first_object: item.object == subgroup,
         };
         buffer.clear();
         header.encode(at.draft, buffer);
         self.streams_opened += 1;
         self.streams
-            .push_back((item.group, Outgoing::new(-i32::from(plan.priority()))));
+            .push_back((place, Outgoing::new(-i32::from(plan.priority()))));
     }
 
     /// The item's size, and what is to be counted when it has left.
@@ -374,6 +387,33 @@ struct Turn {
     now: Instant,
     planned: Instant,
     draft: Draft,
+}
+
+/// The extension headers of an item; START and COMPLETION have none.
+fn properties_of(plan: &TrackPlan, item: &Item) -> Properties {
+    match item.kind {
+        ItemKind::Data(_) => plan.properties().clone(),
+        ItemKind::Start | ItemKind::Completion { .. } => Properties::EMPTY,
+    }
+}
+
+/// The subgroup of an item; START and COMPLETION are alone in theirs.
+fn subgroup_of(plan: &TrackPlan, item: &Item) -> u64 {
+    match item.kind {
+        ItemKind::Data(data) => plan.stream_mapping().subgroup_of(data.object_number),
+        ItemKind::Start | ItemKind::Completion { .. } => 0,
+    }
+}
+
+/// Whether the last object of the item's group is in `subgroup`.
+fn ends_group_on(plan: &TrackPlan, item: &Item, subgroup: u64) -> bool {
+    match item.kind {
+        ItemKind::Data(data) => {
+            let objects = plan.schedule().objects_in_group(data.group_number);
+            plan.stream_mapping().subgroup_of(objects.saturating_sub(1)) == subgroup
+        }
+        ItemKind::Start | ItemKind::Completion { .. } => true,
+    }
 }
 
 /// Whether no object follows in the item's group.

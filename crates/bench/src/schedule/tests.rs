@@ -214,3 +214,46 @@ proptest! {
         prop_assert_eq!(schedule.number_of(u64::MAX, 0), None);
     }
 }
+
+/// The times of all DATA messages, in nanoseconds from the beginning of the data phase.
+fn planned(schedule: &Schedule) -> Vec<u64> {
+    (0..schedule.objects())
+        .map(|number| schedule.planned_ns(number))
+        .collect()
+}
+
+#[test]
+fn bursts_come_together_and_as_rarely_as_the_interval_asks() {
+    let objects = ObjectsPerGroup::new(50).unwrap();
+    let track = TrackProfile {
+        pattern: Pattern::Bursts { objects },
+        ..audio()
+    };
+    let schedule = Schedule::new(&track, 0);
+    let planned = planned(&schedule);
+    assert_eq!(planned.len(), 1_500);
+    assert!(planned[..50].iter().all(|at| *at == 0));
+    assert!(planned[50..100].iter().all(|at| *at == 1_000_000_000));
+    assert_eq!(schedule.longest_gap(), Duration::from_secs(1));
+    let steady = Schedule::new(&audio(), 0).expected_bits_per_second(1_500);
+    assert!((schedule.expected_bits_per_second(1_500) - steady).abs() < 1e-6);
+}
+
+#[test]
+fn random_events_follow_their_seed_and_stay_in_their_intervals() {
+    let track = TrackProfile {
+        pattern: Pattern::Random,
+        ..audio()
+    };
+    let of_seed = |seed| planned(&Schedule::new(&track, 0).seeded(seed));
+    assert_eq!(of_seed(1), of_seed(1));
+    assert_ne!(of_seed(1), of_seed(2));
+    let interval = track.interval.ns();
+    let events = of_seed(3);
+    for (number, at) in (0..).zip(&events) {
+        assert_eq!(at / interval, number);
+    }
+    // Spread over the interval, not piled up at one end.
+    let late = events.iter().filter(|at| *at % interval > interval / 2);
+    assert!((600..900).contains(&late.count()));
+}

@@ -25,6 +25,8 @@ pub(super) struct Faults {
     pub(super) refuse: bool,
     /// Streams of this MOQT group are reset at the object of that ID.
     pub(super) reset_at: Option<(u64, u64)>,
+    /// Extension headers are dropped.
+    pub(super) drop_properties: bool,
     /// The first byte behind the tag of every object is changed.
     pub(super) corrupt: bool,
 }
@@ -37,6 +39,8 @@ pub(super) struct TestRelay {
     publisher: Option<Handle>,
     /// Outgoing streams by the publisher's stream.
     streams: BTreeMap<StreamId, Forwarded>,
+    /// Streams that the publisher opened.
+    pub(super) streams_forwarded: u64,
 }
 
 #[derive(Default)]
@@ -62,6 +66,7 @@ impl TestRelay {
             tracks: BTreeMap::new(),
             publisher: None,
             streams: BTreeMap::new(),
+            streams_forwarded: 0,
         }
     }
 
@@ -123,7 +128,10 @@ impl TestRelay {
             } => {
                 self.on_subgroup(now, endpoint, stream, request, header);
             }
-            SessionEvent::Object { stream, object } => {
+            SessionEvent::Object { stream, mut object } => {
+                if self.faults.drop_properties {
+                    object.properties = weir_moqt::property::Properties::EMPTY;
+                }
                 let reset = self.faults.reset_at;
                 let forwarded = self.streams.get_mut(&stream).expect("it has begun");
                 if reset == Some((forwarded.header.group, object.id)) {
@@ -132,7 +140,13 @@ impl TestRelay {
                     }
                 }
                 let mut bytes = BytesMut::new();
-                object.encode_in_subgroup(forwarded.previous, false, Draft::Draft18, &mut bytes);
+                let has_properties = forwarded.header.has_properties;
+                object.encode_in_subgroup(
+                    forwarded.previous,
+                    has_properties,
+                    Draft::Draft18,
+                    &mut bytes,
+                );
                 forwarded.previous = Some(object.id);
                 self.write(now, endpoint, stream, &bytes.freeze());
             }
@@ -284,6 +298,10 @@ impl TestRelay {
             return;
         }
         let mut bytes = BytesMut::new();
+        let mut datagram = datagram.clone();
+        if self.faults.drop_properties {
+            datagram.properties = weir_moqt::property::Properties::EMPTY;
+        }
         datagram.encode(Draft::Draft18, &mut bytes);
         if self.faults.corrupt && datagram.payload.len() > 61 {
             let behind_tag = bytes.len() - datagram.payload.len() + 61;
@@ -307,6 +325,7 @@ impl TestRelay {
         upstream: RequestId,
         header: SubgroupHeader,
     ) {
+        self.streams_forwarded += 1;
         let mut copies = Vec::new();
         if !self.loses(header.group) {
             for (handle, _) in self.subscribers(upstream) {

@@ -152,6 +152,11 @@ impl World {
         }
     }
 
+    /// Streams that the relay forwarded.
+    pub(super) fn streams_forwarded(&self) -> u64 {
+        self.relay.streams_forwarded
+    }
+
     /// The user presses Ctrl-C.
     pub(super) fn interrupt(&mut self) {
         self.load.handle_shutdown(self.now, &mut self.clients);

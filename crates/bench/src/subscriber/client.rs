@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use weir_moqt::data::{ObjectDatagram, ObjectStatus};
+use weir_moqt::data::{ObjectDatagram, ObjectStatus, SubgroupHeader};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
@@ -243,7 +243,8 @@ impl SubscriberClient {
             head: &payload[..payload.len().min(HEAD_BYTES)],
             bytes: payload.len() as u64,
         };
-        let intact = !config.verify_content || matches(payload, plan.content());
+        let intact = !config.verify_content
+            || (matches(payload, plan.content()) && datagram.properties == *plan.properties());
         self.on_delivered(now, config, tracks, number, &delivered, intact);
     }
 
@@ -328,7 +329,9 @@ impl SubscriberClient {
                     .rev()
                     .find(|one| one.stream == stream);
                 let complete = complete.and_then(|incoming| {
-                    Some((incoming.subscription, incoming.on_object(&object)?))
+                    let plan = &config.plans[self.wanted[incoming.subscription].plan];
+                    let intact = !config.verify_content || object.properties == *plan.properties();
+                    Some((incoming.subscription, incoming.on_object(&object, intact)?))
                 });
                 self.on_complete(now, config, tracks, complete);
             }
@@ -337,7 +340,7 @@ impl SubscriberClient {
                 request,
                 header,
             } => {
-                self.on_subgroup(now, endpoint, stream, request, header.group);
+                self.on_subgroup(now, endpoint, stream, request, &header);
             }
             SessionEvent::StreamEnd { stream, end } => {
                 self.on_stream_end(config, tracks, stream, end);
@@ -457,11 +460,12 @@ impl SubscriberClient {
         endpoint: &mut Endpoint,
         stream: StreamId,
         request: RequestId,
-        group: u64,
+        header: &SubgroupHeader,
     ) {
         match self.number_of(request) {
             Some(number) if self.streams.len() < INCOMING_STREAMS_MAX => {
-                self.streams.push(Incoming::new(stream, number, group));
+                let incoming = Incoming::new(stream, number, header.group, header.subgroup);
+                self.streams.push(incoming);
             }
             Some(_) | None => {
                 if let Some((session, mut connection)) =
@@ -500,10 +504,10 @@ impl SubscriberClient {
         match end {
             StreamEnd::Fin => {}
             StreamEnd::Reset(_) => {
-                let (group, next_object) = incoming.position();
+                let (group, subgroup, next_object) = incoming.position();
                 let plan = &config.plans[self.wanted[incoming.subscription].plan];
                 let receiver = &mut tracks.receivers[self.first + incoming.subscription];
-                receiver.handle_reset(plan, group, next_object);
+                receiver.handle_reset(plan, group, subgroup, next_object);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One subgroup stream of a subscriber: objects put together from chunks, as far as they are needed.
 
-use weir_moqt::data::{ObjectHeader, ObjectStatus};
+use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::transport::StreamId;
 
 use crate::message::DATA_HEADER_BYTES;
@@ -14,6 +14,8 @@ pub(super) struct Incoming {
     /// The number of the subscription at its subscriber.
     pub(super) subscription: usize,
     group: u64,
+    /// The subgroup; known from the first object on where the stream leaves that to it.
+    subgroup: Option<u64>,
     next_object: u64,
     current: Option<Current>,
 }
@@ -40,28 +42,40 @@ pub(super) struct Complete {
 }
 
 impl Incoming {
-    pub(super) fn new(stream: StreamId, subscription: usize, group: u64) -> Self {
+    pub(super) fn new(
+        stream: StreamId,
+        subscription: usize,
+        group: u64,
+        subgroup: SubgroupId,
+    ) -> Self {
         Self {
             stream,
             subscription,
             group,
+            subgroup: match subgroup {
+                SubgroupId::Zero => Some(0),
+                SubgroupId::Explicit(subgroup) => Some(subgroup),
+                SubgroupId::FirstObject => None,
+            },
             next_object: 0,
             current: None,
         }
     }
 
-    /// An object begins. Returns it if it has no payload, and was meant to be an object at all.
-    pub(super) fn on_object(&mut self, header: &ObjectHeader) -> Option<Complete> {
+    /// An object begins, with its extension headers `intact` or not. Returns it if it has no payload, and was
+    /// meant to be an object at all.
+    pub(super) fn on_object(&mut self, header: &ObjectHeader, intact: bool) -> Option<Complete> {
         if header.status != ObjectStatus::Normal {
             return None;
         }
         self.next_object = header.id;
+        self.subgroup.get_or_insert(header.id);
         let current = Current {
             object: header.id,
             bytes: header.payload_len,
             received: 0,
             head: [0; HEAD_BYTES],
-            matches: true,
+            matches: intact,
         };
         self.current = Some(current);
         self.take_complete()
@@ -90,9 +104,9 @@ impl Incoming {
         self.take_complete()
     }
 
-    /// MOQT group, and the first object of it that has not been received in whole.
-    pub(super) fn position(&self) -> (u64, u64) {
-        (self.group, self.next_object)
+    /// MOQT group and subgroup, and the first object that has not been received in whole.
+    pub(super) fn position(&self) -> (u64, u64, u64) {
+        (self.group, self.subgroup.unwrap_or(0), self.next_object)
     }
 
     fn take_complete(&mut self) -> Option<Complete> {
@@ -171,15 +185,15 @@ mod tests {
 
     #[test]
     fn an_object_without_payload_is_whole_at_once() {
-        let mut incoming = Incoming::new(StreamId(3), 0, 9);
-        let complete = incoming.on_object(&header(0, 0)).unwrap();
+        let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
+        let complete = incoming.on_object(&header(0, 0), true).unwrap();
         assert!(complete.delivered().head.is_empty());
         let end = ObjectHeader {
             status: ObjectStatus::EndOfGroup,
             ..header(1, 0)
         };
-        assert!(incoming.on_object(&end).is_none());
-        assert_eq!(incoming.position(), (9, 1));
+        assert!(incoming.on_object(&end, true).is_none());
+        assert_eq!(incoming.position(), (9, 0, 1));
     }
 
     #[test]
@@ -189,8 +203,8 @@ mod tests {
         assert!(matches(&bytes, &content));
         bytes[HEAD_BYTES] ^= 1;
         assert!(!matches(&bytes, &content));
-        let mut incoming = Incoming::new(StreamId(3), 0, 9);
-        incoming.on_object(&header(0, bytes.len() as u64));
+        let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
+        incoming.on_object(&header(0, bytes.len() as u64), true);
         assert!(!incoming.on_payload(&bytes, Some(&content)).unwrap().matches);
     }
 
@@ -199,12 +213,12 @@ mod tests {
         fn chunks_do_not_matter(data_length in 0u32..400, cuts in prop::collection::vec(1usize..90, 0..40)) {
             let content = Content::new(8, 400);
             let bytes = object(&content, data_length);
-            let mut incoming = Incoming::new(StreamId(3), 0, 9);
-            prop_assert!(incoming.on_object(&header(7, bytes.len() as u64)).is_none());
+            let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
+            prop_assert!(incoming.on_object(&header(7, bytes.len() as u64), true).is_none());
             let mut rest = &bytes[..];
             let mut complete = None;
             for cut in cuts.into_iter().chain([bytes.len()]) {
-                prop_assert_eq!(incoming.position(), (9, if rest.is_empty() { 8 } else { 7 }));
+                prop_assert_eq!(incoming.position(), (9, 0, if rest.is_empty() { 8 } else { 7 }));
                 let (chunk, after) = rest.split_at(cut.min(rest.len()));
                 if chunk.is_empty() {
                     continue;

@@ -1,0 +1,114 @@
+//! Stories of the data patterns: how objects map to streams, what they carry, and when they come.
+
+use super::relay::Faults;
+use super::world::{Options, World};
+use super::{AUDIO, VIDEO};
+use crate::report::Status;
+
+/// Runs a profile and wants every object at every subscriber.
+fn expect_whole(profile: &str, objects: u64) -> World {
+    let mut world = World::new(profile, Options::default());
+    world.run();
+    assert_eq!(world.load.failure(), None);
+    let results = world.load.results();
+    assert_eq!(results.len(), 3);
+    for result in &results {
+        assert_eq!(result.track.status, Status::Good, "{result:?}");
+        assert_eq!(result.track.completion.objects_received, objects);
+        assert_eq!(result.track.completion.lost_objects, 0);
+        assert_eq!((result.track.misplaced, result.track.corrupt), (0, 0));
+        let groups = result.track.completion.groups_received;
+        assert_eq!(result.track.delivery.groups_complete, groups);
+    }
+    world
+}
+
+#[test]
+fn every_mapping_of_objects_to_streams_arrives_whole() {
+    for (mapping, streams) in [
+        ("subgroup_per_group", 4),
+        ("subgroup_per_object", 31),
+        ("two_subgroups", 7),
+    ] {
+        let profile = format!("{VIDEO}stream_mapping = {mapping}\n");
+        let world = expect_whole(&profile, 31);
+        // The five START messages and COMPLETION have streams of their own.
+        assert_eq!(world.streams_forwarded(), streams + 6, "{mapping}");
+    }
+}
+
+#[test]
+fn a_reset_costs_what_was_left_of_its_subgroup() {
+    // Object 4 of the second group, which has ten: the stream of the even numbers is cut.
+    let faults = Faults {
+        reset_at: Some((6, 4)),
+        ..Faults::default()
+    };
+    let options = Options {
+        faults,
+        ..Options::default()
+    };
+    let mut world = World::new(&format!("{VIDEO}stream_mapping = two_subgroups\n"), options);
+    world.run();
+    for result in world.load.results() {
+        let delivery = result.track.delivery;
+        assert_eq!((delivery.cut_by_reset, delivery.lost_middle), (3, 3));
+    }
+}
+
+#[test]
+fn extension_headers_travel_with_every_object() {
+    let headers = "extension_headers = 3\nextension_header_size = 16\n";
+    expect_whole(&format!("{VIDEO}{headers}"), 31);
+    expect_whole(&format!("{AUDIO}{headers}"), 50);
+}
+
+#[test]
+fn extension_headers_that_a_relay_drops_are_missed() {
+    for profile in [AUDIO, VIDEO] {
+        let faults = Faults {
+            drop_properties: true,
+            ..Faults::default()
+        };
+        let options = Options {
+            faults,
+            ..Options::default()
+        };
+        let mut world = World::new(&format!("{profile}extension_headers = 1\n"), options);
+        world.run();
+        for result in world.load.results() {
+            assert_eq!(
+                result.track.corrupt,
+                result.track.completion.objects_received
+            );
+            assert!(result.track.corrupt > 0);
+        }
+    }
+}
+
+#[test]
+fn extension_headers_count_for_the_size_of_a_datagram() {
+    let profile = format!("{AUDIO}extension_headers = 2\nextension_header_size = 700\n");
+    let mut world = World::new(&profile, Options::default());
+    world.run();
+    let failure = world.load.failure().unwrap();
+    assert!(failure.contains("objects of 120 bytes"), "{failure}");
+}
+
+#[test]
+fn interactive_data_arrives_when_the_seed_says() {
+    let world = expect_whole(&format!("{AUDIO}pattern = random\n"), 50);
+    for result in world.load.results() {
+        // Latency and variance count from the planned moment, however irregular.
+        assert!(result.track.latency.unwrap().max_ms < 2.1);
+        assert!(result.track.completion.average_receive_variance_ms < 0.1);
+        assert!(result.track.progress.max_delta_ms.unwrap() > 21.0);
+    }
+    let world = expect_whole(
+        &format!("{AUDIO}pattern = bursts\nburst_objects = 10\n"),
+        50,
+    );
+    for result in world.load.results() {
+        assert!(result.track.progress.max_delta_ms.unwrap() > 199.0);
+    }
+}
