@@ -4,5 +4,6 @@
 pub mod bench_message;
 pub mod control_message;
 pub mod data_header;
+pub mod ingest;
 pub mod profile;
 pub mod session;

@@ -18,12 +18,13 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 8] = [
+const CRATES: [(&str, Place); 9] = [
     ("moqt", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("quic", Place::Protocol(&["weir-moqt"])),
     ("relay", Place::Role),
     ("bench", Place::Role),
+    ("live", Place::Role),
     ("net", Place::Host),
     ("sim", Place::Host),
     ("weir", Place::Program),

@@ -1,0 +1,140 @@
+//! Fragmented MP4 from a byte stream (ISO/IEC 14496-12 §8.8): boxes, the init segment, fragments.
+
+mod boxes;
+mod fragment;
+mod init;
+
+pub(crate) use self::boxes::{BoxReader, RawBox};
+pub(crate) use self::fragment::{Fragment, fragment};
+pub use self::init::{Audio, Init, Media, Track};
+
+use crate::h264::SampleError;
+
+/// Why a stream cannot be taken in. The text begins with the place: the number of bytes before it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IngestError {
+    /// A box is larger than its limit.
+    #[error("byte {offset}: the box {kind} has {size} bytes, of at most {size_max}")]
+    BoxTooLarge {
+        /// Where the box begins.
+        offset: u64,
+        /// The box's type.
+        kind: String,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        size_max: u64,
+    },
+    /// A box says it ends before its contents begin, or only where the file does.
+    #[error("byte {offset}: the box {kind} gives its size as {size}")]
+    BoxSize {
+        /// Where the box begins.
+        offset: u64,
+        /// The box's type.
+        kind: String,
+        /// The size it gives.
+        size: u64,
+    },
+    /// The stream ends inside a box.
+    #[error("byte {offset}: the stream ends {missing} bytes before the end of a box{}", .kind.as_ref().map(|kind| format!(" {kind}")).unwrap_or_default())]
+    Truncated {
+        /// Where the box begins.
+        offset: u64,
+        /// Its type, if it is known.
+        kind: Option<String>,
+        /// How many bytes are missing, at least.
+        missing: u64,
+    },
+    /// The contents of a box cannot be read.
+    #[error("byte {offset}: the box {kind} is broken: {reason}")]
+    Broken {
+        /// Where the box begins.
+        offset: u64,
+        /// Its type.
+        kind: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A box stands where it cannot stand.
+    #[error("byte {offset}: the box {kind} comes {when}")]
+    Order {
+        /// Where the box begins.
+        offset: u64,
+        /// Its type.
+        kind: &'static str,
+        /// What it comes before or after.
+        when: &'static str,
+    },
+    /// The stream ended before a moov box, so nothing could be played.
+    #[error("byte {offset}: the stream ends without a moov box")]
+    NoInit {
+        /// How many bytes came.
+        offset: u64,
+    },
+    /// The moov box describes no H.264 video.
+    #[error("byte {offset}: no track of the moov box is H.264 video ({found})")]
+    NoVideo {
+        /// Where the box begins.
+        offset: u64,
+        /// What the tracks are.
+        found: String,
+    },
+    /// A fragment has more or less than one frame.
+    #[error(
+        "byte {offset}: the fragment has {samples} frames, not one (ffmpeg: -movflags frag_every_frame)"
+    )]
+    NotOneFrame {
+        /// Where the fragment begins.
+        offset: u64,
+        /// How many frames it has.
+        samples: usize,
+    },
+    /// A frame cannot be read.
+    #[error("byte {offset}: {error}")]
+    Sample {
+        /// Where the fragment begins.
+        offset: u64,
+        /// What is wrong with the frame.
+        error: SampleError,
+    },
+    /// The stream begins with a frame that needs others.
+    #[error("byte {offset}: the first frame is no keyframe, but {letter}")]
+    NoKeyframe {
+        /// Where the fragment begins.
+        offset: u64,
+        /// The kind of the frame.
+        letter: char,
+    },
+    /// No keyframe came for a very long time.
+    #[error("byte {offset}: {frames} frames without a keyframe")]
+    GroupTooLong {
+        /// Where the fragment begins.
+        offset: u64,
+        /// How many frames the group has.
+        frames: u64,
+    },
+    /// A frame is to be decoded before the one that precedes it.
+    #[error(
+        "byte {offset}: time runs backwards in track {track}: decode time {decode} after {previous}"
+    )]
+    Backwards {
+        /// Where the fragment begins.
+        offset: u64,
+        /// The track's number in the MP4 stream.
+        track: u32,
+        /// The decode time, in units of the track.
+        decode: u64,
+        /// The decode time of the frame before.
+        previous: u64,
+    },
+    /// A time is so large that it cannot be counted in microseconds.
+    #[error("byte {offset}: the time {value} of track {track} is out of range")]
+    TimeRange {
+        /// Where the fragment begins.
+        offset: u64,
+        /// The track's number in the MP4 stream.
+        track: u32,
+        /// The time, in units of the track.
+        value: i128,
+    },
+}

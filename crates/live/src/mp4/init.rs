@@ -1,0 +1,185 @@
+//! The init segment: which tracks there are, and what a decoder has to know.
+
+use bytes::{Bytes, BytesMut};
+use mp4_atom::{Codec, Decode as _, Encode as _, Moov, Trak};
+
+use super::{IngestError, RawBox};
+use crate::limits::TRACKS_MAX;
+
+/// What comes before the first fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Init {
+    /// The `ftyp` and `moov` boxes as they came.
+    pub segment: Bytes,
+    /// The H.264 track; further video is not delivered.
+    pub video: Track,
+    /// The audio tracks.
+    pub audio: Vec<Track>,
+}
+
+/// One track of the MP4 stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// Its number in the MP4 stream.
+    pub number: u32,
+    /// Units of its times per second; never 0.
+    pub timescale: u32,
+    /// What a sample takes if its fragment says nothing, in units of the track.
+    pub default_duration: u32,
+    /// How many bytes a sample has if its fragment says nothing.
+    pub default_size: u32,
+    /// What is in it.
+    pub media: Media,
+}
+
+/// What is in a track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Media {
+    /// H.264 video.
+    Video {
+        /// The codec as RFC 6381 writes it: `avc1.64001f`.
+        codec: String,
+        /// Width in pixels.
+        width: u16,
+        /// Height in pixels.
+        height: u16,
+        /// Bytes of the length in front of each NAL unit: 1, 2 or 4.
+        length_bytes: usize,
+        /// The contents of the `avcC` box, for a decoder.
+        configuration: Bytes,
+    },
+    /// Audio, whatever its codec.
+    Audio(Audio),
+}
+
+/// An audio track.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audio {
+    /// The codec as RFC 6381 writes it, as far as it is known: `mp4a.40.2`, `opus`.
+    pub codec: String,
+    /// Samples per second.
+    pub sample_rate: u32,
+    /// Channels.
+    pub channels: u16,
+}
+
+impl Init {
+    /// Reads the init segment of a `moov` box behind what came before it.
+    pub(crate) fn read(before: &[u8], moov_box: &RawBox) -> Result<Self, IngestError> {
+        let offset = moov_box.offset;
+        let broken = |reason: String| IngestError::Broken {
+            offset,
+            kind: "moov",
+            reason,
+        };
+        let moov =
+            Moov::decode(&mut &moov_box.bytes[..]).map_err(|error| broken(error.to_string()))?;
+        if moov.trak.len() > TRACKS_MAX {
+            let count = moov.trak.len();
+            return Err(broken(format!("{count} tracks, of at most {TRACKS_MAX}")));
+        }
+        let mut tracks = Vec::new();
+        let mut found = Vec::new();
+        for trak in &moov.trak {
+            found.push(String::from_utf8_lossy(trak.mdia.hdlr.handler.as_ref()).into_owned());
+            tracks.extend(track(&moov, trak).map_err(&broken)?);
+        }
+        let is_video = |track: &Track| matches!(track.media, Media::Video { .. });
+        let video = tracks.iter().position(is_video);
+        let Some(video) = video.map(|place| tracks.remove(place)) else {
+            let found = format!("tracks: {}", found.join(", "));
+            return Err(IngestError::NoVideo { offset, found });
+        };
+        tracks.retain(|track| !is_video(track));
+        let mut segment = BytesMut::from(before);
+        segment.extend_from_slice(&moov_box.bytes);
+        Ok(Self {
+            segment: segment.freeze(),
+            video,
+            audio: tracks,
+        })
+    }
+
+    /// The track with this number, if it is delivered.
+    pub fn track(&self, number: u32) -> Option<&Track> {
+        let mut tracks = std::iter::once(&self.video).chain(&self.audio);
+        tracks.find(|track| track.number == number)
+    }
+}
+
+/// A track that can be delivered.
+fn track(moov: &Moov, trak: &Trak) -> Result<Option<Track>, String> {
+    let number = trak.tkhd.track_id;
+    let Some(codec) = trak.mdia.minf.stbl.stsd.codecs.first() else {
+        return Err(format!("track {number} has no sample description"));
+    };
+    let Some(media) = media(codec)? else {
+        return Ok(None);
+    };
+    let timescale = trak.mdia.mdhd.timescale;
+    if timescale == 0 {
+        return Err(format!("track {number} has 0 units of time per second"));
+    }
+    let extends = moov.mvex.as_ref();
+    let extends =
+        extends.and_then(|extends| extends.trex.iter().find(|one| one.track_id == number));
+    Ok(Some(Track {
+        number,
+        timescale,
+        default_duration: extends.map_or(0, |extends| extends.default_sample_duration),
+        default_size: extends.map_or(0, |extends| extends.default_sample_size),
+        media,
+    }))
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the list of codecs is open, and what is not delivered needs no names"
+)]
+fn media(codec: &Codec) -> Result<Option<Media>, String> {
+    let (configuration, visual, name) = match codec {
+        Codec::Avc1(avc) => (&avc.avcc, &avc.visual, "avc1"),
+        Codec::Avc3(avc) => (&avc.avcc, &avc.visual, "avc3"),
+        Codec::Mp4a(mp4a) => {
+            let specific = mp4a.esds.es_desc.dec_config.dec_specific.as_ref();
+            let codec = specific.map_or_else(
+                || "mp4a".to_owned(),
+                |specific| format!("mp4a.40.{}", specific.profile),
+            );
+            return Ok(Some(audio(&mp4a.audio, codec)));
+        }
+        Codec::Opus(opus) => return Ok(Some(audio(&opus.audio, "opus".to_owned()))),
+        Codec::Flac(flac) => return Ok(Some(audio(&flac.audio, "flac".to_owned()))),
+        // Other video, text and metadata is not delivered.
+        _ => return Ok(None),
+    };
+    if !matches!(configuration.length_size, 1 | 2 | 4) {
+        let bytes = configuration.length_size;
+        return Err(format!("lengths of NAL units have {bytes} bytes"));
+    }
+    let mut encoded = Vec::new();
+    configuration
+        .encode(&mut encoded)
+        .map_err(|error| error.to_string())?;
+    Ok(Some(Media::Video {
+        codec: format!(
+            "{name}.{:02x}{:02x}{:02x}",
+            configuration.avc_profile_indication,
+            configuration.profile_compatibility,
+            configuration.avc_level_indication
+        ),
+        width: visual.width,
+        height: visual.height,
+        length_bytes: usize::from(configuration.length_size),
+        // Without the header of the box.
+        configuration: Bytes::from(encoded).slice(8..),
+    }))
+}
+
+fn audio(audio: &mp4_atom::Audio, codec: String) -> Media {
+    Media::Audio(Audio {
+        codec,
+        sample_rate: u32::from(audio.sample_rate.integer()),
+        channels: audio.channel_count,
+    })
+}
