@@ -42,6 +42,8 @@ pub struct Limits {
     pub token_cache_bytes_max: u64,
     /// Tracks in all; refused with `EXCESSIVE_LOAD` beyond.
     pub tracks_max: usize,
+    /// Tracks that nobody publishes or wants, but of which objects are kept; beyond it the oldest is forgotten.
+    pub tracks_resting_max: usize,
     /// Sessions that one track may come from at once. Others that announced its namespace are not asked; a
     /// PUBLISH is refused with `EXCESSIVE_LOAD` beyond.
     pub publishers_per_track_max: usize,
@@ -60,6 +62,19 @@ pub struct Limits {
     /// How long after a publisher's PUBLISH_DONE its missing streams, and open ones on which nothing comes,
     /// are waited for.
     pub done_linger: Duration,
+    /// Bytes of objects that are kept of one track, with what it costs to keep them; its oldest group makes room
+    /// for what is newer. 0 to keep nothing.
+    pub cache_track_bytes_max: u64,
+    /// Bytes of objects that are kept of all tracks; the oldest group of all makes room.
+    pub cache_bytes_max: u64,
+    /// Bytes of one object that is kept; larger ones are passed on only.
+    pub cache_object_bytes_max: u64,
+    /// Bytes of objects of all tracks that have arrived in part; one more is passed on only.
+    pub cache_partial_bytes_max: u64,
+    /// How long an object is kept. A publisher's `MAX_CACHE_DURATION` may say less [moqt-18 §12.3].
+    pub cache_age_max: Duration,
+    /// Ranges of one track that are known not to exist; beyond it the one of the smallest locations is forgotten.
+    pub cache_gaps_per_track_max: usize,
 }
 
 impl Default for Limits {
@@ -72,6 +87,7 @@ impl Default for Limits {
             matches_per_prefix_max: 4096,
             token_cache_bytes_max: 16 << 10,
             tracks_max: 100_000,
+            tracks_resting_max: 10_000,
             publishers_per_track_max: 16,
             lag_bytes_max: 4 << 20,
             streams_per_subscription_max: 128,
@@ -79,6 +95,12 @@ impl Default for Limits {
             rendezvous_max: Duration::from_secs(30),
             publisher_linger: Duration::from_secs(5),
             done_linger: Duration::from_secs(2),
+            cache_track_bytes_max: 16 << 20,
+            cache_bytes_max: 512 << 20,
+            cache_object_bytes_max: 8 << 20,
+            cache_partial_bytes_max: 64 << 20,
+            cache_age_max: Duration::from_secs(60),
+            cache_gaps_per_track_max: 1024,
         }
     }
 }

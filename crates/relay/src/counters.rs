@@ -70,6 +70,18 @@ numbers! {
         duplicates,
         /// Objects that came for no track that the relay still holds.
         objects_unwanted,
+        /// Tracks that nobody used and whose objects were forgotten because there were too many.
+        tracks_resting_forgotten,
+        /// Groups forgotten because the cache was full.
+        cache_groups_evicted,
+        /// Groups forgotten because they were too old.
+        cache_groups_expired,
+        /// Objects forgotten of a group that was kept: it is alone and too large, or lasts too long.
+        cache_objects_evicted,
+        /// Objects not kept because they are too large.
+        cache_objects_too_large,
+        /// Ranges known not to exist that were forgotten because there are too many.
+        cache_gaps_forgotten,
         /// Requests refused because nobody publishes what they ask for.
         refused_does_not_exist,
         /// Requests that waited for a publisher in vain.
@@ -114,5 +126,11 @@ numbers! {
         subgroups,
         /// Bytes of subgroups that some subscriber has not taken yet.
         log_bytes,
+        /// Tracks of which nothing is left but what the cache remembers.
+        tracks_resting,
+        /// Objects in the cache.
+        cache_objects,
+        /// Bytes in the cache, with what it costs to keep them.
+        cache_bytes,
     }
 }

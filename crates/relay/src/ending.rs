@@ -327,14 +327,23 @@ impl Relay {
         });
     }
 
-    /// Forgets a track that nobody has to do with any more.
+    /// Forgets a track that nobody has to do with any more; if the cache remembers something of it, that stays.
     pub(crate) fn forget_if_unused(&mut self, id: TrackId) {
-        if let Some(track) = self.tracks.remove_if_unused(id) {
-            if let Some(at) = track.orphaned_until {
-                self.timers.cancel(at, Timer::Orphaned(id));
-            }
-            if let Some(at) = track.leaving_at {
-                self.timers.cancel(at, Timer::Leaving(id));
+        let Some(track) = self.tracks.get(id).filter(|track| track.is_unused()) else {
+            return;
+        };
+        if let Some(at) = track.orphaned_until.take() {
+            self.timers.cancel(at, Timer::Orphaned(id));
+        }
+        if let Some(at) = track.leaving_at.take() {
+            self.timers.cancel(at, Timer::Leaving(id));
+        }
+        if track.cache.is_empty() {
+            self.tracks.remove_if_unused(id);
+        } else if let Some(oldest) = self.tracks.rest(id, self.config.limits.tracks_resting_max) {
+            self.counters.tracks_resting_forgotten += 1;
+            if let Some(mut track) = self.tracks.remove_if_unused(oldest) {
+                track.cache.clear(&mut self.ledger);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
+    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
     draft::Draft,
     error::ResetCode,
     location::Location,
@@ -15,6 +15,7 @@ use weir_quic::{Endpoint, Handle, SendDatagramError};
 
 use crate::{
     Relay,
+    cache::{Content, Keeper},
     peer::{Flow, Inbound},
     subgroup::{Ended, SubgroupId, resumed},
     tracks::TrackId,
@@ -26,13 +27,17 @@ impl Relay {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        track: TrackId,
+        id: TrackId,
         mut datagram: ObjectDatagram,
     ) {
         let Self {
-            tracks, counters, ..
+            tracks,
+            counters,
+            ledger,
+            config,
+            ..
         } = self;
-        let Some(track) = tracks.get(track) else {
+        let Some(track) = tracks.get(id) else {
             return;
         };
         counters.datagrams_received += 1;
@@ -51,6 +56,18 @@ impl Relay {
         );
         datagram.encode(Draft::Draft18, &mut encoded);
         let encoded = encoded.freeze();
+        let mut keeper = Keeper {
+            ledger,
+            counters,
+            limits: &config.limits,
+            track: id,
+            now,
+        };
+        track.cache.learn_datagram(&mut keeper, &datagram);
+        if datagram.status == ObjectStatus::Normal {
+            let content = Content::Datagram(encoded.clone());
+            track.cache.insert(&mut keeper, location, now, content);
+        }
         for subscriber in &track.subscribers {
             if !subscriber.wants(location) {
                 continue;
@@ -66,6 +83,7 @@ impl Relay {
             }
             endpoint.fill_from(now, handle);
         }
+        self.tend_cache();
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
@@ -240,7 +258,9 @@ impl Relay {
         if let Flow::Passed(id) = inbound.flow
             && let Some(subgroup) = track.subgroup(id)
         {
+            let before = subgroup.partial_bytes();
             subgroup.end(ended);
+            self.ledger.hold(before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
             let sender = (handle, inbound.request);
             track.duplicates.release(now, key, sender, next);

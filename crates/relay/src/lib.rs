@@ -10,6 +10,8 @@
 
 mod authorising;
 mod authority;
+mod cache;
+mod caching;
 mod config;
 mod counters;
 mod discovering;

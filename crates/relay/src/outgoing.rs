@@ -7,6 +7,7 @@ use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
     Relay,
+    cache::Keeper,
     full_streams::Reader,
     out_stream::Turn,
     subgroup::{Subgroup, SubgroupId},
@@ -41,21 +42,31 @@ impl Relay {
             peers,
             config,
             counters,
+            ledger,
             ..
         } = self;
         let Some(track) = tracks.get(track_id) else {
             return;
         };
-        let mut turn = Turn::new(now, &config.limits, counters, track.defaults());
+        let defaults = track.defaults();
         let Track {
             subscribers,
             subgroups,
+            cache,
             ..
         } = track;
         let Some(subgroup) = subgroups.iter_mut().find(|other| other.id == id) else {
             return;
         };
-        let marks = subgroup.publish(now);
+        let mut keeper = Keeper {
+            ledger,
+            counters,
+            limits: &config.limits,
+            track: track_id,
+            now,
+        };
+        let marks = cache.keep_subgroup(&mut keeper, subgroup);
+        let mut turn = Turn::new(now, &config.limits, counters, defaults);
         let mut taken = subgroup.len();
         let mut is_held = false;
         for subscriber in subscribers {
@@ -88,6 +99,7 @@ impl Relay {
         for id in released {
             track.settle_subgroup(id);
         }
+        self.tend_cache();
     }
 
     /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.

@@ -209,12 +209,19 @@ impl Relay {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        if let Some(largest) = largest {
-            track.observe(largest);
-        }
         let established = track.sources.iter().filter(|other| other.is_established());
         if established.count() == 1 {
             track.properties = properties.clone();
+            if largest < track.largest {
+                // It counts anew: what is remembered is not what it will send.
+                track.cache.clear(&mut self.ledger);
+                if track.subscribers.is_empty() {
+                    track.largest = None;
+                }
+            }
+        }
+        if let Some(largest) = largest {
+            track.observe(largest);
         }
         if let Some(until) = track.orphaned_until.take() {
             self.timers.cancel(until, Timer::Orphaned(id));

@@ -13,6 +13,7 @@ use weir_quic::{App, Connection, Endpoint, Event, Handle};
 
 use crate::{
     Authority, Config, Counters, Gauges, Open,
+    cache::Ledger,
     incoming::CUT,
     namespaces::Namespaces,
     peer::{Peer, Peers},
@@ -32,6 +33,7 @@ pub struct Relay {
     pub(crate) namespace_interests: Namespaces,
     pub(crate) track_interests: Namespaces,
     pub(crate) timers: Timers,
+    pub(crate) ledger: Ledger,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
     /// Sessions that closed their connection while another one was dealt with.
@@ -58,6 +60,7 @@ impl Relay {
             namespace_interests: Namespaces::default(),
             track_interests: Namespaces::default(),
             timers: Timers::default(),
+            ledger: Ledger::default(),
             grown: Vec::new(),
             fallen: Vec::new(),
             counters: Counters::default(),
@@ -77,6 +80,9 @@ impl Relay {
             tracks: self.tracks.len() as u64,
             namespaces: self.namespaces.len() as u64,
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
+            tracks_resting: self.tracks.resting_len() as u64,
+            cache_objects: self.ledger.objects(),
+            cache_bytes: self.ledger.bytes(),
             ..Gauges::default()
         };
         for track in self.tracks.iter() {
@@ -339,6 +345,7 @@ impl Relay {
             }
             Timer::Orphaned(track) => self.on_orphaned(now, endpoint, track),
             Timer::Leaving(track) => self.on_leaving(now, endpoint, track),
+            Timer::Cache => self.on_cache_due(now),
         }
     }
 

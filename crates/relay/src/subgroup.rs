@@ -4,13 +4,13 @@ use std::{collections::VecDeque, time::Instant};
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{ObjectHeader, SubgroupHeader, SubgroupId as WireSubgroup},
+    data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId as WireSubgroup},
     draft::Draft,
     error::ResetCode,
     location::Location,
 };
 
-use crate::duplicates::SubgroupKey;
+use crate::{cache::Content, duplicates::SubgroupKey};
 
 /// Names a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
@@ -37,6 +37,19 @@ pub(crate) struct Subgroup {
     /// The subgroup's ID.
     number: u64,
     ended: Option<Ended>,
+    /// The object within which the log ends, for the cache.
+    partial: Option<Partial>,
+}
+
+/// An object that has not arrived in full.
+#[derive(Debug)]
+struct Partial {
+    object: u64,
+    received: Instant,
+    properties: Bytes,
+    /// What has come of its payload.
+    parts: Vec<Bytes>,
+    bytes: u64,
 }
 
 /// A piece of the log.
@@ -53,6 +66,10 @@ pub(crate) struct Piece {
 pub(crate) struct Mark {
     pub(crate) location: Location,
     pub(crate) object: ObjectHeader,
+    /// Offset of its header.
+    start: u64,
+    /// Offset of its properties.
+    properties: u64,
     /// Offset of its payload.
     body: u64,
     /// Nothing but the subgroup's header stands before it.
@@ -93,6 +110,7 @@ impl Subgroup {
             began: None,
             number,
             ended: None,
+            partial: None,
         }
     }
 
@@ -102,19 +120,23 @@ impl Subgroup {
             group: self.header.group,
             object: object.id,
         };
-        object.encode_in_subgroup(
+        let begin = self.fresh.len();
+        let properties = object.encode_in_subgroup(
             self.previous,
             self.header.has_properties,
             self.draft,
             &mut self.fresh,
         );
         let first = self.previous.is_none();
+        let start = self.end + begin as u64;
         let body = self.end + self.fresh.len() as u64;
         self.previous = Some(object.id);
         self.missing = object.payload_len;
         self.marks.push(Mark {
             location,
             object,
+            start,
+            properties: self.end + properties.start as u64,
             body,
             first,
         });
@@ -126,8 +148,11 @@ impl Subgroup {
         self.fresh.extend_from_slice(payload);
     }
 
-    /// The publisher ended it; nothing follows.
+    /// The publisher ended it; nothing follows. An object that was not complete is no longer held for the cache.
     pub(crate) fn end(&mut self, ended: Ended) {
+        if let Ended::Reset(_) = ended {
+            self.partial = None;
+        }
         self.ended = Some(ended);
     }
 
@@ -154,11 +179,27 @@ impl Subgroup {
         !self.fresh.is_empty()
     }
 
-    /// Moves what arrived to the log, as one piece, and gives the objects that begin in it.
-    pub(crate) fn publish(&mut self, now: Instant) -> Vec<Mark> {
+    /// Whether an object has begun and is not complete, or not published.
+    pub(crate) fn is_arriving(&self, location: Location) -> bool {
+        self.header.group == location.group
+            && (self.missing > 0 && self.previous == Some(location.object)
+                || self.marks.iter().any(|mark| mark.location == location))
+            && self.ended.is_none()
+    }
+
+    /// Moves what arrived to the log, as one piece, and gives the objects that begin in it. Objects that are
+    /// complete with it are handed to `keep`, with the time at which they began to arrive; of one that is not, no more
+    /// than `partial_max` bytes are held for it.
+    pub(crate) fn publish(
+        &mut self,
+        now: Instant,
+        partial_max: u64,
+        keep: impl FnMut(u64, Instant, Content),
+    ) -> Vec<Mark> {
         if !self.fresh.is_empty() {
             let data = self.fresh.split().freeze();
             let start = self.end;
+            self.collect(now, &data, partial_max, keep);
             self.end += data.len() as u64;
             self.log.push_back(Piece {
                 data,
@@ -173,6 +214,86 @@ impl Subgroup {
             self.began = last_began.filter(|_| self.missing > 0);
         }
         std::mem::take(&mut self.marks)
+    }
+
+    /// Finds the objects that are complete with `data`, the next piece of the log.
+    fn collect(
+        &mut self,
+        now: Instant,
+        data: &Bytes,
+        partial_max: u64,
+        mut keep: impl FnMut(u64, Instant, Content),
+    ) {
+        let (number, priority) = (self.number, self.header.priority);
+        let content = |properties, payload, rest| Content::Stream {
+            subgroup: number,
+            priority,
+            properties,
+            payload,
+            rest,
+        };
+        let place = |offset: u64| usize::try_from(offset - self.end).unwrap_or(usize::MAX);
+        let first = self.marks.first();
+        let goes_on = |end: usize| end == data.len() && self.missing > 0;
+        let mut partial = None;
+        if let Some(mut begun) = self.partial.take() {
+            // The header of the next object stands behind its payload, and says where that ends.
+            let end = first.map_or(data.len(), |mark| place(mark.start));
+            begun.bytes += end as u64;
+            begun.parts.push(data.slice(..end));
+            if first.is_none() && goes_on(end) {
+                partial = Some(begun);
+            } else {
+                let mut parts = begun.parts.into_iter();
+                let payload = parts.next().unwrap_or_default();
+                let content = content(begun.properties, payload, parts.collect());
+                keep(begun.object, begun.received, content);
+            }
+        }
+        for (index, mark) in self.marks.iter().enumerate() {
+            if mark.object.status != ObjectStatus::Normal {
+                continue;
+            }
+            let body = place(mark.body);
+            let properties = place(mark.properties);
+            let properties_end = properties + mark.object.properties.as_bytes().len();
+            let properties = data.slice(properties..properties_end);
+            let next = self.marks.get(index + 1);
+            let end = next.map_or(data.len(), |next| place(next.start));
+            let payload = data.slice(body..end);
+            if next.is_none() && goes_on(end) {
+                partial = Some(Partial {
+                    object: mark.object.id,
+                    received: now,
+                    properties,
+                    bytes: payload.len() as u64,
+                    parts: vec![payload],
+                });
+            } else {
+                keep(
+                    mark.object.id,
+                    now,
+                    content(properties, payload, Vec::new()),
+                );
+            }
+        }
+        let is_cut = matches!(self.ended, Some(Ended::Reset(_)));
+        self.partial = partial.filter(|partial| !is_cut && partial.bytes <= partial_max);
+    }
+
+    /// Whether it stands within an object whose end has not come.
+    pub(crate) fn is_within_object(&self) -> bool {
+        self.missing > 0 && self.ended.is_none()
+    }
+
+    /// Whether it holds for the cache what has come of that object.
+    pub(crate) fn holds_part(&self) -> bool {
+        self.partial.is_some()
+    }
+
+    /// Bytes held for the cache of an object that has not arrived in full.
+    pub(crate) fn partial_bytes(&self) -> u64 {
+        self.partial.as_ref().map_or(0, |partial| partial.bytes)
     }
 
     /// Offset of the end of the log.

@@ -20,6 +20,8 @@ pub(crate) enum Timer {
     Orphaned(TrackId),
     /// The last streams of a publisher have had time enough to arrive.
     Leaving(TrackId),
+    /// The oldest group of the cache may be too old.
+    Cache,
 }
 
 /// Wake-ups in the order of their time; none outlives the one it is for.

@@ -9,6 +9,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
+    cache::TrackCache,
     duplicates::Duplicates,
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Subscriber, TrackDefaults, smaller},
@@ -30,6 +31,9 @@ pub(crate) struct Track {
     pub(crate) subgroups: Vec<Subgroup>,
     next_subgroup: SubgroupId,
     pub(crate) duplicates: Duplicates,
+    pub(crate) cache: TrackCache,
+    /// Fetches that read from it or bring objects to it.
+    pub(crate) fetches: usize,
     /// When it is to be looked whether the last streams of a leaving publisher have arrived.
     pub(crate) leaving_at: Option<Instant>,
     /// Without a publisher, and until when its subscribers are kept.
@@ -141,14 +145,16 @@ impl Track {
             subgroups: Vec::new(),
             next_subgroup: 0,
             duplicates: Duplicates::default(),
+            cache: TrackCache::default(),
+            fetches: 0,
             leaving_at: None,
             orphaned_until: None,
         }
     }
 
-    /// Whether nobody has anything to do with it any more.
+    /// Whether nobody has anything to do with it any more; its objects may still be remembered.
     pub(crate) fn is_unused(&self) -> bool {
-        self.sources.is_empty() && self.is_unwanted()
+        self.sources.is_empty() && self.is_unwanted() && self.fetches == 0
     }
 
     /// Whether objects come, or may come at any time.

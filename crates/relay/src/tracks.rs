@@ -21,6 +21,8 @@ pub(crate) struct Tracks {
     places: Vec<Option<Track>>,
     vacant: Vec<u32>,
     next_alias: u64,
+    /// Tracks of which nothing is left but what the cache remembers, by their alias: the oldest first.
+    resting: BTreeMap<u64, TrackId>,
 }
 
 impl Tracks {
@@ -37,9 +39,10 @@ impl Tracks {
     /// The track of that name, made if there is none and fewer than `max` are in use.
     pub(crate) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
         if let Some(id) = self.find(name) {
+            self.resting.remove(&id.alias);
             return Some(id);
         }
-        if self.by_name.len() >= max {
+        if self.len() >= max {
             return None;
         }
         let alias = self.next_alias;
@@ -60,10 +63,19 @@ impl Tracks {
     /// Forgets a track that nobody uses any more, and gives what is left of it.
     pub(crate) fn remove_if_unused(&mut self, id: TrackId) -> Option<Track> {
         self.get(id).filter(|track| track.is_unused())?;
+        self.resting.remove(&id.alias);
         let track = self.places[id.index as usize].take()?;
         self.by_name.remove(&track.name);
         self.vacant.push(id.index);
         Some(track)
+    }
+
+    /// Takes note that nothing is left of a track but what the cache remembers. With more than `max` of them
+    /// it gives the oldest, to be forgotten.
+    pub(crate) fn rest(&mut self, id: TrackId, max: usize) -> Option<TrackId> {
+        self.resting.insert(id.alias, id);
+        let is_full = self.resting.len() > max;
+        is_full.then(|| self.resting.first_key_value().map(|(_, &oldest)| oldest))?
     }
 
     /// The tracks in a namespace or one that starts with it.
@@ -84,8 +96,14 @@ impl Tracks {
         self.places.iter().flatten()
     }
 
+    /// Number of tracks that are in use.
     pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
+        self.by_name.len() - self.resting.len()
+    }
+
+    /// Number of those of which nothing is left but what the cache remembers.
+    pub(crate) fn resting_len(&self) -> usize {
+        self.resting.len()
     }
 }
 
@@ -110,6 +128,22 @@ mod tests {
         assert!(tracks.get(first).is_none(), "the old track is gone");
         assert_ne!(tracks.get(second).unwrap().alias, alias);
         assert_eq!((tracks.len(), tracks.places.len()), (1, 1));
+    }
+
+    #[test]
+    fn resting_tracks_are_bounded_and_do_not_count_as_used() {
+        let mut tracks = Tracks::default();
+        let [x, y] = ["a--x", "a--y"].map(|text| {
+            let id = tracks.find_or_create(&name(text), 1).unwrap();
+            assert_eq!(tracks.rest(id, 2), None, "at the limit");
+            id
+        });
+        assert_eq!((tracks.len(), tracks.resting_len()), (0, 2));
+        let z = tracks.find_or_create(&name("a--z"), 1).unwrap();
+        assert_eq!(tracks.rest(z, 2), Some(x), "one past it");
+        assert!(tracks.remove_if_unused(x).is_some());
+        assert_eq!(tracks.find_or_create(&name("a--y"), 1), Some(y));
+        assert_eq!((tracks.len(), tracks.resting_len()), (1, 1));
     }
 
     #[test]

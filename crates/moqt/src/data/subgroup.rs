@@ -1,5 +1,7 @@
 //! Subgroup streams: a header and the objects behind it [moqt-18 §11.4.2].
 
+use std::ops::Range;
+
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
@@ -140,8 +142,8 @@ pub struct ObjectHeader {
 }
 
 impl ObjectHeader {
-    /// Appends the fields before the payload. `previous` is the ID of the object before this one on the stream,
-    /// `has_properties` what the stream's header says.
+    /// Appends the fields before the payload, and says where in `out` the properties lie. `previous` is the ID of the
+    /// object before this one on the stream, `has_properties` what the stream's header says.
     ///
     /// # Panics
     /// If the ID is not larger than `previous`, or if the object has what its stream or its status forbids.
@@ -151,7 +153,7 @@ impl ObjectHeader {
         has_properties: bool,
         draft: Draft,
         out: &mut BytesMut,
-    ) {
+    ) -> Range<usize> {
         let is_normal = self.status == ObjectStatus::Normal;
         assert!(
             has_properties || self.properties.is_empty(),
@@ -176,10 +178,12 @@ impl ObjectHeader {
         if has_properties {
             write_properties(&self.properties, out);
         }
+        let end = out.len();
         varint::encode(self.payload_len, out);
         if self.payload_len == 0 {
             varint::encode(draft.object_status_code(self.status), out);
         }
+        end - self.properties.as_bytes().len()..end
     }
 
     /// Reads the fields before the payload; the inverse of [`ObjectHeader::encode_in_subgroup`].

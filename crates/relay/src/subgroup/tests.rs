@@ -7,7 +7,7 @@ use weir_moqt::{
 };
 
 use super::*;
-use crate::tests::epoch;
+use crate::{cache::Content, tests::epoch};
 
 const DRAFT: Draft = Draft::Draft18;
 
@@ -61,7 +61,7 @@ fn the_first_reader_gets_the_publishers_bytes() {
     subgroup.begin(object(2, 3));
     subgroup.extend(b"abc");
     subgroup.begin(object(7, 0));
-    let marks = subgroup.publish(now);
+    let marks = subgroup.publish(now, 0, |_, _, _| {});
     let items = read(&subgroup, &subgroup.start_at(&marks[0]));
     let payload = Bytes::from_static(b"abc");
     assert_eq!(
@@ -83,11 +83,11 @@ fn a_late_reader_starts_with_a_whole_object_and_its_own_header() {
         subgroup.begin(object(2, 3));
         subgroup.extend(b"abc");
         subgroup.begin(object(7, 2));
-        let marks = subgroup.publish(now);
+        let marks = subgroup.publish(now, 0, |_, _, _| {});
         subgroup.extend(b"de");
         subgroup.begin(object(8, 1));
         subgroup.extend(b"f");
-        assert_eq!(subgroup.publish(now).len(), 1);
+        assert_eq!(subgroup.publish(now, 0, |_, _, _| {}).len(), 1);
         let items = read(&subgroup, &subgroup.start_at(&marks[1]));
         let header = SubgroupHeader {
             subgroup: WireSubgroup::Explicit(2),
@@ -111,11 +111,11 @@ fn a_late_reader_starts_with_a_whole_object_and_its_own_header() {
 fn pieces_taken_by_all_are_forgotten() {
     let (now, mut subgroup) = (epoch(), subgroup(false));
     subgroup.begin(object(2, 30));
-    subgroup.publish(now);
+    subgroup.publish(now, 0, |_, _, _| {});
     let header_bytes = subgroup.len();
     for _ in 0..3 {
         subgroup.extend(&[0; 10]);
-        subgroup.publish(now);
+        subgroup.publish(now, 0, |_, _, _| {});
     }
     assert_eq!(subgroup.held(), header_bytes + 30);
     subgroup.trim(header_bytes + 9);
@@ -136,7 +136,7 @@ fn a_piece_is_as_old_as_the_object_it_goes_on_with() {
     let at = |secs| start + Duration::from_secs(secs);
     let mut cursors = vec![0];
     let mut publish = |subgroup: &mut Subgroup, secs| {
-        subgroup.publish(at(secs));
+        subgroup.publish(at(secs), 0, |_, _, _| {});
         cursors.push(subgroup.len());
     };
     subgroup.begin(object(0, 4));
@@ -170,4 +170,61 @@ fn the_next_object_is_the_first_that_is_not_complete() {
     assert_eq!(subgroup.next_object(), 6);
     subgroup.begin(object(u64::MAX, 0));
     assert_eq!(subgroup.next_object(), u64::MAX);
+}
+
+#[test]
+fn complete_objects_are_handed_to_the_cache_in_the_parts_they_came_in() {
+    let (now, mut subgroup) = (epoch(), subgroup(true));
+    let mut kept = Vec::new();
+    let mut publish = |subgroup: &mut Subgroup, partial_max| {
+        subgroup.publish(now, partial_max, |id, _, content| {
+            let Content::Stream {
+                properties,
+                payload,
+                rest,
+                ..
+            } = content
+            else {
+                panic!("it came on a stream");
+            };
+            let mut parts = vec![payload];
+            parts.extend(rest);
+            kept.push((id, properties, parts));
+        });
+    };
+    let properties = Properties::builder().int(0x08, 500).build();
+    subgroup.begin(ObjectHeader {
+        properties: properties.clone(),
+        ..object(2, 5)
+    });
+    subgroup.extend(b"whole");
+    subgroup.begin(object(3, 6));
+    subgroup.extend(b"th");
+    publish(&mut subgroup, 100);
+    assert_eq!(subgroup.partial_bytes(), 2);
+    subgroup.extend(b"re");
+    publish(&mut subgroup, 100);
+    assert_eq!(subgroup.partial_bytes(), 4, "at the limit");
+    subgroup.extend(b"ee");
+    subgroup.begin(object(4, 3));
+    subgroup.extend(b"to");
+    publish(&mut subgroup, 2);
+    subgroup.extend(b"o");
+    subgroup.begin(object(5, 0));
+    subgroup.begin(object(6, 9));
+    subgroup.extend(b"cut");
+    publish(&mut subgroup, 2);
+    assert_eq!(subgroup.partial_bytes(), 0, "one past the limit");
+    subgroup.extend(b"cut");
+    subgroup.end(Ended::Reset(ResetCode::CANCELLED));
+    publish(&mut subgroup, 100);
+    let bytes = |text: &'static [u8]| Bytes::from_static(text);
+    let none = Bytes::new;
+    let expected = [
+        (2, properties.as_bytes().clone(), vec![bytes(b"whole")]),
+        (3, none(), vec![bytes(b"th"), bytes(b"re"), bytes(b"ee")]),
+        (4, none(), vec![bytes(b"to"), bytes(b"o")]),
+        (5, none(), vec![none()]),
+    ];
+    assert_eq!(kept, expected);
 }

@@ -80,6 +80,7 @@ impl Play {
         let mut setting = Setting::default();
         setting.link.delay = weir_link::Delay::fixed(millis(1)).expect("short");
         setting.relay.publisher_linger = secs(100_000);
+        setting.relay.cache_age_max = secs(1);
         setting.quic.idle_timeout = secs(1000);
         setting.client.idle_timeout = secs(1000);
         let mut stage = Stage::new(crate::stage::seed(), setting);
@@ -274,7 +275,7 @@ proptest! {
         for node in nodes.chain(play.subscribers.iter().map(|(node, _)| *node)) {
             play.stage.sim.shutdown(node);
         }
-        play.stage.wait(millis(300));
+        play.stage.wait(secs(4));
         assert_eq!(play.stage.gauges(), weir_relay::Gauges::default());
     }
 }

@@ -1,0 +1,498 @@
+//! What a relay remembers of a track: objects that went through it, and what is known not to exist.
+//!
+//! It holds references to the bytes that subscribers were sent, not copies of its own. It does not fetch: who finds
+//! something unknown has to ask for it.
+
+mod absent;
+mod span;
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use weir_moqt::{
+    data::{FetchObject, ObjectDatagram},
+    draft::Draft,
+    location::Location,
+    parameter::GroupOrder,
+    property::Properties,
+};
+
+use self::absent::Absent;
+pub(crate) use self::{
+    absent::{LAST, after, before},
+    span::Span,
+};
+use crate::{Counters, Limits, tracks::TrackId};
+
+/// What all tracks remember together, and in which order it came.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    bytes: u64,
+    objects: u64,
+    /// Bytes of objects that have arrived in part; they are not in `bytes`.
+    partial_bytes: u64,
+    /// When the timer is set for.
+    pub(crate) wake: Option<Instant>,
+    /// Every cached group, the one that was begun or looked at longest ago first.
+    queue: BTreeMap<u64, Turn>,
+    next: u64,
+}
+
+/// A group in the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) track: TrackId,
+    group: u64,
+    since: Instant,
+}
+
+/// What is remembered of one track.
+#[derive(Debug, Default)]
+pub(crate) struct TrackCache {
+    groups: BTreeMap<u64, Group>,
+    absent: Absent,
+    /// Groups in the order in which they were begun, by their number in the ledger.
+    order: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Group {
+    /// Its number in the ledger.
+    number: u64,
+    /// When the last object was added.
+    touched: Instant,
+    bytes: u64,
+    /// Sorted by object ID.
+    objects: VecDeque<Entry>,
+}
+
+/// A cached object.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    object: u64,
+    /// When it began to arrive.
+    received: Instant,
+    content: Content,
+}
+
+/// An object without its place.
+#[derive(Clone, Debug)]
+pub(crate) enum Content {
+    /// A datagram as it was sent on.
+    Datagram(Bytes),
+    /// An object of a stream.
+    Stream {
+        subgroup: u64,
+        priority: Option<u8>,
+        /// As encoded, without their length.
+        properties: Bytes,
+        /// All of it, or its first part.
+        payload: Bytes,
+        /// The other parts.
+        rest: Vec<Bytes>,
+    },
+}
+
+/// What is known of a location and those behind it, in the order of a span.
+#[derive(Debug)]
+pub(crate) enum Known<'a> {
+    /// There is an object.
+    Object(&'a Entry),
+    /// There are none up to this location, included.
+    Absent(Location),
+    /// Nothing is known up to this location, included.
+    Unknown(Location),
+}
+
+/// Where an object of a track goes: the accounts and the limits to keep.
+pub(crate) struct Keeper<'a> {
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) limits: &'a Limits,
+    pub(crate) track: TrackId,
+    pub(crate) now: Instant,
+}
+
+impl Ledger {
+    /// Bytes of all tracks, with what it costs to keep them.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Bytes of objects that have arrived in part have become more or fewer.
+    pub(crate) fn hold(&mut self, before: u64, after: u64) {
+        self.partial_bytes = self.partial_bytes + after - before;
+    }
+
+    /// The track whose turn it is to forget something.
+    pub(crate) fn oldest(&self) -> Option<TrackId> {
+        self.queue.first_key_value().map(|(_, turn)| turn.track)
+    }
+
+    /// The group whose turn it is to be looked at, and when.
+    pub(crate) fn due(&self, age_max: Duration) -> Option<(Instant, Turn)> {
+        let (_, &turn) = self.queue.first_key_value()?;
+        Some((turn.since.checked_add(age_max)?, turn))
+    }
+
+    fn enqueue(&mut self, track: TrackId, group: u64, since: Instant) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let turn = Turn {
+            track,
+            group,
+            since,
+        };
+        self.queue.insert(number, turn);
+        number
+    }
+}
+
+impl Keeper<'_> {
+    /// How many bytes may be held of an object that has not arrived in full, of which `held` are.
+    pub(crate) fn partial_max(&self, held: u64) -> u64 {
+        let limits = self.limits;
+        if limits.cache_track_bytes_max == 0 {
+            return 0;
+        }
+        let others = self.ledger.partial_bytes - held;
+        let room = limits.cache_partial_bytes_max.saturating_sub(others);
+        room.min(limits.cache_object_bytes_max)
+    }
+}
+
+impl Content {
+    fn bytes(&self) -> u64 {
+        let len = match self {
+            Self::Datagram(encoded) => encoded.len(),
+            Self::Stream {
+                properties,
+                payload,
+                rest,
+                ..
+            } => properties.len() + payload.len() + rest.iter().map(Bytes::len).sum::<usize>(),
+        };
+        len as u64
+    }
+}
+
+impl Entry {
+    /// The object as the stream of a fetch has it, and the parts of its payload.
+    pub(crate) fn fetched(&self, group: u64, default_priority: u8) -> (FetchObject, Vec<Bytes>) {
+        match &self.content {
+            Content::Datagram(encoded) => {
+                let datagram = ObjectDatagram::decode(Draft::Draft18, encoded.clone());
+                let datagram = datagram.ok().flatten();
+                let (priority, properties, payload) = datagram.map_or_else(
+                    || (None, Properties::EMPTY, Bytes::new()),
+                    |datagram| (datagram.priority, datagram.properties, datagram.payload),
+                );
+                let object = FetchObject {
+                    group,
+                    subgroup: None,
+                    object: self.object,
+                    priority: priority.unwrap_or(default_priority),
+                    properties,
+                    payload_len: payload.len() as u64,
+                };
+                (object, vec![payload])
+            }
+            Content::Stream {
+                subgroup,
+                priority,
+                properties,
+                payload,
+                rest,
+            } => {
+                let mut parts = vec![payload.clone()];
+                parts.extend(rest.iter().cloned());
+                let object = FetchObject {
+                    group,
+                    subgroup: Some(*subgroup),
+                    object: self.object,
+                    priority: priority.unwrap_or(default_priority),
+                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
+                    payload_len: parts.iter().map(|part| part.len() as u64).sum(),
+                };
+                (object, parts)
+            }
+        }
+    }
+}
+
+impl TrackCache {
+    /// Whether it holds no object.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// Whether it is known where the track ends.
+    pub(crate) fn has_end(&self) -> bool {
+        self.absent.around(LAST).is_some()
+    }
+
+    /// Remembers an object, unless it is there already or known not to exist; then makes room for it.
+    pub(crate) fn insert(
+        &mut self,
+        keeper: &mut Keeper<'_>,
+        location: Location,
+        received: Instant,
+        content: Content,
+    ) {
+        let limits = keeper.limits;
+        let size = content.bytes();
+        if limits.cache_track_bytes_max == 0 || self.absent.around(location).is_some() {
+            return;
+        }
+        if size > limits.cache_object_bytes_max {
+            keeper.counters.cache_objects_too_large += 1;
+            return;
+        }
+        let entry = Entry {
+            object: location.object,
+            received,
+            content,
+        };
+        let size = size + OBJECT_BYTES;
+        let mut added = size;
+        let group = self.groups.entry(location.group).or_insert_with(|| {
+            added += GROUP_BYTES;
+            let ledger = &mut *keeper.ledger;
+            let number = ledger.enqueue(keeper.track, location.group, keeper.now);
+            self.order.insert(number, location.group);
+            Group {
+                number,
+                touched: keeper.now,
+                bytes: GROUP_BYTES,
+                objects: VecDeque::new(),
+            }
+        });
+        match group.objects.back() {
+            Some(last) if last.object >= location.object => {
+                let place = group.place(location.object);
+                let Err(place) = place else { return };
+                group.objects.insert(place, entry);
+            }
+            Some(_) | None => group.objects.push_back(entry),
+        }
+        group.touched = keeper.now;
+        group.bytes += size;
+        self.bytes += added;
+        keeper.ledger.bytes += added;
+        keeper.ledger.objects += 1;
+        while self.bytes > limits.cache_track_bytes_max && self.len() > 1 {
+            self.evict(keeper.ledger, keeper.counters);
+        }
+    }
+
+    /// Remembers that there are no objects from `first` to `last`, both included.
+    pub(crate) fn exclude(&mut self, keeper: &mut Keeper<'_>, first: Location, last: Location) {
+        let max = keeper.limits.cache_gaps_per_track_max;
+        if self.absent.insert(first, last, max) {
+            keeper.counters.cache_gaps_forgotten += 1;
+        }
+    }
+
+    /// What is known of the location `at` and those behind it in `span`. Objects received before `oldest` count
+    /// as forgotten.
+    pub(crate) fn look(&self, at: Location, span: &Span, oldest: Option<Instant>) -> Known<'_> {
+        let segment_end = span.last_of(at.group);
+        let objects = self.groups.get(&at.group).map(|group| &group.objects);
+        let mut next = None;
+        if let Some(objects) = objects {
+            let from = objects.partition_point(|entry| entry.object < at.object);
+            let mut fresh = objects.range(from..).filter(|entry| entry.is_fresh(oldest));
+            match fresh.next() {
+                Some(entry) if entry.object == at.object => return Known::Object(entry),
+                Some(entry) => next = Some(Location::new(at.group, entry.object)),
+                None => {}
+            }
+        }
+        let range = self.absent.around(at);
+        let is_whole = at == span.first_of(at.group) && at.object == 0;
+        match span.order {
+            GroupOrder::Ascending => self.look_up(at, next, range, span, oldest),
+            GroupOrder::Descending => match range {
+                // An object that is there counts more than what was heard of it.
+                Some((first, last)) => {
+                    let last = last.min(stop(next, segment_end));
+                    if last < segment_end || !is_whole {
+                        return Known::Absent(last);
+                    }
+                    let lowest = if first.object == 0 {
+                        first.group
+                    } else {
+                        first.group.saturating_add(1)
+                    };
+                    let mut lowest = lowest.max(self.group_above(at.group));
+                    lowest = lowest.clamp(span.whole_from(), at.group);
+                    Known::Absent(span.last_of(lowest))
+                }
+                None => {
+                    let known = self.absent.next(at).and_then(before);
+                    let last = known.unwrap_or(LAST).min(stop(next, segment_end));
+                    if last < segment_end || !is_whole {
+                        return Known::Unknown(last);
+                    }
+                    let absent = self.absent.previous(at).map_or(0, |last| last.group + 1);
+                    let lowest = absent.max(self.group_above(at.group));
+                    let lowest = lowest.clamp(span.whole_from(), at.group);
+                    Known::Unknown(span.last_of(lowest))
+                }
+            },
+        }
+    }
+
+    fn look_up(
+        &self,
+        at: Location,
+        next: Option<Location>,
+        range: Option<(Location, Location)>,
+        span: &Span,
+        oldest: Option<Instant>,
+    ) -> Known<'_> {
+        let next = next.or_else(|| {
+            let above = at.group.checked_add(1)?;
+            self.groups.range(above..).find_map(|(&id, group)| {
+                let mut fresh = group.objects.iter().filter(|entry| entry.is_fresh(oldest));
+                fresh.next().map(|entry| Location::new(id, entry.object))
+            })
+        });
+        let last = stop(next, span.end);
+        if let Some((_, end)) = range {
+            return Known::Absent(end.min(last));
+        }
+        let known = self.absent.next(at).and_then(before);
+        Known::Unknown(known.unwrap_or(LAST).min(last))
+    }
+
+    /// The group right above the next smaller one of which something is remembered.
+    fn group_above(&self, group: u64) -> u64 {
+        let below = self.groups.range(..group).next_back();
+        below.map_or(0, |(&below, _)| below.saturating_add(1))
+    }
+
+    /// Forgets the group that was begun first, or the first half of the only one.
+    pub(crate) fn evict(&mut self, ledger: &mut Ledger, counters: &mut Counters) {
+        let Some((_, &group)) = self.order.first_key_value() else {
+            return;
+        };
+        if self.groups.len() > 1 {
+            counters.cache_groups_evicted += 1;
+            return self.forget_group(ledger, group);
+        }
+        let objects = self
+            .groups
+            .get(&group)
+            .map_or(0, |group| group.objects.len());
+        self.forget_objects(ledger, group, objects.div_ceil(2));
+        counters.cache_objects_evicted += objects.div_ceil(2) as u64;
+    }
+
+    /// Forgets a group that has had its turn in the ledger, if nothing was added to it since `oldest`; otherwise
+    /// what came before, and it has another turn.
+    pub(crate) fn expire(
+        &mut self,
+        ledger: &mut Ledger,
+        counters: &mut Counters,
+        turn: Turn,
+        oldest: Instant,
+    ) {
+        let Some(group) = self.groups.get_mut(&turn.group) else {
+            return;
+        };
+        if group.touched <= oldest {
+            counters.cache_groups_expired += 1;
+            return self.forget_group(ledger, turn.group);
+        }
+        let mut objects = group.objects.iter();
+        let expired = objects.position(|entry| entry.received > oldest);
+        let since = group.touched;
+        let before = group.number;
+        ledger.queue.remove(&before);
+        self.order.remove(&before);
+        let number = ledger.enqueue(turn.track, turn.group, since);
+        group.number = number;
+        self.order.insert(number, turn.group);
+        let expired = expired.unwrap_or(0);
+        counters.cache_objects_evicted += expired as u64;
+        self.forget_objects(ledger, turn.group, expired);
+    }
+
+    /// Forgets all objects and all that is known not to exist.
+    pub(crate) fn clear(&mut self, ledger: &mut Ledger) {
+        while let Some((&id, _)) = self.groups.first_key_value() {
+            self.forget_group(ledger, id);
+        }
+        self.absent.clear();
+    }
+
+    fn len(&self) -> usize {
+        match self.groups.len() {
+            1 => self.groups.values().map(|group| group.objects.len()).sum(),
+            groups => groups,
+        }
+    }
+
+    /// Forgets the first objects of a group.
+    fn forget_objects(&mut self, ledger: &mut Ledger, id: u64, count: usize) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        if count >= group.objects.len() {
+            return self.forget_group(ledger, id);
+        }
+        let forgotten = group.objects.drain(..count);
+        let bytes: u64 = forgotten
+            .map(|entry| entry.content.bytes() + OBJECT_BYTES)
+            .sum();
+        group.bytes -= bytes;
+        self.bytes -= bytes;
+        ledger.bytes -= bytes;
+        ledger.objects -= count as u64;
+    }
+
+    fn forget_group(&mut self, ledger: &mut Ledger, id: u64) {
+        if let Some(group) = self.groups.remove(&id) {
+            self.order.remove(&group.number);
+            ledger.queue.remove(&group.number);
+            ledger.bytes -= group.bytes;
+            ledger.objects -= group.objects.len() as u64;
+            self.bytes -= group.bytes;
+        }
+    }
+}
+
+impl Group {
+    fn place(&self, object: u64) -> Result<usize, usize> {
+        self.objects
+            .binary_search_by_key(&object, |entry| entry.object)
+    }
+}
+
+impl Entry {
+    fn is_fresh(&self, oldest: Option<Instant>) -> bool {
+        oldest.is_none_or(|oldest| self.received >= oldest)
+    }
+}
+
+/// The last location before `next`, if that is not behind `end`.
+fn stop(next: Option<Location>, end: Location) -> Location {
+    next.and_then(before).map_or(end, |stop| stop.min(end))
+}
+
+/// What it costs to keep an object, besides its bytes.
+const OBJECT_BYTES: u64 = 160;
+/// What it costs to keep a group, besides its objects.
+const GROUP_BYTES: u64 = 320;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Which locations of a track are known not to exist.
+
+use std::collections::BTreeMap;
+
+use weir_moqt::location::Location;
+
+/// The last location that a track could have.
+pub(crate) const LAST: Location = Location::new(u64::MAX, u64::MAX);
+
+/// A set of locations: ranges that neither overlap nor touch.
+#[derive(Debug, Default)]
+pub(crate) struct Absent {
+    /// The last location of each range, by its first.
+    ranges: BTreeMap<Location, Location>,
+}
+
+impl Absent {
+    /// Adds all locations from `first` to `last`, both included. With more than `ranges_max` ranges the one
+    /// of the smallest locations is forgotten; returns whether that happened.
+    pub(crate) fn insert(&mut self, first: Location, last: Location, ranges_max: usize) -> bool {
+        if last < first {
+            return false;
+        }
+        let (mut first, mut last) = (first, last);
+        // Everything that overlaps or touches becomes one range.
+        let reach = after(last).unwrap_or(LAST);
+        while let Some((&other_first, &other_last)) = self.ranges.range(..=reach).next_back()
+            && after(other_last).is_none_or(|next| next >= first)
+        {
+            first = first.min(other_first);
+            last = last.max(other_last);
+            self.ranges.remove(&other_first);
+        }
+        self.ranges.insert(first, last);
+        if self.ranges.len() > ranges_max {
+            self.ranges.pop_first();
+            return true;
+        }
+        false
+    }
+
+    /// The range that holds `location`.
+    #[inline]
+    pub(crate) fn around(&self, location: Location) -> Option<(Location, Location)> {
+        let (&first, &last) = self.ranges.range(..=location).next_back()?;
+        (last >= location).then_some((first, last))
+    }
+
+    /// The first location of the set behind `location`, which is not in it.
+    pub(crate) fn next(&self, location: Location) -> Option<Location> {
+        self.ranges
+            .range(location..)
+            .next()
+            .map(|(&first, _)| first)
+    }
+
+    /// The last location of the set before `location`, which is not in it.
+    pub(crate) fn previous(&self, location: Location) -> Option<Location> {
+        let range = self.ranges.range(..location).next_back();
+        range.map(|(_, &last)| last)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+}
+
+/// The location right behind `location`.
+pub(crate) fn after(location: Location) -> Option<Location> {
+    match location.object.checked_add(1) {
+        Some(object) => Some(Location { object, ..location }),
+        None => Some(Location::new(location.group.checked_add(1)?, 0)),
+    }
+}
+
+/// The location right before `location`.
+pub(crate) fn before(location: Location) -> Option<Location> {
+    match location.object.checked_sub(1) {
+        Some(object) => Some(Location { object, ..location }),
+        None => Some(Location::new(location.group.checked_sub(1)?, u64::MAX)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(group: u64, object: u64) -> Location {
+        Location::new(group, object)
+    }
+
+    #[test]
+    fn ranges_that_touch_become_one() {
+        let mut absent = Absent::default();
+        absent.insert(at(1, 5), at(1, 6), 9);
+        absent.insert(at(1, 8), at(1, u64::MAX), 9);
+        assert_eq!(absent.len(), 2);
+        absent.insert(at(1, 7), at(1, 7), 9);
+        assert_eq!(absent.around(at(1, 6)), Some((at(1, 5), at(1, u64::MAX))));
+        absent.insert(at(2, 0), at(3, u64::MAX), 9);
+        assert_eq!(absent.around(at(2, 9)), Some((at(1, 5), at(3, u64::MAX))));
+        assert_eq!(absent.len(), 1);
+        absent.insert(at(0, 0), LAST, 9);
+        assert_eq!(absent.around(LAST), Some((at(0, 0), LAST)));
+        absent.insert(at(4, 0), LAST, 9);
+        assert_eq!(absent.len(), 1);
+        absent.insert(at(4, 1), at(4, 0), 9);
+        assert_eq!(
+            absent.len(),
+            1,
+            "a range that ends before it starts is none"
+        );
+    }
+
+    #[test]
+    fn neighbours_are_found() {
+        let mut absent = Absent::default();
+        absent.insert(at(1, 5), at(1, 6), 9);
+        absent.insert(at(3, 0), at(4, 2), 9);
+        assert_eq!(absent.around(at(1, 7)), None);
+        assert_eq!(absent.around(at(1, 4)), None);
+        assert_eq!(absent.next(at(1, 7)), Some(at(3, 0)));
+        assert_eq!(absent.next(at(4, 3)), None);
+        assert_eq!(absent.previous(at(2, 0)), Some(at(1, 6)));
+        assert_eq!(absent.previous(at(1, 0)), None);
+    }
+
+    #[test]
+    fn ranges_are_bounded() {
+        let mut absent = Absent::default();
+        assert!(!absent.insert(at(1, 0), at(1, 0), 2));
+        assert!(!absent.insert(at(3, 0), at(3, 0), 2), "at the limit");
+        assert!(absent.insert(at(5, 0), at(5, 0), 2), "one past it");
+        assert_eq!(absent.around(at(1, 0)), None, "the smallest is forgotten");
+        assert_eq!(absent.len(), 2);
+    }
+}

@@ -1,0 +1,129 @@
+//! A range of locations in the order in which a fetch delivers them.
+
+use weir_moqt::{location::Location, parameter::GroupOrder};
+
+/// A range, both ends included, and the order of its groups. Within a group objects always come in the order of
+/// their IDs [moqt-18 §10.12.3].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) start: Location,
+    /// Not before `start`; object `u64::MAX` for all of its group.
+    pub(crate) end: Location,
+    pub(crate) order: GroupOrder,
+}
+
+impl Span {
+    /// The location that comes first.
+    pub(crate) fn first(&self) -> Location {
+        match self.order {
+            GroupOrder::Ascending => self.start,
+            GroupOrder::Descending => self.first_of(self.end.group),
+        }
+    }
+
+    /// The location that comes right after `at`.
+    pub(crate) fn after(&self, at: Location) -> Option<Location> {
+        if at < self.last_of(at.group) {
+            let object = at.object.saturating_add(1);
+            return Some(Location { object, ..at });
+        }
+        let group = match self.order {
+            GroupOrder::Ascending if at.group < self.end.group => at.group.saturating_add(1),
+            GroupOrder::Descending if at.group > self.start.group => at.group.saturating_sub(1),
+            GroupOrder::Ascending | GroupOrder::Descending => return None,
+        };
+        Some(self.first_of(group))
+    }
+
+    /// Whether `one` comes before `other`.
+    pub(crate) fn is_before(&self, one: Location, other: Location) -> bool {
+        match self.order {
+            GroupOrder::Ascending => one < other,
+            GroupOrder::Descending if one.group == other.group => one.object < other.object,
+            GroupOrder::Descending => one.group > other.group,
+        }
+    }
+
+    pub(crate) fn contains(&self, location: Location) -> bool {
+        self.start <= location && location <= self.end
+    }
+
+    /// First location of a group within the range.
+    pub(crate) fn first_of(&self, group: u64) -> Location {
+        self.start.max(Location::new(group, 0))
+    }
+
+    /// Last location of a group within the range.
+    pub(crate) fn last_of(&self, group: u64) -> Location {
+        self.end.min(Location::new(group, u64::MAX))
+    }
+
+    /// The smallest group that is in the range from its first object on.
+    pub(crate) fn whole_from(&self) -> u64 {
+        self.start.group + u64::from(self.start.object > 0 && self.start.group < u64::MAX)
+    }
+
+    /// The locations from `from` to `to` in this order, as ranges of ascending locations.
+    pub(crate) fn ranges(&self, from: Location, to: Location) -> Vec<(Location, Location)> {
+        if self.order == GroupOrder::Ascending || from.group == to.group {
+            return vec![(from, to)];
+        }
+        let mut ranges = vec![(from, self.last_of(from.group))];
+        if let (Some(below), above) = (from.group.checked_sub(1), to.group.saturating_add(1))
+            && above <= below
+        {
+            ranges.push((Location::new(above, 0), Location::new(below, u64::MAX)));
+        }
+        ranges.push((self.first_of(to.group), to));
+        ranges
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(group: u64, object: u64) -> Location {
+        Location::new(group, object)
+    }
+
+    fn span(order: GroupOrder) -> Span {
+        Span {
+            start: at(2, 3),
+            end: at(4, 1),
+            order,
+        }
+    }
+
+    #[test]
+    fn groups_come_in_their_order_and_objects_in_theirs() {
+        let up = span(GroupOrder::Ascending);
+        assert_eq!(up.first(), at(2, 3));
+        assert_eq!(up.after(at(2, 3)), Some(at(2, 4)));
+        assert_eq!(up.after(at(2, u64::MAX)), Some(at(3, 0)));
+        assert_eq!(up.after(at(4, 0)), Some(at(4, 1)));
+        assert_eq!(up.after(at(4, 1)), None);
+        let down = span(GroupOrder::Descending);
+        assert_eq!(down.first(), at(4, 0));
+        assert_eq!(down.after(at(4, 1)), Some(at(3, 0)));
+        assert_eq!(down.after(at(3, u64::MAX)), Some(at(2, 3)));
+        assert_eq!(down.after(at(2, u64::MAX)), None);
+        assert!(down.is_before(at(4, 1), at(3, 0)));
+        assert!(!down.is_before(at(3, 1), at(3, 1)));
+        assert!(down.contains(at(3, u64::MAX)) && !down.contains(at(4, 2)));
+    }
+
+    #[test]
+    fn a_stretch_of_a_descending_range_is_cut_at_its_groups() {
+        let down = span(GroupOrder::Descending);
+        let all = down.ranges(at(4, 0), at(2, 7));
+        let expected = [
+            (at(4, 0), at(4, 1)),
+            (at(3, 0), at(3, u64::MAX)),
+            (at(2, 3), at(2, 7)),
+        ];
+        assert_eq!(all, expected);
+        assert_eq!(down.ranges(at(3, 1), at(2, 4)).len(), 2);
+        assert_eq!(down.ranges(at(3, 1), at(3, 4)), [(at(3, 1), at(3, 4))]);
+    }
+}

@@ -1,0 +1,331 @@
+//! The cache against a simple reference, and its limits.
+
+use std::collections::BTreeMap;
+
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::{tests::epoch, tracks::Tracks};
+
+/// A cache with its accounts.
+struct Desk {
+    ledger: Ledger,
+    counters: Counters,
+    limits: Limits,
+    track: TrackId,
+    cache: TrackCache,
+}
+
+impl Desk {
+    fn new(limits: Limits) -> Self {
+        let mut tracks = Tracks::default();
+        let track = tracks.find_or_create(&"a--x".parse().unwrap(), 1);
+        Self {
+            ledger: Ledger::default(),
+            counters: Counters::default(),
+            limits,
+            track: track.unwrap(),
+            cache: TrackCache::default(),
+        }
+    }
+
+    fn with(&mut self, now: Instant, act: impl FnOnce(&mut TrackCache, &mut Keeper<'_>)) {
+        let mut keeper = Keeper {
+            ledger: &mut self.ledger,
+            counters: &mut self.counters,
+            limits: &self.limits,
+            track: self.track,
+            now,
+        };
+        act(&mut self.cache, &mut keeper);
+        let objects = self.cache.groups.values();
+        let objects: usize = objects.map(|group| group.objects.len()).sum();
+        assert_eq!(self.ledger.objects, objects as u64);
+        assert_eq!(self.ledger.bytes, self.cache.bytes);
+        assert_eq!(self.ledger.queue.len(), self.cache.groups.len());
+        assert_eq!(self.cache.order.len(), self.cache.groups.len());
+    }
+
+    fn insert(&mut self, now: Instant, location: Location, bytes: usize) {
+        self.with(now, |cache, keeper| {
+            cache.insert(keeper, location, now, content(location, bytes));
+        });
+    }
+
+    fn places(&self) -> Vec<(u64, u64)> {
+        let groups = self.cache.groups.iter();
+        groups
+            .flat_map(|(&id, group)| group.objects.iter().map(move |entry| (id, entry.object)))
+            .collect()
+    }
+}
+
+fn at(group: u64, object: u64) -> Location {
+    Location::new(group, object)
+}
+
+fn content(location: Location, bytes: usize) -> Content {
+    let byte = location.object.to_le_bytes()[0];
+    Content::Stream {
+        subgroup: location.object % 2,
+        priority: None,
+        properties: Bytes::new(),
+        payload: vec![byte; bytes].into(),
+        rest: Vec::new(),
+    }
+}
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+/// What a walk through a span finds: objects, and ranges of each kind as (first, last).
+#[derive(Debug, Default, PartialEq)]
+struct Walk {
+    objects: Vec<Location>,
+    absent: Vec<Location>,
+    unknown: Vec<Location>,
+}
+
+const GROUPS: u64 = 6;
+const OBJECTS: u64 = 5;
+
+/// Walks the cache, and writes down each location of the small world of these tests.
+fn walk(cache: &TrackCache, span: &Span, oldest: Option<Instant>) -> Walk {
+    let mut walk = Walk::default();
+    let mut next = Some(span.first());
+    let mut steps = 0;
+    while let Some(at) = next {
+        steps += 1;
+        assert!(steps < 1000, "it comes to an end");
+        let (list, last) = match cache.look(at, span, oldest) {
+            Known::Object(entry) => {
+                assert_eq!(entry.object, at.object);
+                (&mut walk.objects, at)
+            }
+            Known::Absent(last) => (&mut walk.absent, last),
+            Known::Unknown(last) => (&mut walk.unknown, last),
+        };
+        assert!(!span.is_before(last, at), "{at} to {last} goes forward");
+        assert!(span.contains(last));
+        for (first, last) in span.ranges(at, last) {
+            for group in first.group..=last.group.min(GROUPS) {
+                for object in 0..OBJECTS {
+                    let location = Location::new(group, object);
+                    if first <= location && location <= last {
+                        list.push(location);
+                    }
+                }
+            }
+        }
+        next = span.after(last);
+    }
+    walk
+}
+
+/// The same, from a table of all locations.
+fn reference(table: &BTreeMap<Location, bool>, span: &Span) -> Walk {
+    let mut all: Vec<Location> = (0..=GROUPS)
+        .flat_map(|group| (0..OBJECTS).map(move |object| Location::new(group, object)))
+        .filter(|&location| span.contains(location))
+        .collect();
+    if span.order == GroupOrder::Descending {
+        all.sort_by_key(|location| (std::cmp::Reverse(location.group), location.object));
+    }
+    let mut walk = Walk::default();
+    for location in all {
+        match table.get(&location) {
+            Some(true) => walk.objects.push(location),
+            Some(false) => walk.absent.push(location),
+            None => walk.unknown.push(location),
+        }
+    }
+    walk
+}
+
+fn location() -> impl Strategy<Value = Location> {
+    let object = prop_oneof![6 => 0..OBJECTS, 1 => Just(u64::MAX)];
+    (0..GROUPS, object).prop_map(|(group, object)| at(group, object))
+}
+
+proptest! {
+    /// Lists are sorted before they are compared: a descending run of several groups stands as one range.
+    #[test]
+    fn any_range_is_what_a_table_says(
+        steps in vec((any::<bool>(), location(), location()), 0..25),
+        (one, other) in (location(), location()),
+        is_descending in any::<bool>(),
+    ) {
+        let mut desk = Desk::new(limits());
+        let mut table = BTreeMap::new();
+        let now = epoch();
+        for (is_object, one, other) in steps {
+            let (first, last) = (one.min(other), one.max(other));
+            if is_object {
+                if first.object < OBJECTS {
+                    desk.insert(now, first, 10);
+                    table.entry(first).or_insert(true);
+                }
+            } else {
+                desk.with(now, |cache, keeper| cache.exclude(keeper, first, last));
+                for group in 0..GROUPS {
+                    for object in 0..OBJECTS {
+                        let location = at(group, object);
+                        if first <= location && location <= last {
+                            table.entry(location).or_insert(false);
+                        }
+                    }
+                }
+            }
+        }
+        let order = if is_descending { GroupOrder::Descending } else { GroupOrder::Ascending };
+        let span = Span { start: one.min(other), end: one.max(other), order };
+        let mut found = walk(&desk.cache, &span, None);
+        let mut expected = reference(&table, &span);
+        prop_assert_eq!(&found.objects, &expected.objects, "objects come in their order");
+        for walk in [&mut found, &mut expected] {
+            walk.absent.sort_unstable();
+            walk.unknown.sort_unstable();
+        }
+        prop_assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn accounts_are_kept_whatever_happens(
+        steps in vec((0..5u8, location(), 0..400usize), 0..60),
+    ) {
+        let mut desk = Desk::new(Limits { cache_track_bytes_max: 3000, ..limits() });
+        let mut now = epoch();
+        for (kind, location, bytes) in steps {
+            now += Duration::from_secs(1);
+            match kind {
+                0..=2 => desk.insert(now, location, bytes),
+                3 => desk.with(now, |cache, keeper| cache.evict(keeper.ledger, keeper.counters)),
+                _ => {
+                    let oldest = now.checked_sub(Duration::from_secs(5)).unwrap();
+                    desk.with(now, |cache, keeper| {
+                        while let Some((due, turn)) = keeper.ledger.due(Duration::from_secs(5))
+                            && due <= keeper.now
+                        {
+                            cache.expire(keeper.ledger, keeper.counters, turn, oldest);
+                        }
+                    });
+                }
+            }
+            prop_assert!(desk.ledger.bytes <= 3000 || desk.ledger.objects <= 1);
+        }
+        desk.with(now, |cache, keeper| cache.clear(keeper.ledger));
+        prop_assert_eq!((desk.ledger.bytes, desk.ledger.objects), (0, 0));
+    }
+}
+
+#[test]
+fn the_oldest_group_makes_room() {
+    let each = 100 + OBJECT_BYTES;
+    let max = 2 * (GROUP_BYTES + 2 * each);
+    let mut desk = Desk::new(Limits {
+        cache_track_bytes_max: max,
+        ..limits()
+    });
+    let now = epoch();
+    for location in [at(7, 0), at(7, 1), at(3, 0), at(3, 1)] {
+        desk.insert(now, location, 100);
+    }
+    assert_eq!(desk.places().len(), 4, "at the limit");
+    desk.insert(now, at(3, 2), 100);
+    assert_eq!(desk.places(), [(3, 0), (3, 1), (3, 2)], "one past it");
+    assert_eq!(desk.counters.cache_groups_evicted, 1);
+}
+
+#[test]
+fn a_group_that_is_alone_gives_up_its_first_objects() {
+    let each = 100 + OBJECT_BYTES;
+    let mut desk = Desk::new(Limits {
+        cache_track_bytes_max: GROUP_BYTES + 4 * each,
+        ..limits()
+    });
+    for object in 0..5 {
+        desk.insert(epoch(), at(1, object), 100);
+    }
+    assert_eq!(desk.places(), [(1, 3), (1, 4)]);
+    assert_eq!(desk.counters.cache_objects_evicted, 3);
+}
+
+#[test]
+fn objects_are_bounded_in_size_and_kept_once() {
+    let mut desk = Desk::new(Limits {
+        cache_object_bytes_max: 100,
+        ..limits()
+    });
+    desk.insert(epoch(), at(1, 0), 100);
+    desk.insert(epoch(), at(1, 1), 101);
+    desk.insert(epoch(), at(1, 0), 7);
+    assert_eq!(desk.places(), [(1, 0)]);
+    assert_eq!(desk.counters.cache_objects_too_large, 1);
+    assert_eq!(desk.cache.bytes, GROUP_BYTES + OBJECT_BYTES + 100);
+}
+
+#[test]
+fn what_does_not_exist_is_not_kept_and_gaps_are_bounded() {
+    let mut desk = Desk::new(Limits {
+        cache_gaps_per_track_max: 2,
+        ..limits()
+    });
+    for group in [1, 3] {
+        desk.with(epoch(), |cache, keeper| {
+            cache.exclude(keeper, at(group, 1), at(group, u64::MAX));
+        });
+    }
+    desk.insert(epoch(), at(1, 1), 5);
+    assert_eq!(desk.places(), []);
+    assert_eq!(desk.counters.cache_gaps_forgotten, 0, "at the limit");
+    desk.with(epoch(), |cache, keeper| {
+        cache.exclude(keeper, at(5, 1), at(5, 1));
+    });
+    assert_eq!(desk.counters.cache_gaps_forgotten, 1, "one past it");
+    desk.insert(epoch(), at(1, 1), 5);
+    assert_eq!(desk.places(), [(1, 1)]);
+}
+
+#[test]
+fn objects_that_are_too_old_are_unknown_and_then_forgotten() {
+    let mut desk = Desk::new(limits());
+    let start = epoch();
+    let at_secs = |secs| start + Duration::from_secs(secs);
+    desk.insert(at_secs(0), at(1, 0), 5);
+    desk.insert(at_secs(10), at(2, 0), 5);
+    desk.insert(at_secs(20), at(1, 1), 5);
+    let span = Span {
+        start: at(1, 0),
+        end: at(2, 0),
+        order: GroupOrder::Ascending,
+    };
+    let objects = |desk: &Desk, oldest| walk(&desk.cache, &span, Some(at_secs(oldest))).objects;
+    assert_eq!(
+        objects(&desk, 0),
+        [at(1, 0), at(1, 1), at(2, 0)],
+        "just in time"
+    );
+    assert_eq!(objects(&desk, 1), [at(1, 1), at(2, 0)]);
+    let age = Duration::from_secs(15);
+    let expire = |desk: &mut Desk, now| {
+        desk.with(at_secs(now), |cache, keeper| {
+            while let Some((due, turn)) = keeper.ledger.due(age)
+                && due <= keeper.now
+            {
+                let oldest = keeper.now.checked_sub(age).unwrap();
+                cache.expire(keeper.ledger, keeper.counters, turn, oldest);
+            }
+        });
+        desk.places()
+    };
+    assert_eq!(
+        expire(&mut desk, 24),
+        [(1, 1), (2, 0)],
+        "a group that grew stays"
+    );
+    assert_eq!(expire(&mut desk, 25), [(1, 1)]);
+    assert_eq!(expire(&mut desk, 34), [(1, 1)]);
+    assert_eq!(expire(&mut desk, 35), []);
+    assert_eq!(desk.counters.cache_groups_expired, 2);
+}

@@ -1,0 +1,151 @@
+//! What goes through the relay, into the cache, and when it is forgotten.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::{
+    data::{ObjectDatagram, ObjectStatus},
+    location::Location,
+    property::Properties,
+};
+
+use crate::{
+    Relay,
+    cache::{Keeper, LAST, TrackCache},
+    subgroup::{Ended, Mark, Subgroup},
+    timers::Timer,
+};
+
+impl TrackCache {
+    /// Takes over what arrived of a subgroup in this turn, and gives the objects that begin in it.
+    pub(crate) fn keep_subgroup(
+        &mut self,
+        keeper: &mut Keeper<'_>,
+        subgroup: &mut Subgroup,
+    ) -> Vec<Mark> {
+        let group = subgroup.header.group;
+        let held = subgroup.partial_bytes();
+        let partial_max = keeper.partial_max(held);
+        let was_holding = subgroup.holds_part();
+        let marks = subgroup.publish(keeper.now, partial_max, |object, received, content| {
+            let location = Location { group, object };
+            self.insert(keeper, location, received, content);
+        });
+        keeper.ledger.hold(held, subgroup.partial_bytes());
+        let is_dropped = subgroup.is_within_object() && !subgroup.holds_part();
+        if is_dropped && (was_holding || !marks.is_empty()) {
+            keeper.counters.cache_objects_too_large += 1;
+        }
+        for mark in &marks {
+            self.learn(
+                keeper,
+                mark.location,
+                mark.object.status,
+                &mark.object.properties,
+            );
+        }
+        if subgroup.header.end_of_group && subgroup.ended() == Some(Ended::Finished) {
+            self.end_group(keeper, Location::new(group, subgroup.next_object()));
+        }
+        marks
+    }
+
+    /// Takes over what a datagram says of objects that do not exist.
+    #[inline]
+    pub(crate) fn learn_datagram(&mut self, keeper: &mut Keeper<'_>, datagram: &ObjectDatagram) {
+        let location = Location::new(datagram.group, datagram.object);
+        self.learn(keeper, location, datagram.status, &datagram.properties);
+        if datagram.end_of_group
+            && let Some(object) = datagram.object.checked_add(1)
+        {
+            self.end_group(keeper, Location { object, ..location });
+        }
+    }
+
+    /// Takes over what an object says of others that do not exist [moqt-18 §11.2.1.1, §12.8, §12.9].
+    #[inline]
+    pub(crate) fn learn(
+        &mut self,
+        keeper: &mut Keeper<'_>,
+        location: Location,
+        status: ObjectStatus,
+        properties: &Properties,
+    ) {
+        match status {
+            ObjectStatus::Normal => {}
+            ObjectStatus::EndOfGroup => self.end_group(keeper, location),
+            ObjectStatus::EndOfTrack => self.exclude(keeper, location, LAST),
+        }
+        if properties.is_empty() {
+            return;
+        }
+        let Location { group, object } = location;
+        if let Some(first) = properties.prior_group_id_gap().and_then(|gap| {
+            let first = group.checked_sub(gap)?;
+            (gap > 0).then_some(first)
+        }) {
+            let last = Location::new(group - 1, u64::MAX);
+            self.exclude(keeper, Location::new(first, 0), last);
+        }
+        if let Some(first) = properties.prior_object_id_gap().and_then(|gap| {
+            let first = object.checked_sub(gap)?;
+            (gap > 0).then_some(first)
+        }) {
+            let last = Location::new(group, object - 1);
+            self.exclude(keeper, Location::new(group, first), last);
+        }
+    }
+
+    fn end_group(&mut self, keeper: &mut Keeper<'_>, first: Location) {
+        let last = Location::new(first.group, u64::MAX);
+        self.exclude(keeper, first, last);
+    }
+}
+
+impl Relay {
+    /// Keeps the cache within its limits, and its timer up to date.
+    #[inline]
+    pub(crate) fn tend_cache(&mut self) {
+        while self.ledger.bytes() > self.config.limits.cache_bytes_max {
+            let Some(id) = self.ledger.oldest() else {
+                break;
+            };
+            if let Some(track) = self.tracks.get(id) {
+                track.cache.evict(&mut self.ledger, &mut self.counters);
+            }
+            self.forget_if_unused(id);
+        }
+        if self.ledger.wake.is_none() {
+            self.wake_for_cache(None);
+        }
+    }
+
+    fn wake_for_cache(&mut self, earliest: Option<Instant>) {
+        if let Some((due, _)) = self.ledger.due(self.config.limits.cache_age_max) {
+            let wake = earliest.map_or(due, |earliest| due.max(earliest));
+            self.ledger.wake = Some(wake);
+            self.timers.set(wake, Timer::Cache);
+        }
+    }
+
+    /// Forgets what is too old.
+    pub(crate) fn on_cache_due(&mut self, now: Instant) {
+        self.ledger.wake = None;
+        let age_max = self.config.limits.cache_age_max;
+        let Some(oldest) = now.checked_sub(age_max) else {
+            return;
+        };
+        while let Some((due, turn)) = self.ledger.due(age_max)
+            && due <= now
+        {
+            if let Some(track) = self.tracks.get(turn.track) {
+                let (ledger, counters) = (&mut self.ledger, &mut self.counters);
+                track.cache.expire(ledger, counters, turn, oldest);
+            }
+            self.forget_if_unused(turn.track);
+        }
+        self.wake_for_cache(Some(now + CACHE_REST));
+    }
+}
+
+/// The cache is not looked at more often than this, however much comes.
+const CACHE_REST: Duration = Duration::from_secs(1);
