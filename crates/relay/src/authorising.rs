@@ -182,12 +182,13 @@ impl Relay {
                 let track = self.tracks.get(track)?;
                 (Action::Publish, track.name.namespace.clone())
             }
-            &Part::Subscriber(track) => {
+            &Part::Subscriber(track) | &Part::Fetch(track) => {
                 let track = self.tracks.get(track)?;
                 (Action::Subscribe, track.name.namespace.clone())
             }
             Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
             Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
+            Part::Feeder(_) => return None,
         })
     }
 
@@ -215,7 +216,11 @@ impl Relay {
                     self.part_gone(now, endpoint, handle, id, part);
                 }
             }
-            Some(Part::Source(_)) | None => {}
+            Some(&Part::Fetch(_)) => {
+                peer.remove(id);
+                self.fetch_gone(now, endpoint, (handle, id));
+            }
+            Some(Part::Source(_) | Part::Feeder(_)) | None => {}
         }
     }
 

@@ -57,6 +57,8 @@ pub(crate) struct TrackCache {
     /// Groups in the order in which they were begun, by their number in the ledger.
     order: BTreeMap<u64, u64>,
     bytes: u64,
+    /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
+    pub(crate) largest: Option<Location>,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,14 @@ pub(crate) enum Content {
         payload: Bytes,
         /// The other parts.
         rest: Vec<Bytes>,
+    },
+    /// An object that came in answer to a fetch.
+    Fetched {
+        /// None if it is one of datagrams.
+        subgroup: Option<u64>,
+        priority: u8,
+        properties: Bytes,
+        payload: Bytes,
     },
 }
 
@@ -179,6 +189,11 @@ impl Content {
                 rest,
                 ..
             } => properties.len() + payload.len() + rest.iter().map(Bytes::len).sum::<usize>(),
+            Self::Fetched {
+                properties,
+                payload,
+                ..
+            } => properties.len() + payload.len(),
         };
         len as u64
     }
@@ -224,6 +239,22 @@ impl Entry {
                 };
                 (object, parts)
             }
+            Content::Fetched {
+                subgroup,
+                priority,
+                properties,
+                payload,
+            } => {
+                let object = FetchObject {
+                    group,
+                    subgroup: *subgroup,
+                    object: self.object,
+                    priority: *priority,
+                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
+                    payload_len: payload.len() as u64,
+                };
+                (object, vec![payload.clone()])
+            }
         }
     }
 }
@@ -234,9 +265,10 @@ impl TrackCache {
         self.groups.is_empty()
     }
 
-    /// Whether it is known where the track ends.
-    pub(crate) fn has_end(&self) -> bool {
-        self.absent.around(LAST).is_some()
+    /// Whether it is known that no object follows that at `largest`.
+    pub(crate) fn is_final(&self, largest: Location) -> bool {
+        let end = self.absent.around(LAST);
+        end.is_some_and(|(first, _)| after(largest).is_none_or(|next| first <= next))
     }
 
     /// Remembers an object, unless it is there already or known not to exist; then makes room for it.
@@ -249,6 +281,7 @@ impl TrackCache {
     ) {
         let limits = keeper.limits;
         let size = content.bytes();
+        self.largest = self.largest.max(Some(location));
         if limits.cache_track_bytes_max == 0 || self.absent.around(location).is_some() {
             return;
         }
@@ -317,37 +350,28 @@ impl TrackCache {
             }
         }
         let range = self.absent.around(at);
-        let is_whole = at == span.first_of(at.group) && at.object == 0;
-        match span.order {
-            GroupOrder::Ascending => self.look_up(at, next, range, span, oldest),
-            GroupOrder::Descending => match range {
-                // An object that is there counts more than what was heard of it.
-                Some((first, last)) => {
-                    let last = last.min(stop(next, segment_end));
-                    if last < segment_end || !is_whole {
-                        return Known::Absent(last);
-                    }
-                    let lowest = if first.object == 0 {
-                        first.group
-                    } else {
-                        first.group.saturating_add(1)
-                    };
-                    let mut lowest = lowest.max(self.group_above(at.group));
-                    lowest = lowest.clamp(span.whole_from(), at.group);
-                    Known::Absent(span.last_of(lowest))
-                }
-                None => {
-                    let known = self.absent.next(at).and_then(before);
-                    let last = known.unwrap_or(LAST).min(stop(next, segment_end));
-                    if last < segment_end || !is_whole {
-                        return Known::Unknown(last);
-                    }
-                    let absent = self.absent.previous(at).map_or(0, |last| last.group + 1);
-                    let lowest = absent.max(self.group_above(at.group));
-                    let lowest = lowest.clamp(span.whole_from(), at.group);
-                    Known::Unknown(span.last_of(lowest))
-                }
-            },
+        if span.order == GroupOrder::Ascending {
+            return self.look_up(at, next, range, span, oldest);
+        }
+        let stop = stop(next, segment_end);
+        let (last, known_above) = if let Some((first, last)) = range {
+            let partial = u64::from(first.object > 0);
+            (last, first.group.saturating_add(partial))
+        } else {
+            let known = self.absent.next(at).and_then(before);
+            let below = self.absent.previous(at);
+            let above = below.map_or(0, |last| last.group.saturating_add(1));
+            (known.unwrap_or(LAST), above)
+        };
+        let mut last = last.min(stop);
+        if last == segment_end && at == span.first_of(at.group) && at.object == 0 {
+            // A whole group: those below it may be the same.
+            let lowest = known_above.max(self.group_above(at.group));
+            last = span.last_of(lowest.clamp(span.whole_from(), at.group));
+        }
+        match range {
+            Some(_) => Known::Absent(last),
+            None => Known::Unknown(last),
         }
     }
 
@@ -433,6 +457,7 @@ impl TrackCache {
             self.forget_group(ledger, id);
         }
         self.absent.clear();
+        self.largest = None;
     }
 
     fn len(&self) -> usize {

@@ -55,6 +55,12 @@ pub struct Limits {
     pub streams_per_subscription_max: usize,
     /// Subgroups of one track that may be open upstream at once; further ones are stopped.
     pub subgroups_per_track_max: usize,
+    /// Fetches of one session; refused with `EXCESSIVE_LOAD` beyond.
+    pub fetches_per_session_max: usize,
+    /// Fetches that the relay may have open with one publisher; beyond it that one is not asked.
+    pub fetches_upstream_per_session_max: usize,
+    /// How long a fetch may wait for publishers in all, whatever its `FILL_TIMEOUT` says [moqt-18 §10.2.5].
+    pub fill_max: Duration,
     /// Longest time that a SUBSCRIBE may wait for a publisher, whatever it asks for.
     pub rendezvous_max: Duration,
     /// How long subscribers of a track are kept when its last publisher vanishes without a word.
@@ -92,6 +98,9 @@ impl Default for Limits {
             lag_bytes_max: 4 << 20,
             streams_per_subscription_max: 128,
             subgroups_per_track_max: 256,
+            fetches_per_session_max: 64,
+            fetches_upstream_per_session_max: 256,
+            fill_max: Duration::from_secs(10),
             rendezvous_max: Duration::from_secs(30),
             publisher_linger: Duration::from_secs(5),
             done_linger: Duration::from_secs(2),
@@ -99,7 +108,7 @@ impl Default for Limits {
             cache_bytes_max: 512 << 20,
             cache_object_bytes_max: 8 << 20,
             cache_partial_bytes_max: 64 << 20,
-            cache_age_max: Duration::from_secs(60),
+            cache_age_max: Duration::from_mins(1),
             cache_gaps_per_track_max: 1024,
         }
     }

@@ -70,6 +70,22 @@ numbers! {
         duplicates,
         /// Objects that came for no track that the relay still holds.
         objects_unwanted,
+        /// Fetches served to their end.
+        fetches_served,
+        /// Objects sent in answer to fetches.
+        fetch_objects_sent,
+        /// Ranges of fetches that stayed unknown.
+        fetch_ranges_unknown,
+        /// Fetches that their peers ended.
+        fetches_cancelled,
+        /// Fetches refused for a reason of the publisher's.
+        fetches_failed,
+        /// Times that a fetch had waited for publishers long enough.
+        fetches_waited_out,
+        /// Fetches that the relay sent to publishers.
+        fetches_upstream,
+        /// Of these, answers that did not keep to what was asked for.
+        fetches_malformed,
         /// Tracks that nobody used and whose objects were forgotten because there were too many.
         tracks_resting_forgotten,
         /// Groups forgotten because the cache was full.
@@ -90,6 +106,8 @@ numbers! {
         refused_range,
         /// Requests refused at a limit.
         refused_load,
+        /// Fetches refused because there is no subscription to join.
+        refused_joining,
         /// Requests refused because the session already has that subscription.
         refused_duplicate,
         /// Requests for prefixes that overlap with another of the session.
@@ -102,8 +120,6 @@ numbers! {
         refused_expired,
         /// Requests and updates with a token that cannot be read.
         refused_malformed_token,
-        /// Requests of kinds that the relay does not serve.
-        refused_not_supported,
     }
 }
 
@@ -128,6 +144,10 @@ numbers! {
         log_bytes,
         /// Tracks of which nothing is left but what the cache remembers.
         tracks_resting,
+        /// Fetches of peers.
+        fetches,
+        /// Fetches of the relay.
+        fetches_upstream,
         /// Objects in the cache.
         cache_objects,
         /// Bytes in the cache, with what it costs to keep them.

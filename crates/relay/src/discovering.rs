@@ -157,7 +157,11 @@ impl Relay {
         };
         let overlaps = peer.requests.iter().any(|(&other, part)| match part {
             Part::Interest(interest) => other != id && interest.overlaps(wanted),
-            Part::Source(_) | Part::Subscriber(_) | Part::Namespace(_) => false,
+            Part::Source(_)
+            | Part::Subscriber(_)
+            | Part::Namespace(_)
+            | Part::Fetch(_)
+            | Part::Feeder(_) => false,
         });
         if overlaps {
             self.counters.refused_overlap += 1;
@@ -334,6 +338,10 @@ impl Relay {
 pub(crate) fn interest(peer: &mut Peer, id: RequestId) -> Option<&mut Interest> {
     match peer.requests.get_mut(&id)? {
         Part::Interest(interest) => Some(interest),
-        Part::Source(_) | Part::Subscriber(_) | Part::Namespace(_) => None,
+        Part::Source(_)
+        | Part::Subscriber(_)
+        | Part::Namespace(_)
+        | Part::Fetch(_)
+        | Part::Feeder(_) => None,
     }
 }

@@ -369,6 +369,11 @@ impl Relay {
                 }
             }
             Part::Interest(interest) => self.interest_gone(handle, request, &interest),
+            Part::Fetch(_) => self.fetch_gone(now, endpoint, (handle, request)),
+            Part::Feeder(_) => {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.fail_feeder(now, endpoint, (handle, request), code);
+            }
         }
     }
 }

@@ -9,8 +9,14 @@ use weir_moqt::{session::RequestId, transport::StreamId};
 
 use crate::{subgroup::SubgroupId, tracks::TrackId};
 
-/// A subgroup on its way to one of a session's subscriptions.
-pub(crate) type Reader = (TrackId, RequestId, SubgroupId);
+/// What is on its way to a session on a stream of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reader {
+    /// A subgroup, for one of its subscriptions.
+    Subgroup(TrackId, RequestId, SubgroupId),
+    /// What it fetches.
+    Fetch(RequestId),
+}
 
 /// Full streams, by their number and by their rank.
 #[derive(Debug, Default)]
@@ -53,7 +59,7 @@ mod tests {
     fn the_highest_ranks_come_first_and_only_so_many() {
         let mut tracks = Tracks::default();
         let track = tracks.find_or_create(&"a--x".parse().unwrap(), 1).unwrap();
-        let reader = |number| (track, RequestId(0), number);
+        let reader = |number| Reader::Subgroup(track, RequestId(0), number);
         let mut full = FullStreams::default();
         for number in 0..20 {
             let rank = i32::try_from(number % 10).unwrap();

@@ -84,6 +84,7 @@ impl Relay {
             endpoint.fill_from(now, handle);
         }
         self.tend_cache();
+        self.refill(now, endpoint, id);
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
@@ -192,18 +193,18 @@ impl Relay {
         self.mark_grown(track_id, id);
     }
 
-    /// The next bytes of the last object.
-    pub(crate) fn on_payload(&mut self, handle: Handle, stream: StreamId, data: &[u8]) {
+    /// The next bytes of the last object; returns whether the stream is one of a subgroup.
+    pub(crate) fn on_payload(&mut self, handle: Handle, stream: StreamId, data: &[u8]) -> bool {
         let Some(inbound) = self
             .peers
             .get(handle)
             .and_then(|peer| peer.inbound.get(&stream))
         else {
-            return;
+            return false;
         };
         let (track_id, request, flow) = (inbound.track, inbound.request, inbound.flow);
         let Some(track) = self.tracks.get(track_id) else {
-            return;
+            return true;
         };
         if let Some(source) = track.source(handle, request) {
             source.stream_bytes += data.len() as u64;
@@ -214,6 +215,7 @@ impl Relay {
             subgroup.extend(data);
             self.mark_grown(track_id, id);
         }
+        true
     }
 
     /// A publisher's subgroup stream is over.

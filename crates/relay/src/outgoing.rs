@@ -100,6 +100,7 @@ impl Relay {
             track.settle_subgroup(id);
         }
         self.tend_cache();
+        self.refill(now, endpoint, track_id);
     }
 
     /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
@@ -152,26 +153,40 @@ impl Relay {
             let track = self.tracks.get(track_id);
             let subscriber = track.and_then(|track| track.subscriber(handle, request));
             if let Some((rank, id)) = subscriber.and_then(|subscriber| subscriber.pending()) {
-                pending.push((Reverse(rank), (track_id, request, id)));
+                let reader = Reader::Subgroup(track_id, request, id);
+                pending.push((Reverse(rank), reader));
+            }
+        }
+        let fetches = self.fetches.range((handle, RequestId(0))..);
+        for (&(_, request), fetch) in fetches.take_while(|((other, _), _)| *other == handle) {
+            if fetch.is_pending() {
+                pending.push((Reverse(fetch.rank()), Reader::Fetch(request)));
             }
         }
         pending
     }
 
-    fn is_pending(&mut self, handle: Handle, (track, request, id): Reader) -> bool {
+    fn is_pending(&mut self, handle: Handle, reader: Reader) -> bool {
+        let (track, request, id) = match reader {
+            Reader::Subgroup(track, request, id) => (track, request, id),
+            Reader::Fetch(request) => {
+                let fetch = self.fetches.get(&(handle, request));
+                return fetch.is_some_and(|fetch| fetch.is_pending());
+            }
+        };
         let track = self.tracks.get(track);
         let subscriber = track.and_then(|track| track.subscriber(handle, request));
         let pending = subscriber.and_then(|subscriber| subscriber.pending());
         pending.is_some_and(|(_, pending)| pending == id)
     }
 
-    fn resume(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        (track_id, request, id): Reader,
-    ) {
+    fn resume(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, reader: Reader) {
+        let (track_id, request, id) = match reader {
+            Reader::Subgroup(track, request, id) => (track, request, id),
+            Reader::Fetch(request) => {
+                return self.resume_fetch(now, endpoint, (handle, request));
+            }
+        };
         let who = (track_id, handle, request);
         self.with_subscriber(
             now,
@@ -197,6 +212,10 @@ impl Relay {
         handle: Handle,
         stream: StreamId,
     ) {
+        if self.stop_fetch(now, endpoint, handle, stream) {
+            self.counters.streams_stopped += 1;
+            return;
+        }
         let Some(peer) = self.peers.get(handle) else {
             return;
         };

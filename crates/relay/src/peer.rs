@@ -11,8 +11,12 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    Credentials, Denial, Grant, discovering::Interest, full_streams::FullStreams, out_stream::Wait,
-    subgroup::SubgroupId, tracks::TrackId,
+    Credentials, Denial, Grant,
+    discovering::Interest,
+    full_streams::{FullStreams, Reader},
+    out_stream::Wait,
+    subgroup::SubgroupId,
+    tracks::TrackId,
 };
 
 /// One session.
@@ -29,6 +33,12 @@ pub(crate) struct Peer {
     pub(crate) inbound: BTreeMap<StreamId, Inbound>,
     /// Subgroup streams being sent that took no more data.
     pub(crate) full: FullStreams,
+    /// Streams being sent that answer its fetches.
+    pub(crate) fetch_streams: BTreeMap<StreamId, RequestId>,
+    /// Streams being received that answer fetches of the relay.
+    pub(crate) feeder_streams: BTreeMap<StreamId, RequestId>,
+    /// It said that it serves no FETCH.
+    pub(crate) declines_fetch: bool,
     pub(crate) counts: Counts,
     /// What was shown in SETUP, once it came.
     pub(crate) credentials: Option<Box<Credentials>>,
@@ -72,6 +82,10 @@ pub(crate) enum Part {
     Namespace(Namespace),
     /// The session wants to hear of what lies under a prefix.
     Interest(Box<Interest>),
+    /// It fetches objects of the track.
+    Fetch(TrackId),
+    /// The relay fetches objects of the track from it.
+    Feeder(TrackId),
 }
 
 /// How many requests of each kind a session has.
@@ -81,6 +95,8 @@ pub(crate) struct Counts {
     pub(crate) subscribers: usize,
     pub(crate) namespaces: usize,
     pub(crate) prefixes: usize,
+    pub(crate) fetches: usize,
+    pub(crate) feeders: usize,
 }
 
 impl Peer {
@@ -93,6 +109,9 @@ impl Peer {
             sources: Vec::new(),
             inbound: BTreeMap::new(),
             full: FullStreams::default(),
+            fetch_streams: BTreeMap::new(),
+            feeder_streams: BTreeMap::new(),
+            declines_fetch: false,
             counts: Counts::default(),
             credentials: None,
             grant: Err(Denial::Unauthorized),
@@ -111,6 +130,8 @@ impl Peer {
             Part::Subscriber(_) => self.counts.subscribers += 1,
             Part::Namespace(_) => self.counts.namespaces += 1,
             Part::Interest(_) => self.counts.prefixes += 1,
+            Part::Fetch(_) => self.counts.fetches += 1,
+            Part::Feeder(_) => self.counts.feeders += 1,
         }
         let before = self.requests.insert(request, part);
         debug_assert!(
@@ -130,6 +151,8 @@ impl Peer {
             Part::Subscriber(_) => self.counts.subscribers -= 1,
             Part::Namespace(_) => self.counts.namespaces -= 1,
             Part::Interest(_) => self.counts.prefixes -= 1,
+            Part::Fetch(_) => self.counts.fetches -= 1,
+            Part::Feeder(_) => self.counts.feeders -= 1,
         }
         Some(part)
     }
@@ -148,7 +171,11 @@ impl Peer {
             .iter()
             .filter_map(|(&request, part)| match part {
                 Part::Subscriber(track) => Some((request, *track)),
-                Part::Source(_) | Part::Namespace(_) | Part::Interest(_) => None,
+                Part::Source(_)
+                | Part::Namespace(_)
+                | Part::Interest(_)
+                | Part::Fetch(_)
+                | Part::Feeder(_) => None,
             })
     }
 
@@ -156,7 +183,10 @@ impl Peer {
     pub(crate) fn note_waits(&mut self, track: TrackId, request: RequestId, waits: Vec<Wait>) {
         for wait in waits {
             match wait {
-                Wait::For(stream, rank, id) => self.full.insert(stream, rank, (track, request, id)),
+                Wait::For(stream, rank, id) => {
+                    let reader = Reader::Subgroup(track, request, id);
+                    self.full.insert(stream, rank, reader);
+                }
                 Wait::Over(stream) => drop(self.full.remove(stream)),
             }
         }

@@ -1,12 +1,12 @@
 //! The relay as a role: what happens on connections and sessions, and who deals with it.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use weir_moqt::{
     draft::Draft,
     error::SessionError,
     message::Setup,
-    session::{self, Accepted, Request, RequestId, Session, Side},
+    session::{self, Accepted, CloseReason, Request, RequestId, Session, Side},
     transport::{Direction, StreamId},
 };
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
@@ -14,6 +14,8 @@ use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use crate::{
     Authority, Config, Counters, Gauges, Open,
     cache::Ledger,
+    feeder::Feeder,
+    fetch::{Fetch, FetchId},
     incoming::CUT,
     namespaces::Namespaces,
     peer::{Peer, Peers},
@@ -34,6 +36,12 @@ pub struct Relay {
     pub(crate) track_interests: Namespaces,
     pub(crate) timers: Timers,
     pub(crate) ledger: Ledger,
+    /// What peers fetch.
+    pub(crate) fetches: BTreeMap<FetchId, Box<Fetch>>,
+    /// What the relay fetches.
+    pub(crate) feeders: BTreeMap<FetchId, Feeder>,
+    /// Sessions that may have something to say though nothing came.
+    pub(crate) restless: Vec<Handle>,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
     /// Sessions that closed their connection while another one was dealt with.
@@ -61,6 +69,9 @@ impl Relay {
             track_interests: Namespaces::default(),
             timers: Timers::default(),
             ledger: Ledger::default(),
+            fetches: BTreeMap::new(),
+            feeders: BTreeMap::new(),
+            restless: Vec::new(),
             grown: Vec::new(),
             fallen: Vec::new(),
             counters: Counters::default(),
@@ -81,6 +92,8 @@ impl Relay {
             namespaces: self.namespaces.len() as u64,
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
             tracks_resting: self.tracks.resting_len() as u64,
+            fetches: self.fetches.len() as u64,
+            fetches_upstream: self.feeders.len() as u64,
             cache_objects: self.ledger.objects(),
             cache_bytes: self.ledger.bytes(),
             ..Gauges::default()
@@ -223,9 +236,26 @@ impl Relay {
                 id,
                 ok: Accepted::Ok(ok),
             } => self.on_offer_accepted(now, endpoint, handle, id, &ok),
+            E::Accepted {
+                id,
+                ok: Accepted::Fetch(ok),
+            } => self.on_feeder_granted(now, endpoint, (handle, id), &ok),
+            E::Rejected { id, error } if self.feeders.contains_key(&(handle, id)) => {
+                self.fail_feeder(now, endpoint, (handle, id), error.code);
+            }
             E::Rejected { id, error } => {
                 self.on_source_rejected(now, endpoint, handle, id, &error);
                 self.on_offer_rejected(now, endpoint, handle, id);
+            }
+            E::Closed { id, reason } if self.feeders.contains_key(&(handle, id)) => {
+                let is_clean = reason == CloseReason::Fin;
+                self.on_feeder_closed(now, endpoint, (handle, id), is_clean);
+            }
+            E::Fetched { stream, request } => {
+                self.on_feeder_stream(now, endpoint, (handle, request), stream);
+            }
+            E::FetchObject { stream, entry } => {
+                self.on_feeder_entry(now, endpoint, handle, stream, entry);
             }
             E::Done { id, done } => self.on_source_done(now, endpoint, handle, id, done),
             E::Closed { id, .. } => self.on_closed(now, endpoint, handle, id),
@@ -237,16 +267,27 @@ impl Relay {
                 self.on_subgroup(now, endpoint, handle, stream, request, header);
             }
             E::Object { stream, object } => self.on_object(now, handle, stream, object),
-            E::Payload { stream, data } => self.on_payload(handle, stream, &data),
-            E::StreamEnd { stream, end } => self.on_stream_end(now, endpoint, handle, stream, end),
+            E::Payload { stream, data } => {
+                if !self.on_payload(handle, stream, &data) {
+                    self.on_feeder_payload(now, endpoint, handle, stream, &data);
+                }
+            }
+            E::StreamEnd { stream, end } => {
+                self.on_stream_end(now, endpoint, handle, stream, end);
+                self.on_feeder_end(now, endpoint, handle, stream, end);
+            }
             E::Datagram { request, datagram } => {
                 if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(request)) {
                     self.forward_datagram(now, endpoint, track, datagram);
                 }
             }
-            E::Updated { id, .. } => {
+            E::Updated { id, result } => {
                 // There is room for the next update, if the last one did not fit.
                 if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
+                    let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
+                    if let (Some(largest), Some(track)) = (largest, self.tracks.get(track)) {
+                        track.observe(largest);
+                    }
                     self.update_upstream(now, endpoint, track);
                 }
             }
@@ -259,17 +300,11 @@ impl Relay {
             }
             // Answers to requests that the relay does not make, and notices that need no answer: a client
             // that is going away ends its requests itself.
-            E::Accepted {
-                ok: Accepted::Fetch(_),
-                ..
-            }
-            | E::Namespace { .. }
+            E::Namespace { .. }
             | E::NamespaceDone { .. }
             | E::PublishBlocked { .. }
             | E::GoAway(_)
-            | E::RequestGoAway { .. }
-            | E::Fetched { .. }
-            | E::FetchObject { .. } => {}
+            | E::RequestGoAway { .. } => {}
         }
     }
 
@@ -306,13 +341,13 @@ impl Relay {
             Request::TrackStatus(status) => {
                 self.on_track_status(now, endpoint, handle, id, &status.track);
             }
+            Request::Fetch(fetch) => self.on_fetch(now, endpoint, handle, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
                 self.on_subscribe_namespace(now, endpoint, handle, id, subscribe.prefix);
             }
             Request::SubscribeTracks(subscribe) => {
                 self.on_subscribe_tracks(now, endpoint, handle, id, subscribe);
             }
-            Request::Fetch(_) => self.refuse_unsupported(now, endpoint, handle, id),
         }
     }
 
@@ -346,6 +381,7 @@ impl Relay {
             Timer::Orphaned(track) => self.on_orphaned(now, endpoint, track),
             Timer::Leaving(track) => self.on_leaving(now, endpoint, track),
             Timer::Cache => self.on_cache_due(now),
+            Timer::Fill(handle, request) => self.on_fill_over(now, endpoint, (handle, request)),
         }
     }
 
@@ -386,7 +422,7 @@ impl Relay {
 
     /// Clears up after sessions that closed their connection in this turn.
     fn bury_fallen(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        while let Some(handle) = self.fallen.pop() {
+        while let Some(handle) = self.fallen.pop().or_else(|| self.restless.pop()) {
             self.settle(now, endpoint, handle);
         }
     }

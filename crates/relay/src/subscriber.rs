@@ -39,6 +39,9 @@ pub(crate) struct Subscriber {
     datagram_timeout: Option<Duration>,
     streams: Vec<OutStream>,
     streams_opened: u64,
+    /// The largest location that it was told of when it was established or woken up: where fetches that join it
+    /// end [moqt-18 §5.1].
+    pub(crate) joining: Option<Location>,
     /// To be told once its streams are complete; no new ones are opened.
     pub(crate) ending: Option<Box<PublishDone>>,
 }
@@ -85,6 +88,7 @@ impl Subscriber {
             datagram_timeout: None,
             streams: Vec::new(),
             streams_opened: 0,
+            joining: largest,
             ending: None,
         };
         subscriber.take_over(parameters, largest, track);
@@ -463,7 +467,7 @@ pub(crate) fn smaller(one: Option<Duration>, other: Option<Duration>) -> Option<
 }
 
 /// What SUBSCRIBER_PRIORITY is when it is left out [moqt-18 §10.2.6].
-const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
+pub(crate) const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 
 #[cfg(test)]
 mod tests {

@@ -86,6 +86,7 @@ impl Relay {
             self.admit(now, endpoint, id, waiting);
         }
         self.update_upstream(now, endpoint, id);
+        self.settle_joins(now, endpoint, id);
     }
 
     fn admit(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId, waiting: Waiting) {
@@ -194,6 +195,7 @@ impl Relay {
         let part = self.peers.get(handle).and_then(|peer| peer.remove(request));
         if let Some(Part::Subscriber(id)) = part {
             self.stop_waiting(id, handle, request);
+            self.settle_joins(now, endpoint, id);
             self.forget_if_unused(id);
         }
         self.refuse(now, endpoint, handle, request, code);
@@ -234,6 +236,7 @@ impl Relay {
                 track.settle_subgroup(subgroup);
             }
         }
+        self.settle_joins(now, endpoint, id);
         self.update_upstream(now, endpoint, id);
         self.forget_if_unused(id);
     }
@@ -275,6 +278,9 @@ impl Relay {
                 let had_forward = subscriber.forward;
                 subscriber.update(connection, parameters, largest, turn);
                 let wakes = subscriber.forward && !had_forward;
+                if wakes {
+                    subscriber.joining = largest;
+                }
                 if wakes || parameters.filter.is_some() {
                     answer.parameters.largest_object = largest;
                 }
@@ -283,6 +289,7 @@ impl Relay {
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
             answer.parameters.expires = self.expires_in(now, handle, id);
         }
+        self.update_fetch(now, endpoint, (handle, id), parameters);
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, answer);
         });
@@ -312,18 +319,6 @@ impl Relay {
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, ok);
         });
-    }
-
-    /// Answers a request of a kind that the relay does not serve.
-    pub(crate) fn refuse_unsupported(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-    ) {
-        self.counters.refused_not_supported += 1;
-        self.refuse(now, endpoint, handle, id, RequestErrorCode::NOT_SUPPORTED);
     }
 
     /// Answers a request with an error.
@@ -363,8 +358,9 @@ fn reason(code: RequestErrorCode) -> &'static str {
         RequestErrorCode::TIMEOUT => "no publisher came in time",
         RequestErrorCode::EXCESSIVE_LOAD => "a limit of the relay is reached",
         RequestErrorCode::DUPLICATE_SUBSCRIPTION => "the session has this subscription already",
-        RequestErrorCode::INVALID_RANGE => "the range ends before the largest object",
-        RequestErrorCode::NOT_SUPPORTED => "the relay does not serve this request",
+        RequestErrorCode::INVALID_RANGE => "there is nothing in this range",
+        RequestErrorCode::INVALID_JOINING_REQUEST_ID => "there is no such subscription to join",
+        RequestErrorCode::NOT_SUPPORTED => "no publisher serves this request",
         RequestErrorCode::PREFIX_OVERLAP => "the prefix overlaps with another of this session",
         RequestErrorCode::NAMESPACE_TOO_LARGE => "there is too much under this prefix",
         RequestErrorCode::UNAUTHORIZED => "nothing that was shown permits this",

@@ -20,6 +20,8 @@ pub(crate) enum Timer {
     Orphaned(TrackId),
     /// The last streams of a publisher have had time enough to arrive.
     Leaving(TrackId),
+    /// A fetch has waited for publishers long enough.
+    Fill(Handle, RequestId),
     /// The oldest group of the cache may be too old.
     Cache,
 }

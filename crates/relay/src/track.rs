@@ -1,6 +1,6 @@
 //! One track: where its objects come from, who gets them, and what is on its way.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use weir_moqt::{
     data::SubgroupHeader, draft::Draft, location::Location, message::PublishDone,
@@ -11,6 +11,7 @@ use weir_quic::Handle;
 use crate::{
     cache::TrackCache,
     duplicates::Duplicates,
+    fetch::FetchId,
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Subscriber, TrackDefaults, smaller},
 };
@@ -32,8 +33,12 @@ pub(crate) struct Track {
     next_subgroup: SubgroupId,
     pub(crate) duplicates: Duplicates,
     pub(crate) cache: TrackCache,
-    /// Fetches that read from it or bring objects to it.
-    pub(crate) fetches: usize,
+    /// Fetches of peers.
+    pub(crate) readers: BTreeSet<FetchId>,
+    /// Those of them that wait for what comes into the cache.
+    pub(crate) hungry: BTreeSet<FetchId>,
+    /// Fetches of the relay.
+    pub(crate) feeders: BTreeSet<FetchId>,
     /// When it is to be looked whether the last streams of a leaving publisher have arrived.
     pub(crate) leaving_at: Option<Instant>,
     /// Without a publisher, and until when its subscribers are kept.
@@ -146,7 +151,9 @@ impl Track {
             next_subgroup: 0,
             duplicates: Duplicates::default(),
             cache: TrackCache::default(),
-            fetches: 0,
+            readers: BTreeSet::new(),
+            hungry: BTreeSet::new(),
+            feeders: BTreeSet::new(),
             leaving_at: None,
             orphaned_until: None,
         }
@@ -154,7 +161,10 @@ impl Track {
 
     /// Whether nobody has anything to do with it any more; its objects may still be remembered.
     pub(crate) fn is_unused(&self) -> bool {
-        self.sources.is_empty() && self.is_unwanted() && self.fetches == 0
+        self.sources.is_empty()
+            && self.is_unwanted()
+            && self.readers.is_empty()
+            && self.feeders.is_empty()
     }
 
     /// Whether objects come, or may come at any time.

@@ -40,6 +40,8 @@ pub(super) struct FetchStream {
     pub(super) reader: FetchReader,
     /// `None` until the header is complete.
     pub(super) request: Option<RequestId>,
+    /// The role does not want it read for now.
+    pub(super) is_paused: bool,
 }
 
 /// Own fetches that wait for their data stream or its end.
@@ -100,6 +102,22 @@ impl Session {
             && let Some(request) = fetch.request
         {
             self.fetches.remove(request);
+        }
+    }
+
+    /// Leaves the stream of an own fetch unread, so that flow control slows the peer down; what was read already
+    /// still comes as events.
+    pub fn pause_data(&mut self, stream: StreamId) {
+        if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
+            fetch.is_paused = true;
+        }
+    }
+
+    /// Reads the stream of an own fetch again, and what came on it meanwhile.
+    pub fn resume_data(&mut self, now: Instant, transport: &mut dyn Transport, stream: StreamId) {
+        if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
+            fetch.is_paused = false;
+            self.handle_readable(now, transport, stream);
         }
     }
 

@@ -40,7 +40,8 @@ impl Stream {
         match self {
             Self::Control => true,
             Self::Typeless(start) => is_ready || start.is_empty() || is_cut(start),
-            Self::Opening(_) | Self::Request(_) | Self::Fetch(_) | Self::Padding => is_ready,
+            Self::Opening(_) | Self::Request(_) | Self::Padding => is_ready,
+            Self::Fetch(fetch) => is_ready && !fetch.is_paused,
             Self::Subgroup(subgroup) => is_ready && !matches!(subgroup.owner, Owner::Waiting(_)),
         }
     }
@@ -248,6 +249,7 @@ impl Session {
                 owner: Owner::Headless,
             })),
             StreamKind::Fetch => Stream::Fetch(Box::new(FetchStream {
+                is_paused: false,
                 reader: FetchReader::new(draft, bytes_max),
                 request: None,
             })),

@@ -60,6 +60,7 @@ impl Absent {
         range.map(|(_, &last)| last)
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.ranges.len()
     }

@@ -21,6 +21,19 @@ impl Span {
         }
     }
 
+    /// The location that comes last.
+    pub(crate) fn last(&self) -> Location {
+        match self.order {
+            GroupOrder::Ascending => self.end,
+            GroupOrder::Descending => self.last_of(self.start.group),
+        }
+    }
+
+    /// The nearest location of the same group, or else of the range.
+    pub(crate) fn clamp(&self, location: Location) -> Location {
+        location.clamp(self.start, self.end)
+    }
+
     /// The location that comes right after `at`.
     pub(crate) fn after(&self, at: Location) -> Option<Location> {
         if at < self.last_of(at.group) {

@@ -1,0 +1,536 @@
+//! FETCH: what peers ask for of the past, served from the cache as fast as they take it.
+
+use std::time::Instant;
+
+use weir_moqt::{
+    error::{RequestErrorCode, ResetCode},
+    location::Location,
+    message::{Fetch as FetchMessage, FetchKind, FetchOk},
+    parameter::Parameters,
+    session::RequestId,
+    transport::{StreamId, Transport as _},
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{
+    Relay,
+    cache::{Known, Span},
+    fetch::{Fetch, FetchId, Written},
+    full_streams::Reader,
+    peer::Part,
+    timers::Timer,
+    track::Track,
+    tracks::TrackId,
+};
+
+/// How a fetch goes on.
+enum Step {
+    /// It has to wait: for publishers, or for its connection.
+    Rest,
+    /// It is complete.
+    Over,
+    /// It cannot be served.
+    Failed(RequestErrorCode),
+    /// The peer wants no more.
+    Unwanted,
+}
+
+/// What to do about objects of which nothing is known.
+enum Gap {
+    Wait,
+    /// They stay unknown.
+    Pass,
+    /// The end of the fetch has changed with it.
+    Again,
+    Fail(RequestErrorCode),
+}
+
+impl Relay {
+    /// A session asks for objects of the past.
+    pub(crate) fn on_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        message: &FetchMessage,
+    ) {
+        let limits = &self.config.limits;
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let code = if peer.counts.fetches >= limits.fetches_per_session_max {
+            Err(RequestErrorCode::EXCESSIVE_LOAD)
+        } else {
+            self.fetched_track(handle, &message.kind)
+        };
+        let track_id = match code {
+            Ok(track_id) => track_id,
+            Err(code) => return self.refuse_fetch(now, endpoint, handle, id, code),
+        };
+        let parameters = &message.parameters;
+        let (start, end) = match &message.kind {
+            FetchKind::Standalone { start, end, .. } => (*start, *end),
+            // Until the subscription says what it is.
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
+                (Location::ZERO, Location::ZERO)
+            }
+        };
+        if end < start {
+            self.forget_if_unused(track_id);
+            let code = RequestErrorCode::INVALID_RANGE;
+            return self.refuse_fetch(now, endpoint, handle, id, code);
+        }
+        let order = parameters.group_order.unwrap_or_default();
+        let span = Span { start, end, order };
+        let longest = self.config.limits.fill_max;
+        let budget = parameters.fill_timeout.unwrap_or(longest).min(longest);
+        let mut fetch = Fetch::new(track_id, span, parameters, budget);
+        if !matches!(message.kind, FetchKind::Standalone { .. }) {
+            fetch.joins = Some(message.kind.clone());
+        }
+        if let (Some(peer), Some(track)) = (self.peers.get(handle), self.tracks.get(track_id)) {
+            peer.insert(id, Part::Fetch(track_id));
+            track.readers.insert((handle, id));
+        }
+        self.fetches.insert((handle, id), Box::new(fetch));
+        self.start_fetch(now, endpoint, (handle, id));
+    }
+
+    /// The track that a FETCH is for.
+    fn fetched_track(
+        &mut self,
+        handle: Handle,
+        kind: &FetchKind,
+    ) -> Result<TrackId, RequestErrorCode> {
+        match kind {
+            FetchKind::Standalone { track, .. } => {
+                let max = self.config.limits.tracks_max;
+                let track = self.tracks.find_or_create(track, max);
+                track.ok_or(RequestErrorCode::EXCESSIVE_LOAD)
+            }
+            &FetchKind::RelativeJoining { request_id, .. }
+            | &FetchKind::AbsoluteJoining { request_id, .. } => {
+                let peer = self.peers.get(handle);
+                let part = peer.and_then(|peer| peer.requests.get(&RequestId(request_id)));
+                match part {
+                    Some(&Part::Subscriber(track)) => Ok(track),
+                    Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
+                }
+            }
+        }
+    }
+
+    fn refuse_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        code: RequestErrorCode,
+    ) {
+        let counters = &mut self.counters;
+        let count = match code {
+            RequestErrorCode::EXCESSIVE_LOAD => &mut counters.refused_load,
+            RequestErrorCode::DOES_NOT_EXIST => &mut counters.refused_does_not_exist,
+            RequestErrorCode::INVALID_RANGE => &mut counters.refused_range,
+            RequestErrorCode::INVALID_JOINING_REQUEST_ID => &mut counters.refused_joining,
+            _ => &mut counters.fetches_failed,
+        };
+        *count += 1;
+        self.refuse(now, endpoint, handle, id, code);
+    }
+
+    /// Finds out which range a fetch covers, as far as that can be known, and begins to serve it.
+    fn start_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+        let Some(mut fetch) = self.fetches.remove(&id) else {
+            return;
+        };
+        match self.range_of(id.0, &mut fetch) {
+            Ok(true) => {
+                self.fetches.insert(id, fetch);
+                self.serve_fetch(now, endpoint, id);
+            }
+            Ok(false) => drop(self.fetches.insert(id, fetch)),
+            Err(code) => self.fail_fetch(now, endpoint, id, &fetch, code),
+        }
+    }
+
+    /// Settles the range of a fetch; false if its subscription is not established yet.
+    fn range_of(&mut self, handle: Handle, fetch: &mut Fetch) -> Result<bool, RequestErrorCode> {
+        let Some(track) = self.tracks.get(fetch.track) else {
+            return Err(RequestErrorCode::DOES_NOT_EXIST);
+        };
+        let Some(kind) = fetch.joins.take() else {
+            return match track.known_end() {
+                _ if !track.is_live() => {
+                    if let Some((end, is_final)) = track.known_end()
+                        && (is_final || fetch.span.end <= end)
+                        && fetch.span.start <= end
+                    {
+                        fetch.set_end(end, is_final);
+                    }
+                    Ok(true)
+                }
+                Some((end, is_final)) if fetch.span.start <= end => {
+                    fetch.set_end(end, is_final);
+                    Ok(true)
+                }
+                Some(_) | None => Err(RequestErrorCode::INVALID_RANGE),
+            };
+        };
+        let (request_id, groups) = match kind {
+            FetchKind::RelativeJoining { request_id, groups } => (request_id, Ok(groups)),
+            FetchKind::AbsoluteJoining { request_id, group } => (request_id, Err(group)),
+            FetchKind::Standalone { .. } => return Ok(true),
+        };
+        let request = RequestId(request_id);
+        let mut waiting = track.waiting.iter();
+        if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, request)) {
+            if waiting.parameters.forward == Some(false) {
+                return Err(RequestErrorCode::INVALID_RANGE);
+            }
+            fetch.joins = Some(kind);
+            return Ok(false);
+        }
+        let Some(subscriber) = track.subscriber(handle, request) else {
+            return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID);
+        };
+        let joining = subscriber.joining.filter(|_| subscriber.forward);
+        let joining = joining.ok_or(RequestErrorCode::INVALID_RANGE)?;
+        let group = match groups {
+            Ok(groups) => joining.group.saturating_sub(groups),
+            Err(group) => group,
+        };
+        let start = Location::new(group, 0);
+        if start > joining {
+            return Err(RequestErrorCode::INVALID_RANGE);
+        }
+        fetch.set_range(start, joining);
+        Ok(true)
+    }
+
+    /// Subscriptions of a track were established or refused: the fetches that join them go on, or end.
+    pub(crate) fn settle_joins(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track_id: TrackId,
+    ) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        for id in track.readers.clone() {
+            if self.fetches.get(&id).is_some_and(|f| f.joins.is_some()) {
+                self.start_fetch(now, endpoint, id);
+            }
+        }
+    }
+
+    /// Sends what there is of a fetch, as far as its connection takes it.
+    pub(crate) fn serve_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+        let Some(mut fetch) = self.fetches.remove(&id) else {
+            return;
+        };
+        let (handle, request) = id;
+        if let Some(until) = fetch.wake(now) {
+            self.timers.cancel(until, Timer::Fill(handle, request));
+        }
+        if let Some(track) = self.tracks.get(fetch.track) {
+            track.hungry.remove(&id);
+        }
+        match self.advance_fetch(now, endpoint, id, &mut fetch) {
+            Step::Rest => {
+                if let (Some(stream), Some(peer)) = (fetch.full_stream(), self.peers.get(handle)) {
+                    peer.full
+                        .insert(stream, fetch.rank(), Reader::Fetch(request));
+                }
+                if let (Some(stream), Some(peer)) = (fetch.stream(), self.peers.get(handle)) {
+                    peer.fetch_streams.insert(stream, request);
+                }
+                self.fetches.insert(id, fetch);
+            }
+            Step::Over => {
+                self.counters.fetches_served += 1;
+                self.with_session(now, endpoint, handle, |session, connection| {
+                    session.finish(connection, request);
+                });
+                self.drop_fetch(now, endpoint, id, &fetch);
+            }
+            Step::Failed(code) => self.fail_fetch(now, endpoint, id, &fetch, code),
+            Step::Unwanted => self.cancel_fetch(now, endpoint, id, &fetch),
+        }
+    }
+
+    fn advance_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: FetchId,
+        fetch: &mut Fetch,
+    ) -> Step {
+        loop {
+            if fetch.is_end_known && !fetch.is_answered && fetch.has_entries() {
+                self.answer_fetch(now, endpoint, id, fetch);
+            }
+            let is_last = fetch.at.is_none();
+            if is_last && !fetch.is_answered {
+                self.answer_fetch(now, endpoint, id, fetch);
+            }
+            let Some(mut connection) = endpoint.connection(now, id.0) else {
+                return Step::Unwanted;
+            };
+            match fetch.write(id.1, &mut connection, is_last) {
+                Written::All if is_last => return Step::Over,
+                Written::All => {}
+                Written::Full => return Step::Rest,
+                Written::Gone => return Step::Unwanted,
+            }
+            let (Some(at), Some(track)) = (fetch.at, self.tracks.get(fetch.track)) else {
+                continue;
+            };
+            let track_priority = track.properties.publisher_priority();
+            let oldest = oldest(now, self.config.limits.cache_age_max, track);
+            match track.cache.look(at, &fetch.span, oldest) {
+                Known::Object(entry) => {
+                    let (object, payload) = entry.fetched(at.group, track_priority);
+                    self.counters.fetch_objects_sent += 1;
+                    fetch.push_object(object, payload);
+                }
+                Known::Absent(last) => fetch.skip_absent(last),
+                Known::Unknown(last) => {
+                    match self.on_unknown(now, endpoint, id, fetch, (at, last)) {
+                        Gap::Wait => return Step::Rest,
+                        Gap::Again => {}
+                        Gap::Pass => {
+                            self.counters.fetch_ranges_unknown += 1;
+                            fetch.skip_unknown(last);
+                        }
+                        Gap::Fail(code) => return Step::Failed(code),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A fetch has come to objects of which nothing is known: waits for them if they are coming, asks a publisher for
+    /// them, or goes on without them [moqt-18 §9.1, §10.2.5].
+    fn on_unknown(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: FetchId,
+        fetch: &mut Fetch,
+        (at, last): (Location, Location),
+    ) -> Gap {
+        let Some(track) = self.tracks.get(fetch.track) else {
+            return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
+        };
+        let mut subgroups = track.subgroups.iter();
+        let is_coming = subgroups.any(|subgroup| subgroup.is_arriving(at))
+            || self.is_fed(now, endpoint, fetch, at);
+        let is_new = fetch.asked.is_none_or(|to| fetch.span.is_before(to, at));
+        if fetch.has_time()
+            && (is_coming || is_new && self.ask_for(now, endpoint, id, fetch, (at, last)))
+            && let Some(until) = fetch.wait(now)
+        {
+            self.timers.set(until, Timer::Fill(id.0, id.1));
+            if let Some(track) = self.tracks.get(fetch.track) {
+                track.hungry.insert(id);
+            }
+            return Gap::Wait;
+        }
+        let Some(track) = self.tracks.get(fetch.track) else {
+            return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
+        };
+        let failure = fetch.failure;
+        if !fetch.is_end_known {
+            return match track.known_end() {
+                Some((end, is_final)) if end >= fetch.span.start => {
+                    fetch.set_end(end, is_final);
+                    Gap::Again
+                }
+                Some(_) => Gap::Fail(failure.unwrap_or(RequestErrorCode::INVALID_RANGE)),
+                None if fetch.has_time() => {
+                    Gap::Fail(failure.unwrap_or(RequestErrorCode::DOES_NOT_EXIST))
+                }
+                None => Gap::Fail(failure.unwrap_or(RequestErrorCode::TIMEOUT)),
+            };
+        }
+        match failure {
+            Some(code) if !fetch.is_answered && fetch.span.after(last).is_none() => Gap::Fail(code),
+            Some(_) | None => Gap::Pass,
+        }
+    }
+
+    fn answer_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (handle, request): FetchId,
+        fetch: &mut Fetch,
+    ) {
+        let Some(track) = self.tracks.get(fetch.track) else {
+            return;
+        };
+        let ok = FetchOk {
+            end_of_track: fetch.is_end_of_track,
+            end: fetch.span.end,
+            parameters: Parameters::default(),
+            properties: track.properties.clone(),
+        };
+        fetch.is_answered = true;
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.fetch_ok(connection, request, ok);
+        });
+    }
+
+    /// A fetch cannot be served: its peer is told, if it was told nothing else.
+    fn fail_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: FetchId,
+        fetch: &Fetch,
+        code: RequestErrorCode,
+    ) {
+        if fetch.is_answered {
+            return self.cancel_fetch(now, endpoint, id, fetch);
+        }
+        reset(now, endpoint, id.0, fetch, ResetCode::UNKNOWN_OBJECT_STATUS);
+        self.refuse_fetch(now, endpoint, id.0, id.1, code);
+        self.drop_fetch(now, endpoint, id, fetch);
+    }
+
+    /// A fetch is over before it is complete.
+    fn cancel_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fetch: &Fetch) {
+        reset(now, endpoint, id.0, fetch, ResetCode::CANCELLED);
+        self.with_session(now, endpoint, id.0, |session, connection| {
+            session.cancel(connection, id.1, ResetCode::CANCELLED);
+        });
+        self.drop_fetch(now, endpoint, id, fetch);
+    }
+
+    /// Forgets a fetch that is over.
+    fn drop_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fetch: &Fetch) {
+        let (handle, request) = id;
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(request);
+            if let Some(stream) = fetch.stream() {
+                peer.full.remove(stream);
+                peer.fetch_streams.remove(&stream);
+            }
+        }
+        if let Some(track) = self.tracks.get(fetch.track) {
+            track.readers.remove(&id);
+            track.hungry.remove(&id);
+        }
+        self.release_feeders(now, endpoint, fetch.track);
+        self.forget_if_unused(fetch.track);
+    }
+
+    /// The peer ended its FETCH, or is gone itself.
+    pub(crate) fn fetch_gone(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+        if let Some(mut fetch) = self.fetches.remove(&id) {
+            if let Some(until) = fetch.wake(now) {
+                self.timers.cancel(until, Timer::Fill(id.0, id.1));
+            }
+            self.counters.fetches_cancelled += 1;
+            self.cancel_fetch(now, endpoint, id, &fetch);
+        }
+    }
+
+    /// The peer wants no more of the stream of a fetch; returns whether it is one.
+    pub(crate) fn stop_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) -> bool {
+        let peer = self.peers.get(handle);
+        let Some(&request) = peer.and_then(|peer| peer.fetch_streams.get(&stream)) else {
+            return false;
+        };
+        self.fetch_gone(now, endpoint, (handle, request));
+        true
+    }
+
+    /// The peer changes its FETCH: only its priority can be.
+    pub(crate) fn update_fetch(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: FetchId,
+        parameters: &Parameters,
+    ) {
+        let Some(fetch) = self.fetches.get_mut(&id) else {
+            return;
+        };
+        if let Some(priority) = parameters.subscriber_priority {
+            fetch.set_priority(priority);
+        }
+        if let (Some(stream), Some(mut connection)) =
+            (fetch.stream(), endpoint.connection(now, id.0))
+        {
+            connection.set_priority(stream, fetch.rank());
+        }
+        if let (Some(stream), Some(peer)) = (fetch.full_stream(), self.peers.get(id.0)) {
+            let reader = Reader::Fetch(id.1);
+            peer.full.insert(stream, fetch.rank(), reader);
+        }
+    }
+
+    /// The connection takes more of a fetch, or another stream.
+    pub(crate) fn resume_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+        if let Some(fetch) = self.fetches.get_mut(&id) {
+            fetch.resume();
+            self.serve_fetch(now, endpoint, id);
+        }
+    }
+
+    /// A fetch has waited for publishers long enough: what is missing stays unknown [moqt-18 §10.2.5].
+    pub(crate) fn on_fill_over(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+        self.counters.fetches_waited_out += 1;
+        self.serve_fetch(now, endpoint, id);
+    }
+
+    /// Something was added to the cache, or will not come: the fetches that wait for it look again.
+    pub(crate) fn refill(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        for id in std::mem::take(&mut track.hungry) {
+            self.serve_fetch(now, endpoint, id);
+        }
+    }
+}
+
+impl Track {
+    /// The largest location known, and whether nothing will ever follow.
+    pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
+        let largest = self.largest.max(self.cache.largest)?;
+        Some((largest, self.cache.is_final(largest)))
+    }
+
+    /// Whether objects come as they are published, so that the largest location is known at any time.
+    fn is_live(&self) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| source.is_established() && source.forward)
+    }
+}
+
+/// When objects must have come to be served [moqt-18 §12.3].
+fn oldest(now: Instant, age_max: std::time::Duration, track: &Track) -> Option<Instant> {
+    let duration = track.properties.max_cache_duration();
+    now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
+}
+
+/// Resets the stream of a fetch, if one is open.
+fn reset(now: Instant, endpoint: &mut Endpoint, handle: Handle, fetch: &Fetch, code: ResetCode) {
+    if let Some(mut connection) = endpoint.connection(now, handle)
+        && let Some(stream) = fetch.stream()
+    {
+        connection.reset(stream, code.0);
+    }
+}
