@@ -11,6 +11,7 @@
 //! a [`service_level::ServiceLevel`] judges.
 
 pub mod clock;
+pub mod find_max;
 mod handles;
 pub mod histogram;
 pub mod interpolate;

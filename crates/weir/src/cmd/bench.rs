@@ -17,7 +17,7 @@ use weir_bench::{
 };
 
 use crate::{
-    cmd::print_line,
+    cmd::progress::Progress,
     run::{self, CoreChoice, Machine, Plan, RelayChoice, RelayUrl, TrustChoice},
     signals,
 };
@@ -57,10 +57,10 @@ pub(crate) struct BenchArguments {
     slo: String,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
+    pub(super) html: Option<PathBuf>,
     /// Trust any certificate of the relay (its own relay needs no flag)
     #[arg(long, requires = "relay")]
     insecure: bool,
@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Everything that can be wrong is found here, before anything is started.
-fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<Plan> {
+pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let name = arguments.profile.display().to_string();
     let profile = read_profile(&arguments.profile, &name)?;
     let level: ServiceLevel = arguments.slo.parse().context("--slo")?;
@@ -227,7 +227,7 @@ fn random_seed() -> anyhow::Result<u64> {
 }
 
 /// Finds out before the run whether its report can be written.
-fn check_writable(file: &Path) -> anyhow::Result<()> {
+pub(super) fn check_writable(file: &Path) -> anyhow::Result<()> {
     let open = std::fs::OpenOptions::new()
         .create(true)
         .append(true)
@@ -260,41 +260,7 @@ fn write_out(arguments: &BenchArguments, report: &Report) -> anyhow::Result<()> 
         .context("cannot write to standard output")
 }
 
-/// Progress on standard error: one line that changes on a terminal, a line now and then elsewhere.
-struct Progress {
-    is_terminal: bool,
-    lines: u32,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self {
-            is_terminal: std::io::stderr().is_terminal(),
-            lines: 0,
-        }
-    }
-
-    fn show(&mut self, line: &str) {
-        if self.is_terminal {
-            let mut err = std::io::stderr().lock();
-            drop(write!(err, "\r\x1b[K{line}").and_then(|()| err.flush()));
-        } else if self.lines.is_multiple_of(PLAIN_LINE_EVERY) {
-            print_line(line);
-        }
-        self.lines += 1;
-    }
-
-    fn end(&mut self) {
-        if self.is_terminal {
-            let mut err = std::io::stderr().lock();
-            drop(write!(err, "\r\x1b[K").and_then(|()| err.flush()));
-        }
-    }
-}
-
 /// A single process has no more UDP ports than this per address.
-const SUBSCRIBERS_MAX: usize = 50_000;
+pub(super) const SUBSCRIBERS_MAX: usize = 50_000;
 /// Columns when the report does not go to a terminal.
 const PLAIN_WIDTH: usize = 100;
-/// Seconds between two lines of progress when they do not go to a terminal.
-const PLAIN_LINE_EVERY: u32 = 5;

@@ -1,6 +1,8 @@
 //! The subcommands, one file each: they parse and wire, nothing else.
 
 mod bench;
+mod find_max;
+mod progress;
 mod relay;
 
 use std::{
@@ -8,7 +10,7 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
 /// Measure Media-over-QUIC relays; be one.
@@ -25,9 +27,37 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Benchmark a relay by draft-evens-moq-bench-00
-    Bench(bench::BenchArguments),
+    Bench(Box<BenchCommand>),
     /// Run a relay
-    Relay(relay::RelayArguments),
+    Relay(Box<relay::RelayArguments>),
+}
+
+/// A run of a profile, or a question that takes more than one run.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct BenchCommand {
+    #[command(subcommand)]
+    question: Option<Question>,
+    #[command(flatten)]
+    run: Option<bench::BenchArguments>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Question {
+    /// Find the largest load that a relay carries, and what breaks first
+    FindMax(Box<find_max::FindMaxArguments>),
+}
+
+impl BenchCommand {
+    fn run(&self) -> anyhow::Result<ExitCode> {
+        match (&self.question, &self.run) {
+            (Some(Question::FindMax(arguments)), _) => find_max::run(arguments),
+            (None, Some(arguments)) => bench::run(arguments),
+            (None, None) => {
+                anyhow::bail!("expected a PROFILE or a question; see weir bench --help")
+            }
+        }
+    }
 }
 
 impl Arguments {
@@ -35,7 +65,7 @@ impl Arguments {
         match self.command {
             Command::Bench(arguments) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
-                bench::run(&arguments)
+                arguments.run()
             }
             Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
         }

@@ -1,0 +1,103 @@
+//! A profile made to fit one probe: its windows and its bit rate.
+
+use std::time::Duration;
+
+use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
+
+/// `profile` with every track settling for `settle` and sending for `steady`.
+pub fn with_windows(profile: &Profile, settle: Duration, steady: Duration) -> Profile {
+    let mut profile = profile.clone();
+    for track in &mut profile.tracks {
+        track.start_delay = settle;
+        track.duration = steady;
+    }
+    profile
+}
+
+/// Bits per second that a subscriber of all tracks of `profile` gets.
+pub fn bits_per_second(profile: &Profile) -> f64 {
+    profile.tracks.iter().map(track_bits_per_second).sum()
+}
+
+/// `profile` scaled to about `bits_per_second` over all tracks: objects on streams get larger or smaller, datagrams, which
+/// have to fit into packets, come more or less often. None if a size or an interval would leave its range.
+pub fn with_bits_per_second(profile: &Profile, bits_per_second: f64) -> Option<Profile> {
+    let factor = bits_per_second / self::bits_per_second(profile);
+    let mut profile = profile.clone();
+    for track in &mut profile.tracks {
+        match track.track_mode {
+            TrackMode::Datagram => {
+                let interval = track.interval.duration().as_secs_f64() / factor;
+                let interval = Duration::try_from_secs_f64(interval).ok()?;
+                track.interval = Interval::new(interval)?;
+            }
+            TrackMode::Stream => {
+                track.first_object_size = scaled(track.first_object_size, factor)?;
+                track.object_size = scaled(track.object_size, factor)?;
+            }
+        }
+    }
+    Some(profile)
+}
+
+fn track_bits_per_second(track: &TrackProfile) -> f64 {
+    let (first, others) = (
+        f64::from(track.first_object_size.bytes()),
+        f64::from(track.object_size.bytes()) * f64::from(track.objects_per_group.count() - 1),
+    );
+    let mean = (first + others) / f64::from(track.objects_per_group.count());
+    mean * 8.0 / track.interval.duration().as_secs_f64()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "saturates, and the range is checked"
+)]
+fn scaled(size: ObjectSize, factor: f64) -> Option<ObjectSize> {
+    ObjectSize::new((f64::from(size.bytes()) * factor).round() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile() -> Profile {
+        let section = |name: &str, mode: &str, size: u32, first: u32, group: u32, interval: u32| {
+            format!(
+                "[{name}]\nnamespace = a\nname = {name}\ntrack_mode = {mode}\npriority = 1\nttl = 1000\n\
+                 time_interval = {interval}\nobjects_per_group = {group}\nfirst_object_size = {first}\n\
+                 object_size = {size}\nstart_delay = 5000\ntotal_transmit_time = 35000\n"
+            )
+        };
+        let text = section("audio", "datagram", 120, 120, 1, 20)
+            + &section("video", "stream", 1000, 11_000, 10, 40);
+        Profile::parse("test.ini", text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn windows_replace_those_of_the_profile() {
+        let windows = with_windows(&profile(), Duration::from_secs(1), Duration::from_secs(10));
+        for track in &windows.tracks {
+            assert_eq!(track.total_transmit_time(), Duration::from_secs(11));
+        }
+    }
+
+    #[test]
+    fn bit_rates_scale_in_both_modes() {
+        let profile = profile();
+        // 120 bytes each 20 ms, and a mean of 2,000 bytes each 40 ms.
+        let rate = bits_per_second(&profile);
+        assert!((rate - 448_000.0).abs() < 1e-6, "{rate}");
+        let double = with_bits_per_second(&profile, 896_000.0).unwrap();
+        assert!((bits_per_second(&double) - 896_000.0).abs() < 1.0);
+        assert_eq!(double.tracks[0].object_size.bytes(), 120);
+        assert_eq!(
+            double.tracks[0].interval.duration(),
+            Duration::from_millis(10)
+        );
+        assert_eq!(double.tracks[1].first_object_size.bytes(), 22_000);
+        assert_eq!(with_bits_per_second(&profile, 10.0), None);
+        assert_eq!(with_bits_per_second(&profile, 1e12), None);
+    }
+}
