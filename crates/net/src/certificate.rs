@@ -1,7 +1,7 @@
 //! Certificates: from PEM files, or self-made for tests on one machine.
 
 use std::{
-    fs, io,
+    fmt, fs, io,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -83,67 +83,103 @@ impl Certificate {
     }
 }
 
+/// A certificate whose key belongs to it.
+#[derive(Clone, Debug)]
+pub struct UsableCertificate(Arc<CertifiedKey>);
+
+impl Certificate {
+    /// Looks whether the key is usable and belongs to the certificate.
+    pub fn usable(self) -> Result<UsableCertificate, CertificateError> {
+        CertifiedKey::from_der(self.chain, self.key, &default_provider())
+            .map(|key| UsableCertificate(Arc::new(key)))
+            .map_err(|error| CertificateError::Unusable(error.to_string()))
+    }
+}
+
+impl UsableCertificate {
+    /// The chain, the server's certificate first.
+    pub fn chain(&self) -> &[CertificateDer<'static>] {
+        &self.0.cert
+    }
+}
+
 /// The certificate that a server shows, which can be changed while it runs.
 #[derive(Debug)]
 pub struct ServerCertificate {
-    current: RwLock<Arc<CertifiedKey>>,
+    current: RwLock<UsableCertificate>,
 }
 
 impl ServerCertificate {
     /// Shows `certificate` until it is replaced.
-    pub fn new(certificate: Certificate) -> Result<Self, CertificateError> {
-        Ok(Self {
-            current: RwLock::new(certified(certificate)?),
-        })
+    pub fn new(certificate: UsableCertificate) -> Self {
+        let current = RwLock::new(certificate);
+        Self { current }
     }
 
-    /// Shows `certificate` from the next handshake on. Sessions that live do not notice; after an error all stays
-    /// as it was.
-    pub fn replace(&self, certificate: Certificate) -> Result<(), CertificateError> {
-        let new = certified(certificate)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(())
+    /// Shows `certificate` from the next handshake on. Sessions that live do not notice.
+    pub fn replace(&self, certificate: UsableCertificate) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate;
     }
 
-    /// The chain that is shown now, the server's certificate first.
-    pub fn chain(&self) -> Vec<CertificateDer<'static>> {
-        self.current().cert.clone()
-    }
-
-    fn current(&self) -> Arc<CertifiedKey> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    /// What is shown now.
+    pub fn current(&self) -> UsableCertificate {
+        self.current
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
 impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.current())
+        Some(self.current().0)
+    }
+}
+
+/// Certificates that those of clients have to lead to.
+#[derive(Clone, Debug)]
+pub struct ClientRoots(Arc<dyn ClientCertVerifier>);
+
+impl ClientRoots {
+    /// Looks whether `certificates` can be trusted; there has to be one at least.
+    pub fn new(certificates: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
+        let unusable = |error: &dyn fmt::Display| CertificateError::Unusable(error.to_string());
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates {
+            roots.add(certificate).map_err(|error| unusable(&error))?;
+        }
+        let provider = Arc::new(default_provider());
+        let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Self(built.map_err(|error| unusable(&error))?))
     }
 }
 
 /// Which clients' certificates are trusted, which can be changed while a server runs. A client need not show one.
 #[derive(Debug)]
 pub struct ClientTrust {
-    current: RwLock<Arc<dyn ClientCertVerifier>>,
+    current: RwLock<ClientRoots>,
 }
 
 impl ClientTrust {
     /// Trusts certificates that lead to one of `roots`.
-    pub fn new(roots: Vec<CertificateDer<'static>>) -> Result<Self, CertificateError> {
-        Ok(Self {
-            current: RwLock::new(verifier(roots)?),
-        })
+    pub fn new(roots: ClientRoots) -> Self {
+        let current = RwLock::new(roots);
+        Self { current }
     }
 
-    /// Trusts certificates that lead to one of `roots` from the next handshake on. After an error all stays as it was.
-    pub fn replace(&self, roots: Vec<CertificateDer<'static>>) -> Result<(), CertificateError> {
-        let new = verifier(roots)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(())
+    /// Trusts certificates that lead to one of `roots` from the next handshake on.
+    pub fn replace(&self, roots: ClientRoots) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = roots;
     }
 
     fn current(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .current
+                .read()
+                .unwrap_or_else(PoisonError::into_inner)
+                .0,
+        )
     }
 }
 
@@ -190,27 +226,6 @@ impl ClientCertVerifier for ClientTrust {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.current().supported_verify_schemes()
     }
-}
-
-fn certified(certificate: Certificate) -> Result<Arc<CertifiedKey>, CertificateError> {
-    let Certificate { chain, key } = certificate;
-    CertifiedKey::from_der(chain, key, &default_provider())
-        .map(Arc::new)
-        .map_err(|error| CertificateError::Unusable(error.to_string()))
-}
-
-fn verifier(
-    certificates: Vec<CertificateDer<'static>>,
-) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
-    let unusable = |error: &dyn std::fmt::Display| CertificateError::Unusable(error.to_string());
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates {
-        roots.add(certificate).map_err(|error| unusable(&error))?;
-    }
-    let provider = Arc::new(default_provider());
-    let built = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-    let verifier: Arc<dyn ClientCertVerifier> = built.map_err(|error| unusable(&error))?;
-    Ok(verifier)
 }
 
 /// Reads certificates from a PEM file: a chain, or whom to trust.
@@ -272,23 +287,21 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_cannot_be_used_replaces_nothing() {
+    fn a_certificate_is_looked_at_before_it_replaces_another() {
         let made = || Certificate::self_made(&["localhost".to_owned()]).unwrap();
         let (first, second, third) = (made(), made(), made());
         let second_chain = second.chain.clone();
-        let shown = ServerCertificate::new(first).unwrap();
-        let before = shown.chain();
+        let shown = ServerCertificate::new(first.usable().unwrap());
         let mixed = Certificate {
             chain: second.chain.clone(),
             key: third.key,
         };
-        assert!(shown.replace(mixed).is_err());
-        assert_eq!(shown.chain(), before);
-        shown.replace(second).unwrap();
-        assert_eq!(shown.chain(), second_chain);
+        assert!(mixed.usable().is_err());
+        shown.replace(second.usable().unwrap());
+        assert_eq!(shown.current().chain(), second_chain);
 
-        let trust = ClientTrust::new(second_chain).unwrap();
-        assert!(trust.replace(Vec::new()).is_err(), "nobody to trust");
+        assert!(ClientRoots::new(Vec::new()).is_err(), "nobody to trust");
+        let trust = ClientTrust::new(ClientRoots::new(second_chain).unwrap());
         assert!(!trust.supported_verify_schemes().is_empty());
     }
 

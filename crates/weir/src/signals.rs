@@ -1,28 +1,62 @@
-//! SIGINT and SIGTERM as a request to stop.
+//! What signals ask for: SIGINT and SIGTERM to stop, SIGHUP to load files again.
+
+use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Context as _;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     iterator::Signals,
 };
 use weir_net::Stop;
 
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// Load files again.
+    Reload,
+    /// Come to an end.
+    Stop,
+}
+
+/// What signals ask for from now on. The second that asks for the end ends the process at once.
+pub(crate) fn requests() -> anyhow::Result<Receiver<Request>> {
+    let (sender, receiver) = channel();
+    let mut is_stopping = false;
+    on_signals(&[SIGINT, SIGTERM, SIGHUP], move |signal| {
+        let request = if signal == SIGHUP {
+            Request::Reload
+        } else {
+            if std::mem::replace(&mut is_stopping, true) {
+                std::process::exit(128 + signal);
+            }
+            Request::Stop
+        };
+        if sender.send(request).is_err() {
+            // Nobody looks after requests any more.
+            std::process::exit(128 + signal);
+        }
+    })?;
+    Ok(receiver)
+}
+
 /// A request to stop that the first SIGINT or SIGTERM makes. The second one ends the process at once.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     let stop = Stop::new().context("cannot make an event descriptor")?;
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let requested = stop.clone();
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "waits for signals beside the hosts"
-    )]
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if requested.is_requested() {
-                std::process::exit(128 + signal);
-            }
-            requested.request();
+    on_signals(&[SIGINT, SIGTERM], move |signal| {
+        if requested.is_requested() {
+            std::process::exit(128 + signal);
         }
-    });
+        requested.request();
+    })?;
     Ok(stop)
+}
+
+fn on_signals(signals: &[i32], mut act: impl FnMut(i32) + Send + 'static) -> anyhow::Result<()> {
+    let mut signals = Signals::new(signals).context("cannot handle signals")?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || signals.forever().for_each(&mut act))
+        .context("cannot start the thread that waits for signals")?;
+    Ok(())
 }

@@ -12,20 +12,23 @@ use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
 use weir_net::{
-    Host, HostConfig, SocketConfig, Telemetry, certificate::Certificate, pin_to_core,
-    raise_open_files_limit,
+    Host, HostConfig, SocketConfig, Telemetry, clock, pin_to_core, raise_open_files_limit,
 };
-use weir_quic::tls::ServerTls;
 use weir_relay::{Config, Relay};
 
 use crate::{
     cmd::{LogFormat, print_line, start_log},
     endpoints,
     relay::{
+        authority::Gate,
+        certificates::Certificates,
         config::Configured,
+        observed::Observed,
+        observed::Slot,
+        operations::{self, Operations},
+        qlog::Logs,
         settings::{Place, Raw},
     },
-    signals,
 };
 
 /// Run a relay
@@ -164,7 +167,12 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
 /// Whether the relay could be started with these settings, a relay that runs with them already notwithstanding.
 fn check(configured: &Configured) -> anyhow::Result<()> {
     let config = &configured.config;
-    tls(configured)?;
+    let certificates = Certificates::load(configured)?;
+    certificates.tls(&protocols())?;
+    certificates
+        .check_validity()
+        .with_context(|| configured.place("tls.certificate"))?;
+    Gate::load(configured)?;
     let mut address = config.listen;
     address.set_port(0);
     endpoints::bind(address, SocketConfig::default())
@@ -180,53 +188,54 @@ fn protocols() -> Vec<&'static str> {
     Draft::ALL.iter().map(|draft| draft.alpn()).collect()
 }
 
-fn tls(configured: &Configured) -> anyhow::Result<ServerTls> {
-    let tls = &configured.config.tls;
-    let certificate = match (&tls.certificate, &tls.key) {
-        (Some(chain), Some(key)) => Certificate::load(chain, key),
-        _ => Certificate::self_made(&tls.names),
-    };
-    let place = || match tls.certificate {
-        Some(_) => configured.place("tls.certificate"),
-        None => configured.place("tls.names"),
-    };
-    let certificate = certificate.with_context(place)?;
-    ServerTls::new(certificate.chain, certificate.key, &protocols()).with_context(place)
-}
-
 fn serve(configured: &Configured) -> anyhow::Result<ExitCode> {
     let config = &configured.config;
-    let tls = tls(configured)?;
+    let certificates = Certificates::load(configured)?;
+    let tls = certificates.tls(&protocols())?;
+    let gate = Arc::new(Gate::load(configured)?);
     let socket_config = SocketConfig {
         offload: config.offload,
         ..SocketConfig::default()
     };
-    let socket = endpoints::bind(config.listen, socket_config)?;
-    if let Some(core) = config.core {
-        pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
-    }
+    let socket = endpoints::bind(config.listen, socket_config)
+        .with_context(|| configured.place("listen"))?;
     raise_open_files_limit().context("cannot raise the limit of open files")?;
     let limits = config.limits.quic.clone();
-    let qlog = config.qlog.folder.as_deref();
+    let logs = Arc::new(Logs::default());
+    let qlog = logs.open(configured, 0)?;
     let endpoint = endpoints::endpoint(limits, Some(tls), socket.has_segmentation(), qlog)?;
     let address = socket
         .local_address()
         .context("the socket has no address")?;
-    let stop = signals::stop_on_signals()?;
     let telemetry = Arc::new(Telemetry::default());
+    let slot = Arc::new(Slot::default());
+    let threads = vec![(Arc::clone(&slot), Arc::clone(&telemetry))];
+    let operations = Operations::new(certificates, Arc::clone(&gate), logs, threads);
+    let operations = Arc::new(operations);
+    let (admin, stop) = operations::start(&operations, configured)?;
+    if let Some(core) = config.core {
+        pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
+    }
     let host_config = HostConfig {
         rest: config.rest,
         shutdown_limit: config.drain.time,
     };
     let mut host = Host::new(host_config, vec![socket], endpoint, telemetry, stop)
         .context("cannot set up the event loop")?;
-    let mut relay = Relay::new(Config {
+    let relay_config = Config {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
         limits: config.limits.relay.clone(),
         session_limits: config.limits.session.clone(),
         ..Config::default()
-    });
-    print_json(&json!({ "listening": address.to_string(), "protocols": protocols() }))?;
+    };
+    let relay = Relay::with_authority(relay_config, gate);
+    let mut relay = Observed::new(relay, slot, clock::now());
+    let mut ready = json!({ "listening": address.to_string(), "protocols": protocols() });
+    if let Some(admin) = admin {
+        ready["admin"] = admin.to_string().into();
+    }
+    print_json(&ready)?;
+    operations.ready();
     host.run(&mut relay).context("the event loop failed")?;
     let counters: serde_json::Map<String, serde_json::Value> = relay
         .counters()

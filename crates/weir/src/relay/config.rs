@@ -20,7 +20,73 @@ pub(crate) struct RelayConfig {
     pub(crate) drain: DrainConfig,
     pub(crate) log: LogConfig,
     pub(crate) qlog: QlogConfig,
+    pub(crate) auth: AuthConfig,
     pub(crate) limits: Limits,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AuthConfig {
+    pub(crate) anonymous: AnonymousConfig,
+    pub(crate) clients: ClientsConfig,
+    pub(crate) jwt: JwtConfig,
+}
+
+/// What those may do who show nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AnonymousConfig {
+    pub(crate) publish: Option<Vec<String>>,
+    pub(crate) subscribe: Option<Vec<String>>,
+}
+
+/// What those may do who show a certificate.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClientsConfig {
+    pub(crate) ca: Option<PathBuf>,
+    pub(crate) publish: Vec<String>,
+    pub(crate) subscribe: Vec<String>,
+}
+
+/// Which tokens are good.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct JwtConfig {
+    pub(crate) keys: Vec<PathBuf>,
+    pub(crate) jwks_url: Option<String>,
+    pub(crate) jwks_ca: Option<PathBuf>,
+    pub(crate) jwks_refresh: Duration,
+    pub(crate) jwks_timeout: Duration,
+    pub(crate) algorithms: Vec<String>,
+    pub(crate) issuer: Option<String>,
+    pub(crate) audience: Option<String>,
+    pub(crate) clock_difference: Duration,
+}
+
+impl Default for ClientsConfig {
+    fn default() -> Self {
+        Self {
+            ca: None,
+            publish: vec![String::new()],
+            subscribe: vec![String::new()],
+        }
+    }
+}
+
+impl Default for JwtConfig {
+    fn default() -> Self {
+        Self {
+            keys: Vec::new(),
+            jwks_url: None,
+            jwks_ca: None,
+            jwks_refresh: Duration::from_mins(5),
+            jwks_timeout: Duration::from_secs(10),
+            algorithms: ["ES256", "ES384", "EdDSA", "RS256", "PS256"]
+                .map(str::to_owned)
+                .into(),
+            issuer: None,
+            audience: None,
+            clock_difference: Duration::from_secs(10),
+        }
+    }
 }
 
 /// Certificates.
@@ -105,6 +171,7 @@ impl Default for RelayConfig {
                 file_bytes_max: 64 << 20,
                 total_bytes_max: 1 << 30,
             },
+            auth: AuthConfig::default(),
             limits: Limits::default(),
         }
     }

@@ -3,7 +3,7 @@
 mod child;
 mod hosting;
 mod machine;
-mod process;
+pub(crate) mod process;
 mod target;
 mod watch;
 

@@ -5,6 +5,11 @@ use crate::relay::settings::Setting;
 
 /// Every setting of the relay.
 pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
+    let parts = [operation(), access(), limits()];
+    parts.into_iter().flatten().collect()
+}
+
+fn operation() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(
             listen,
@@ -47,6 +52,60 @@ pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
         setting!(qlog.sample in 1..=u64::MAX, "Log one of so many connections."),
         setting!(qlog.file_bytes_max in 4096..=u64::MAX, "Bytes of one file; its log stops there."),
         setting!(qlog.total_bytes_max in 4096..=u64::MAX, "Bytes of all files of this run; beyond it no new ones are begun."),
+    ]
+}
+
+fn access() -> Vec<Setting<RelayConfig>> {
+    vec![
+        setting!(
+            auth.anonymous.publish,
+            "Namespaces in which those may publish who show nothing; not set: all, if no other way in is set, else none."
+        ),
+        setting!(
+            auth.anonymous.subscribe,
+            "Namespaces that those may subscribe to who show nothing; not set: as above."
+        ),
+        setting!(
+            auth.clients.ca,
+            "Trust clients whose certificates lead to one of this file (PEM), such as other relays."
+        ),
+        setting!(
+            auth.clients.publish,
+            "Namespaces in which those clients may publish; \"\" is all."
+        ),
+        setting!(
+            auth.clients.subscribe,
+            "Namespaces that those clients may subscribe to; \"\" is all."
+        ),
+        setting!(auth.jwt.keys, "Files with issuers' keys, PEM, JWK or JWKS."),
+        setting!(
+            auth.jwt.jwks_url,
+            "https address of a JWKS with issuers' keys."
+        ),
+        setting!(
+            auth.jwt.jwks_ca,
+            "Trust the certificates in this file (PEM) for that address; not set: the system's."
+        ),
+        setting!(auth.jwt.jwks_refresh in SECOND..=DAY, "How often it is fetched."),
+        setting!(auth.jwt.jwks_timeout in 100 * MILLISECOND..=MINUTE, "How long one try may take."),
+        setting!(
+            auth.jwt.algorithms,
+            "Signature algorithms that are accepted."
+        ),
+        setting!(
+            auth.jwt.issuer,
+            "The `iss` that a token must have; not set: any."
+        ),
+        setting!(
+            auth.jwt.audience,
+            "The `aud` that a token must have; not set: only tokens without one are accepted."
+        ),
+        setting!(auth.jwt.clock_difference in 0..=5 * MINUTE, "How far an issuer's clock may be ahead, for `nbf`."),
+    ]
+}
+
+fn limits() -> Vec<Setting<RelayConfig>> {
+    vec![
         setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of a session, waiting ones included; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that a session may publish; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that a session may announce; EXCESSIVE_LOAD beyond."),

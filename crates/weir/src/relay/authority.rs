@@ -1,0 +1,171 @@
+//! Who may do what: tokens, certificates, and what those get who show neither.
+
+mod issuers;
+mod jwt;
+
+use std::{path::Path, sync::Arc, time::Instant};
+
+use anyhow::Context as _;
+use weir_moqt::name::Namespace;
+use weir_net::clock;
+use weir_relay::{Authority, Credentials, Denial, Grant};
+
+use crate::relay::{
+    authority::{issuers::Issuers, jwt::Judge},
+    config::Configured,
+    metrics::Keys,
+};
+
+/// Decides by the configuration.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    /// For those who show nothing.
+    anonymous: Grant,
+    /// For those with a certificate that is trusted.
+    clients: Option<Grant>,
+    /// For those with a token.
+    tokens: Option<(Judge, Arc<Issuers>)>,
+}
+
+impl Gate {
+    /// Loads what the configuration names.
+    pub(crate) fn load(configured: &Configured) -> anyhow::Result<Self> {
+        let auth = &configured.config.auth;
+        let grant = |section: &str, publish: &[String], subscribe: &[String]| {
+            let read = |end: &str, prefixes: &[String]| {
+                let key = format!("auth.{section}.{end}");
+                namespaces(prefixes).with_context(|| configured.place(&key))
+            };
+            anyhow::Ok(Grant {
+                publish: read("publish", publish)?,
+                subscribe: read("subscribe", subscribe)?,
+                expires: None,
+            })
+        };
+        let jwt = &auth.jwt;
+        let has_tokens = !jwt.keys.is_empty() || jwt.jwks_url.is_some();
+        let tokens = has_tokens.then(|| {
+            let judge = Judge::new(configured)?;
+            anyhow::Ok((judge, Arc::new(Issuers::load(configured)?)))
+        });
+        // Open only if nobody thought of a way in.
+        let is_open = !has_tokens && auth.clients.ca.is_none();
+        let fallback = if is_open {
+            vec![String::new()]
+        } else {
+            Vec::new()
+        };
+        let or_fallback =
+            |list: &Option<Vec<String>>| list.clone().unwrap_or_else(|| fallback.clone());
+        let anonymous = &auth.anonymous;
+        let (publish, subscribe) = (
+            or_fallback(&anonymous.publish),
+            or_fallback(&anonymous.subscribe),
+        );
+        let clients = auth
+            .clients
+            .ca
+            .as_ref()
+            .map(|_| grant("clients", &auth.clients.publish, &auth.clients.subscribe));
+        Ok(Self {
+            anonymous: grant("anonymous", &publish, &subscribe)?,
+            clients: clients.transpose()?,
+            tokens: tokens.transpose()?,
+        })
+    }
+
+    /// Whether everybody may do everything.
+    pub(crate) fn is_open(&self) -> bool {
+        self.anonymous == Grant::everything()
+    }
+
+    /// Loads the files with keys again. If anything is wrong with one of them, all stays as it was.
+    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        self.tokens
+            .as_ref()
+            .map_or(Ok(()), |(_, issuers)| issuers.reload())
+    }
+
+    /// The files that a change of means a reload.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Path> {
+        self.tokens.iter().flat_map(|(_, issuers)| issuers.files())
+    }
+
+    pub(crate) fn keys(&self) -> Keys {
+        self.tokens
+            .as_ref()
+            .map_or_else(Keys::default, |(_, issuers)| issuers.numbers())
+    }
+
+    /// Fetches keys from now on, from a thread of its own, if there is an address to fetch from.
+    pub(crate) fn start(&self) -> anyhow::Result<()> {
+        match &self.tokens {
+            Some((_, issuers)) => Issuers::start(issuers),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Authority for Gate {
+    /// What a request shows for itself has to be good, and so has what a session is opened with: somebody with a bad
+    /// token is not somebody without one. Beside a request's own tokens those of its session count while they last.
+    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
+        let mut grants = Vec::new();
+        if let Some((judge, issuers)) = &self.tokens {
+            let grant = |token: &[u8]| judge.grant(now, clock::since_epoch(), token, issuers);
+            let url_token = credentials.path.as_deref().and_then(token_in_path);
+            let session = credentials
+                .session_tokens
+                .iter()
+                .map(|token| &token.value[..]);
+            let session = session.chain(url_token.map(str::as_bytes)).map(grant);
+            if credentials.request_tokens.is_empty() {
+                grants = session.collect::<Result<_, _>>()?;
+            } else {
+                grants.extend(session.flatten());
+                for token in &credentials.request_tokens {
+                    grants.push(grant(&token.value)?);
+                }
+            }
+        }
+        if let Some(grant) = self
+            .clients
+            .as_ref()
+            .filter(|_| credentials.has_client_certificate)
+        {
+            grants.push(grant.clone());
+        }
+        if grants.is_empty() {
+            return Ok(self.anonymous.clone());
+        }
+        let mut all = Grant::default();
+        for grant in grants {
+            all.publish.extend(grant.publish);
+            all.subscribe.extend(grant.subscribe);
+            all.expires = [all.expires, grant.expires].into_iter().flatten().min();
+        }
+        Ok(all)
+    }
+}
+
+/// The token in the query of a URL's path: `/live?jwt=TOKEN`.
+fn token_in_path(path: &str) -> Option<&str> {
+    let (_, query) = path.split_once('?')?;
+    query.split('&').find_map(|pair| pair.strip_prefix("jwt="))
+}
+
+/// Prefixes as they stand in the configuration: fields with `/` between them; the empty one is all namespaces.
+fn namespaces(prefixes: &[String]) -> anyhow::Result<Vec<Namespace>> {
+    let read = |prefix: &String| {
+        let fields: Vec<&str> = prefix
+            .split('/')
+            .filter(|field| !field.is_empty())
+            .collect();
+        let namespace = Namespace::new(&fields);
+        namespace.with_context(|| format!("`{}` is no namespace", prefix.escape_debug()))
+    };
+    prefixes.iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests;

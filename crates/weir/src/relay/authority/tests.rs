@@ -1,0 +1,384 @@
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, jwk::Jwk};
+use serde_json::{Value, json};
+use weir_relay::AccessToken;
+
+use super::*;
+
+/// A key of an issuer, with the file in which the relay finds its public half.
+struct Issuer {
+    signing: EncodingKey,
+    public: Jwk,
+    algorithm: Algorithm,
+}
+
+impl Issuer {
+    fn new(id: Option<&str>) -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        let der = pair.to_pkcs8v1().unwrap();
+        Self::from_signing(EncodingKey::from_ec_der(der.as_ref()), Algorithm::ES256, id)
+    }
+
+    fn from_signing(signing: EncodingKey, algorithm: Algorithm, id: Option<&str>) -> Self {
+        let mut public = Jwk::from_encoding_key(&signing, algorithm).unwrap();
+        public.common.key_id = id.map(str::to_owned);
+        Self {
+            signing,
+            public,
+            algorithm,
+        }
+    }
+
+    fn sign(&self, claims: &Value) -> String {
+        let mut header = Header::new(self.algorithm);
+        header.kid = self.public.common.key_id.clone();
+        encode(&header, claims, &self.signing).unwrap()
+    }
+
+    fn jwk(&self) -> String {
+        serde_json::to_string(&self.public).unwrap()
+    }
+}
+
+fn file(text: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("weir-keys-{}-{number}", std::process::id()));
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn configured(keys: &[&PathBuf], rest: &str) -> Configured {
+    let keys: Vec<String> = keys.iter().map(|file| format!("{file:?}")).collect();
+    let text = format!("[auth]\njwt.keys = [{}]\n{rest}\n", keys.join(", "));
+    Configured::read(Some(("relay.toml", &text)), |_| None, Vec::new()).unwrap()
+}
+
+fn gate(issuer: &Issuer, rest: &str) -> Gate {
+    let file = file(&issuer.jwk());
+    let gate = Gate::load(&configured(&[&file], rest)).unwrap();
+    std::fs::remove_file(file).unwrap();
+    gate
+}
+
+fn with_session_token(token: &str) -> Credentials {
+    Credentials {
+        session_tokens: vec![AccessToken {
+            token_type: 0,
+            value: token.to_owned().into(),
+        }],
+        ..Credentials::default()
+    }
+}
+
+fn judge(gate: &Gate, token: &str) -> Result<Grant, Denial> {
+    gate.grant(clock::now(), &with_session_token(token))
+}
+
+fn seconds() -> u64 {
+    clock::since_epoch().as_secs()
+}
+
+fn namespace(fields: &[&str]) -> Namespace {
+    Namespace::new(fields).unwrap()
+}
+
+#[test]
+fn a_token_grants_its_prefixes_until_it_ends() {
+    let issuer = Issuer::new(None);
+    let gate = gate(&issuer, "");
+    let now = clock::now();
+    let token = issuer.sign(&json!({
+        "root": "live", "put": "alice", "get": ["", ["a/b", "c"]], "exp": seconds() + 100,
+    }));
+    let grant = gate.grant(now, &with_session_token(&token)).unwrap();
+    assert_eq!(grant.publish, [namespace(&["live", "alice"])]);
+    assert_eq!(
+        grant.subscribe,
+        [namespace(&["live"]), namespace(&["live", "a/b", "c"])]
+    );
+    let left = grant.expires.unwrap() - now;
+    assert!(
+        (Duration::from_secs(98)..=Duration::from_secs(100)).contains(&left),
+        "{left:?}"
+    );
+
+    // What is not named is not granted, and somebody without a token gets nothing.
+    let grant = judge(&gate, &issuer.sign(&json!({ "exp": seconds() + 100 }))).unwrap();
+    assert_eq!((grant.publish.len(), grant.subscribe.len()), (0, 0));
+    let nothing = gate.grant(now, &Credentials::default()).unwrap();
+    assert_eq!(nothing, Grant::default());
+    assert!(!gate.is_open());
+}
+
+#[test]
+fn tokens_that_are_not_good_grant_nothing() {
+    let issuer = Issuer::new(Some("a"));
+    let gate = gate(&issuer, "jwt.issuer = \"us\"\njwt.audience = \"relay\"");
+    let good = json!({ "put": "", "exp": seconds() + 100, "iss": "us", "aud": ["relay", "x"] });
+    assert!(judge(&gate, &issuer.sign(&good)).is_ok());
+    for (name, value, denial) in [
+        ("exp", json!(seconds() - 1), Denial::Expired),
+        ("exp", Value::Null, Denial::Malformed),
+        ("exp", json!("soon"), Denial::Malformed),
+        ("nbf", json!(seconds() + 60), Denial::Unauthorized),
+        ("iss", json!("them"), Denial::Unauthorized),
+        ("iss", Value::Null, Denial::Unauthorized),
+        ("aud", json!("other"), Denial::Unauthorized),
+        ("aud", Value::Null, Denial::Unauthorized),
+        ("put", json!(7), Denial::Malformed),
+    ] {
+        let mut claims = good.clone();
+        claims[name] = value.clone();
+        let judged = judge(&gate, &issuer.sign(&claims));
+        assert_eq!(judged, Err(denial), "{name} = {value}");
+    }
+    let mut claims = good.clone();
+    claims["nbf"] = json!(seconds() + 5);
+    assert!(judge(&gate, &issuer.sign(&claims)).is_ok(), "clocks differ");
+
+    let token = issuer.sign(&good);
+    let cut = &token[..token.len() - 4];
+    for bad in [cut, "", "a.b.c", "a.b", &"a".repeat(9000)] {
+        assert!(judge(&gate, bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn keys_and_algorithms_cannot_be_chosen_by_the_token() {
+    let issuer = Issuer::new(Some("a"));
+    let gate = gate(&issuer, "");
+    let claims = json!({ "put": "", "exp": seconds() + 100 });
+
+    // Somebody else's key under the same name, and under another.
+    for id in ["a", "b"] {
+        let stranger = Issuer::new(Some(id));
+        assert_eq!(
+            judge(&gate, &stranger.sign(&claims)),
+            Err(Denial::Unauthorized)
+        );
+    }
+
+    // The public key taken for a shared secret, in each form that somebody may have it.
+    let secrets = [issuer.jwk().into_bytes(), issuer.public_bytes()];
+    for secret in secrets {
+        let secret = EncodingKey::from_secret(&secret);
+        let mut header = Header::new(Algorithm::HS256);
+        header.kid = Some("a".to_owned());
+        let token = encode(&header, &claims, &secret).unwrap();
+        assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+    }
+
+    // No signature at all.
+    let good = issuer.sign(&claims);
+    let payload = good.split('.').nth(1).unwrap();
+    for header in ["eyJhbGciOiJub25lIn0", "eyJhbGciOiJOb25lIiwia2lkIjoiYSJ9"] {
+        for signature in ["", good.rsplit('.').next().unwrap()] {
+            let token = format!("{header}.{payload}.{signature}");
+            assert_eq!(judge(&gate, &token), Err(Denial::Malformed));
+        }
+    }
+
+    // The right key with an algorithm of another curve.
+    let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+    let signing = EncodingKey::from_ec_der(pair.to_pkcs8v1().unwrap().as_ref());
+    let other = Issuer::from_signing(signing, Algorithm::ES384, Some("a"));
+    assert_eq!(
+        judge(&gate, &other.sign(&claims)),
+        Err(Denial::Unauthorized)
+    );
+}
+
+impl Issuer {
+    fn public_bytes(&self) -> Vec<u8> {
+        let key = jsonwebtoken::DecodingKey::from_jwk(&self.public).unwrap();
+        key.try_get_as_bytes().unwrap().to_vec()
+    }
+}
+
+#[test]
+fn tokens_come_from_the_setup_the_url_and_requests() {
+    let issuer = Issuer::new(None);
+    let gate = gate(&issuer, "anonymous.subscribe = [\"public\"]");
+    let now = clock::now();
+    let token =
+        |put: &str, lasts: u64| issuer.sign(&json!({ "put": put, "exp": seconds() + lasts }));
+    let (a, b) = (token("a", 50), token("b", 100));
+
+    let nothing = gate.grant(now, &Credentials::default()).unwrap();
+    assert_eq!(nothing.subscribe, [namespace(&["public"])]);
+    assert!(nothing.publish.is_empty());
+
+    let mut credentials = Credentials {
+        path: Some(format!("/live?x=1&jwt={a}")),
+        ..Credentials::default()
+    };
+    assert_eq!(
+        gate.grant(now, &credentials).unwrap().publish,
+        [namespace(&["a"])]
+    );
+
+    // A request's token adds to what the session may do; the first that ends ends both.
+    credentials.request_tokens = with_session_token(&b).session_tokens;
+    let grant = gate.grant(now, &credentials).unwrap();
+    assert_eq!(grant.publish, [namespace(&["a"]), namespace(&["b"])]);
+    assert!(grant.expires.unwrap() <= now + Duration::from_secs(50));
+
+    // One that is bad is not forgiven for another that is good; a session's that is over does not matter any more.
+    credentials.request_tokens = with_session_token("bad").session_tokens;
+    assert_eq!(gate.grant(now, &credentials), Err(Denial::Malformed));
+    let over = issuer.sign(&json!({ "put": "a", "exp": seconds() - 5 }));
+    credentials.path = Some(format!("?jwt={over}"));
+    credentials.request_tokens = Vec::new();
+    assert_eq!(gate.grant(now, &credentials), Err(Denial::Expired));
+    credentials.request_tokens = with_session_token(&b).session_tokens;
+    assert_eq!(
+        gate.grant(now, &credentials).unwrap().publish,
+        [namespace(&["b"])]
+    );
+}
+
+#[test]
+fn certificates_get_what_is_set_for_them() {
+    let made = rcgen::generate_simple_self_signed(["ca".to_owned()]).unwrap();
+    let ca = file(&made.cert.pem());
+    let rest = format!("clients.ca = {ca:?}\nclients.publish = [\"relay/x\"]");
+    let gate = Gate::load(&configured(&[], &rest)).unwrap();
+    let now = clock::now();
+    let stranger = gate.grant(now, &Credentials::default()).unwrap();
+    assert_eq!(
+        stranger,
+        Grant::default(),
+        "there is a way in, so it is not open"
+    );
+    let relay = Credentials {
+        has_client_certificate: true,
+        ..Credentials::default()
+    };
+    let grant = gate.grant(now, &relay).unwrap();
+    assert_eq!(grant.publish, [namespace(&["relay", "x"])]);
+    assert_eq!(grant.subscribe, [Namespace::EMPTY]);
+    std::fs::remove_file(ca).unwrap();
+
+    let open = Gate::load(&configured(&[], "")).unwrap();
+    assert!(open.is_open());
+    assert_eq!(open.grant(now, &relay).unwrap(), Grant::everything());
+}
+
+#[test]
+fn a_reload_changes_keys_and_a_bad_one_changes_nothing() {
+    let (first, second) = (Issuer::new(Some("1")), Issuer::new(Some("2")));
+    let path = file(&first.jwk());
+    let gate = Gate::load(&configured(&[&path], "")).unwrap();
+    let claims = json!({ "put": "", "exp": seconds() + 100 });
+    let is_good = |issuer: &Issuer| judge(&gate, &issuer.sign(&claims)).is_ok();
+    assert!(is_good(&first) && !is_good(&second));
+
+    let both = format!("{{\"keys\": [{}, {}]}}", first.jwk(), second.jwk());
+    std::fs::write(&path, both).unwrap();
+    gate.reload().unwrap();
+    assert!(is_good(&first) && is_good(&second));
+    assert_eq!(gate.keys().held, 2);
+
+    for bad in ["", "{}", "{\"keys\": []}", "-----BEGIN NOTHING-----"] {
+        std::fs::write(&path, bad).unwrap();
+        let error = format!("{:#}", gate.reload().unwrap_err());
+        assert!(error.starts_with(&path.display().to_string()), "{error}");
+        assert!(is_good(&first) && is_good(&second), "{bad}");
+    }
+    std::fs::write(&path, second.jwk()).unwrap();
+    gate.reload().unwrap();
+    assert!(!is_good(&first) && is_good(&second));
+    std::fs::remove_file(path).unwrap();
+}
+
+#[test]
+fn a_set_is_taken_for_what_is_usable_in_it() {
+    let accepted = [Algorithm::ES256];
+    let good = Issuer::new(Some("a"));
+    let secret = r#"{"kty":"oct","k":"c2VjcmV0","kid":"s"}"#;
+    let other_use = good.jwk().replacen('{', "{\"use\":\"enc\",", 1);
+    let read = |text: &str, with_secrets| issuers::read_keys(text, &accepted, with_secrets);
+    let set = format!("{{\"keys\": [{}, {secret}]}}", good.jwk());
+    assert_eq!(read(&set, true).unwrap().len(), 1, "HS256 is not accepted");
+    let hmac = [Algorithm::HS256];
+    assert_eq!(issuers::read_keys(secret, &hmac, true).unwrap().len(), 1);
+    assert!(
+        issuers::read_keys(secret, &hmac, false).is_err(),
+        "not from the network"
+    );
+    assert!(read(&other_use, true).is_err());
+    let twice = format!("{{\"keys\": [{}, {}]}}", good.jwk(), good.jwk());
+    assert!(read(&twice, true).unwrap_err().to_string().contains("kid"));
+}
+
+#[test]
+fn while_no_key_was_ever_fetched_nobody_gets_in() {
+    // A port that nothing listens on.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca = file(&made.cert.pem());
+    let rest = format!(
+        "jwt.jwks_url = \"https://{address}/keys\"\njwt.jwks_ca = {ca:?}\njwt.jwks_timeout = \"200ms\""
+    );
+    let gate = Gate::load(&configured(&[], &rest)).unwrap();
+    gate.start().unwrap();
+    for _ in 0..200 {
+        if gate.keys().failed > 0 {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    assert!(gate.keys().failed > 0, "it was tried");
+    let token = Issuer::new(None).sign(&json!({ "put": "", "exp": seconds() + 100 }));
+    assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
+    let nothing = gate.grant(clock::now(), &Credentials::default()).unwrap();
+    assert_eq!(nothing, Grant::default());
+    std::fs::remove_file(ca).unwrap();
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_named() {
+    for (rest, expected) in [
+        (
+            "jwt.keys = [\"no-such-file\"]",
+            "relay.toml:2: auth.jwt.keys: no-such-file: ",
+        ),
+        (
+            "jwt.jwks_url = \"http://a/\"",
+            "relay.toml:2: auth.jwt.jwks_url: expected an address with https",
+        ),
+        (
+            "jwt.keys = [\"x\"]\njwt.algorithms = [\"none\"]",
+            "relay.toml:3: auth.jwt.algorithms: `none` is no algorithm",
+        ),
+        (
+            "jwt.keys = [\"x\"]\njwt.algorithms = []",
+            "relay.toml:3: auth.jwt.algorithms: expected one",
+        ),
+        (
+            "clients.ca = \"no-such-file\"\nclients.publish = [\"a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a/a\"]",
+            "relay.toml:3: auth.clients.publish: `a/a",
+        ),
+    ] {
+        let text = format!("[auth]\n{rest}\n");
+        let configured =
+            Configured::read(Some(("relay.toml", &text)), |_| None, Vec::new()).unwrap();
+        let error = format!("{:#}", Gate::load(&configured).unwrap_err());
+        assert!(error.starts_with(expected), "{error}");
+    }
+    assert_eq!(
+        issuers::without_secrets("https://user:word@host:1/keys?token=x#y"),
+        "https://host:1/keys"
+    );
+}

@@ -1,0 +1,241 @@
+//! The listener for operators: GET over HTTP/1.1, one answer for each connection, within limits.
+//!
+//! Written by hand, because it needs so little: a request line is all that counts, nothing is kept open, and the
+//! limits (connections, bytes, one deadline for all of a connection) are the point. Clients are few and trusted, the
+//! listener is on loopback by default, and no byte of theirs gets further than the choice of a page.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use weir_net::clock;
+
+/// Bounds of the listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HttpLimits {
+    /// Connections at once; answered with 503 beyond.
+    pub(crate) connections_max: usize,
+    /// Bytes of a request; answered with 431 beyond.
+    pub(crate) header_bytes_max: usize,
+    /// From accepting a connection to the end of its answer.
+    pub(crate) timeout: Duration,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+}
+
+impl Page {
+    /// A line of plain text.
+    pub(crate) fn text(status: u16, line: &str) -> Self {
+        Self {
+            status,
+            content_type: "text/plain; charset=utf-8",
+            body: format!("{line}\n"),
+        }
+    }
+}
+
+/// Gives the page for a path.
+pub(crate) type Pages = dyn Fn(&str) -> Page + Send + Sync;
+
+/// Binds to `address` and serves `pages` from threads of its own, to the end of the process.
+pub(crate) fn serve(
+    address: SocketAddr,
+    limits: HttpLimits,
+    pages: Arc<Pages>,
+) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    // The hosts must not wait for it.
+    std::thread::Builder::new()
+        .name("admin".to_owned())
+        .spawn(move || accept(&listener, limits, &pages))?;
+    Ok(address)
+}
+
+fn accept(listener: &TcpListener, limits: HttpLimits, pages: &Arc<Pages>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for stream in listener.incoming() {
+        let Ok(stream) = stream else {
+            // No descriptor is free, or the client left already. Nothing here may become a busy loop.
+            std::thread::park_timeout(Duration::from_millis(50));
+            continue;
+        };
+        let place = Place::take(&open);
+        if open.load(Ordering::Relaxed) > limits.connections_max {
+            let mut stream = Deadline::new(stream, BUSY_TIMEOUT);
+            drop(answer(
+                &mut stream,
+                &Page::text(503, "too many connections"),
+                true,
+            ));
+            continue;
+        }
+        let pages = Arc::clone(pages);
+        let started = std::thread::Builder::new()
+            .name("admin".to_owned())
+            .spawn(move || {
+                // A client that fails harms itself only.
+                drop(handle(stream, limits, &*pages));
+                drop(place);
+            });
+        drop(started);
+    }
+}
+
+/// A connection counted among the open ones for as long as it lives.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Self {
+        open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn handle(stream: TcpStream, limits: HttpLimits, pages: &Pages) -> io::Result<()> {
+    let mut stream = Deadline::new(stream, limits.timeout);
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") {
+        if head.len() > limits.header_bytes_max {
+            return answer(
+                &mut stream,
+                &Page::text(431, "the request is too long"),
+                true,
+            );
+        }
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => head.extend_from_slice(&buffer[..length]),
+        }
+    }
+    let (page, with_body) = page(&head, limits, pages);
+    answer(&mut stream, &page, with_body)
+}
+
+/// The page for a request, and whether its body is wanted.
+fn page(head: &[u8], limits: HttpLimits, pages: &Pages) -> (Page, bool) {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let Ok(line) = std::str::from_utf8(line) else {
+        return (Page::text(400, "this is not HTTP"), true);
+    };
+    if head.len() > limits.header_bytes_max {
+        return (Page::text(431, "the request is too long"), true);
+    }
+    let mut words = line.split(' ');
+    let words = [words.next(), words.next(), words.next(), words.next()];
+    let [
+        Some(method),
+        Some(target),
+        Some("HTTP/1.1" | "HTTP/1.0"),
+        None,
+    ] = words
+    else {
+        return (Page::text(400, "this is not HTTP"), true);
+    };
+    if method != "GET" && method != "HEAD" {
+        return (Page::text(405, "there is only GET here"), true);
+    }
+    let path = target.split('?').next().unwrap_or_default();
+    (pages(path), method == "GET")
+}
+
+fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()> {
+    let Page {
+        status,
+        content_type,
+        body,
+    } = page;
+    let reason = match status {
+        200 => "OK",
+        400 => "Bad Request",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "Error",
+    };
+    let length = body.len();
+    let head = format!(
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
+         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes())?;
+    if with_body {
+        stream.write_all(body.as_bytes())?;
+    }
+    stream.stream.shutdown(std::net::Shutdown::Write)?;
+    // What was not read would make the system cut the answer off.
+    let mut rest = [0; 1024];
+    for _ in 0..REST_READS_MAX {
+        if stream.read(&mut rest)? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// A stream with one deadline for all that is done on it, however slowly its bytes trickle.
+struct Deadline {
+    stream: TcpStream,
+    end: Instant,
+}
+
+impl Deadline {
+    fn new(stream: TcpStream, timeout: Duration) -> Self {
+        let end = clock::now() + timeout;
+        Self { stream, end }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.end.saturating_duration_since(clock::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(Some(left))
+    }
+}
+
+impl Read for Deadline {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Deadline {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// How long a client that is turned away may hold the listener up.
+const BUSY_TIMEOUT: Duration = Duration::from_millis(20);
+/// Reads after the answer, of what the client still sent.
+const REST_READS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests;

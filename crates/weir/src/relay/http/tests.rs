@@ -1,0 +1,99 @@
+use super::*;
+
+const LIMITS: HttpLimits = HttpLimits {
+    connections_max: 16,
+    header_bytes_max: 256,
+    timeout: Duration::from_millis(300),
+};
+
+fn start() -> SocketAddr {
+    start_with(LIMITS)
+}
+
+fn start_with(limits: HttpLimits) -> SocketAddr {
+    let pages = |path: &str| match path {
+        "/here" => Page::text(200, "here"),
+        _ => Page::text(404, "there is no such page"),
+    };
+    serve("127.0.0.1:0".parse().unwrap(), limits, Arc::new(pages)).unwrap()
+}
+
+fn send(address: SocketAddr, request: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(request).unwrap();
+    stream
+}
+
+fn receive(mut stream: TcpStream) -> String {
+    let mut text = String::new();
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    drop(stream.read_to_string(&mut text));
+    text
+}
+
+#[track_caller]
+fn assert_answer(address: SocketAddr, request: &[u8], status: &str) -> String {
+    let text = receive(send(address, request));
+    assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
+    text
+}
+
+#[test]
+fn pages_are_served_and_nothing_else_is() {
+    let address = start();
+    let text = assert_answer(
+        address,
+        b"GET /here?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "200 OK\r\n",
+    );
+    assert!(
+        text.ends_with("\r\n\r\nhere\n") && text.contains("Content-Length: 5\r\n"),
+        "{text}"
+    );
+    let text = assert_answer(address, b"HEAD /here HTTP/1.1\r\n\r\n", "200 OK\r\n");
+    assert!(text.ends_with("\r\n\r\n"), "{text}");
+    assert_answer(address, b"GET /there HTTP/1.1\r\n\r\n", "404 ");
+    assert_answer(address, b"POST /here HTTP/1.1\r\n\r\nbody", "405 ");
+    for nonsense in [
+        &b"\r\n\r\n"[..],
+        b"GET /here\r\n\r\n",
+        b"\xff\xff\r\n\r\n",
+        b"GET  /here HTTP/1.1\r\n\r\n",
+        b"GET /here HTTP/2.0\r\n\r\n",
+    ] {
+        assert_answer(address, nonsense, "400 ");
+    }
+}
+
+#[test]
+fn a_request_at_the_limit_is_served_and_one_past_it_is_not() {
+    let address = start();
+    let request = |length: usize| {
+        let frame = "GET /here HTTP/1.1\r\nA: \r\n\r\n";
+        let filling = "a".repeat(length - frame.len());
+        frame.replace("A: ", &format!("A: {filling}")).into_bytes()
+    };
+    assert_answer(address, &request(LIMITS.header_bytes_max), "200 ");
+    assert_answer(address, &request(LIMITS.header_bytes_max + 1), "431 ");
+    assert_answer(address, &vec![b'a'; 5000], "431 ");
+}
+
+#[test]
+fn slow_clients_are_cut_off_and_take_no_more_than_their_places() {
+    let address = start_with(HttpLimits {
+        connections_max: 2,
+        ..LIMITS
+    });
+    let slow: Vec<TcpStream> = (0..2).map(|_| send(address, b"GET /here HT")).collect();
+    // Both are accepted before the next: the listener takes them in order.
+    let text = assert_answer(address, b"GET /here HTTP/1.1\r\n\r\n", "503 ");
+    assert!(text.ends_with("too many connections\n"), "{text}");
+    for stream in slow {
+        assert_eq!(receive(stream), "", "cut off at the deadline");
+    }
+    // Their places are free a moment later.
+    let is_served = |_| receive(send(address, b"GET /here HTTP/1.1\r\n\r\n")).contains(" 200 ");
+    assert!((0..100).any(is_served));
+}
