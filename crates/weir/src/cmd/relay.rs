@@ -226,6 +226,7 @@ fn serve(configured: &Configured) -> anyhow::Result<ExitCode> {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
         limits: config.limits.relay.clone(),
         session_limits: config.limits.session.clone(),
+        pauses_publishers: config.pauses_publishers,
         ..Config::default()
     };
     let relay = Relay::with_authority(relay_config, gate);

@@ -15,6 +15,7 @@ pub(crate) struct RelayConfig {
     pub(crate) core: Option<usize>,
     pub(crate) rest: Duration,
     pub(crate) offload: bool,
+    pub(crate) pauses_publishers: bool,
     pub(crate) tls: TlsConfig,
     pub(crate) admin: AdminConfig,
     pub(crate) drain: DrainConfig,
@@ -145,6 +146,7 @@ impl Default for RelayConfig {
             core: None,
             rest: Duration::from_micros(500),
             offload: true,
+            pauses_publishers: false,
             tls: TlsConfig {
                 certificate: None,
                 key: None,

@@ -22,6 +22,10 @@ fn operation() -> Vec<Setting<RelayConfig>> {
             "Let the kernel take several packets at once (GSO, GRO)."
         ),
         setting!(
+            pauses_publishers,
+            "Tell publishers to send nothing while nobody wants their track; not all can be paused."
+        ),
+        setting!(
             tls.certificate,
             "Certificate chain, PEM; without it a certificate is made for tls.names."
         ),
@@ -110,6 +114,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that a session may publish; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that a session may announce; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.prefixes_per_session_max in COUNT, "Prefixes of namespaces that a session may watch; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.matches_per_prefix_max in COUNT, "Namespaces or tracks under one such prefix; NAMESPACE_TOO_LARGE beyond."),
         setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that a session may register; the session is closed beyond."),
         setting!(limits.relay.tracks_max in COUNT, "Tracks in all; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
