@@ -67,7 +67,8 @@ pub enum ConnectError {
 pub struct Counters {
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Newcomers refused at [`Limits::connections_max`] or [`Limits::handshakes_max`].
+    /// Newcomers refused at [`Limits::connections_max`] or [`Limits::handshakes_max`], or because the role
+    /// wants none.
     pub refused: u64,
     /// Newcomers asked to prove their address.
     pub retried: u64,
@@ -110,6 +111,7 @@ pub struct Endpoint {
     /// Replies to strangers, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
+    refuses_newcomers: bool,
     opened: u64,
     counters: Counters,
     /// Draws the first connection IDs that clients give their servers (RFC 9000 §7.2).
@@ -186,6 +188,7 @@ impl Endpoint {
             scratch: Vec::with_capacity(SCRATCH_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
+            refuses_newcomers: false,
             opened: 0,
             counters: Counters::default(),
             initial_ids: StdRng::from_seed(generator.random()),

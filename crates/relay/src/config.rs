@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use weir_moqt::draft::Draft;
 
+use crate::LoadLimits;
+
 /// What a relay is made with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -13,6 +15,12 @@ pub struct Config {
     pub limits: Limits,
     /// Bounds of each session.
     pub session_limits: weir_moqt::limits::Limits,
+    /// From which load on nothing new is taken on.
+    pub load: LoadLimits,
+    /// How long sessions may take to leave when the relay is asked to stop.
+    pub drain_max: Duration,
+    /// Where they are sent then; `None` for the same place.
+    pub successor: Option<String>,
     /// Whether publishers are told to send nothing (FORWARD 0) while nobody wants a track of theirs. That saves
     /// their uplink, and costs the first subscriber a round trip. Not all publishers can be paused: those that
     /// know no update of their PUBLISH end the track, and the cache has nothing of what was not sent.
@@ -25,6 +33,17 @@ pub struct Config {
 /// refused, an object is dropped for one subscriber, and a counter says so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
+    /// Sessions in all; newcomers beyond are closed with `INTERNAL_ERROR`.
+    pub sessions_max: usize,
+    /// Sessions from one address, or one 64-bit prefix of IPv6; newcomers beyond are closed with
+    /// `INTERNAL_ERROR`. The machine's own addresses are not counted.
+    pub sessions_per_address_max: usize,
+    /// Updates of requests that one session may make in a second; refused with `EXCESSIVE_LOAD` beyond, which
+    /// ends the request.
+    pub updates_per_second_max: u32,
+    /// Streams that one session may reset or stop in a second, requests included; closed with
+    /// `INTERNAL_ERROR` beyond.
+    pub resets_per_second_max: u32,
     /// Subscriptions of one session, waiting ones included; refused with `EXCESSIVE_LOAD` beyond.
     pub subscriptions_per_session_max: usize,
     /// Tracks that one session may publish; refused with `EXCESSIVE_LOAD` beyond.
@@ -86,6 +105,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            sessions_max: 20_000,
+            sessions_per_address_max: 4096,
+            updates_per_second_max: 100,
+            resets_per_second_max: 1000,
             subscriptions_per_session_max: 1024,
             publications_per_session_max: 1024,
             namespaces_per_session_max: 1024,
@@ -120,6 +143,9 @@ impl Default for Config {
             drafts: Draft::ALL.to_vec(),
             limits: Limits::default(),
             session_limits: weir_moqt::limits::Limits::default(),
+            load: LoadLimits::default(),
+            drain_max: Duration::from_secs(10),
+            successor: None,
             pauses_publishers: false,
             implementation: Some("weir".to_owned()),
         }

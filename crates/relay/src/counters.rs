@@ -24,6 +24,22 @@ numbers! {
         sessions,
         /// Sessions closed because the peer broke the protocol.
         sessions_violated,
+        /// Connections closed because there were too many sessions.
+        sessions_refused_total,
+        /// Connections closed because too many sessions came from their address.
+        sessions_refused_address,
+        /// Connections closed because the host could hardly keep up.
+        sessions_refused_load,
+        /// Sessions closed because they reset or stopped too many streams.
+        sessions_closed_resets,
+        /// Sessions closed because they did not leave in time when the relay was to stop.
+        sessions_drained_late,
+        /// Times that the load became too much.
+        load_sheddings,
+        /// Updates refused because a session made too many in a second.
+        updates_refused,
+        /// Requests refused because the host could hardly keep up.
+        refused_shedding,
         /// Sessions closed because the authority denied the tokens of their SETUP.
         sessions_denied,
         /// Sessions closed because they registered more tokens than the cache takes.

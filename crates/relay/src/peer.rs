@@ -14,7 +14,9 @@ use crate::{
     Credentials, Denial, Grant,
     discovering::Interest,
     full_streams::{FullStreams, Reader},
+    newcomers::Origin,
     out_stream::Wait,
+    rate::Rate,
     subgroup::SubgroupId,
     tracks::TrackId,
 };
@@ -23,6 +25,12 @@ use crate::{
 pub(crate) struct Peer {
     pub(crate) handle: Handle,
     pub(crate) session: Session,
+    /// Where it comes from, if that is counted.
+    origin: Option<Origin>,
+    /// How often it changes requests.
+    pub(crate) updates: Rate,
+    /// How often it resets or stops streams.
+    pub(crate) resets: Rate,
     /// When the session's timer in the relay's queue is due.
     pub(crate) timer: Option<Instant>,
     pub(crate) requests: BTreeMap<RequestId, Part>,
@@ -100,9 +108,12 @@ pub(crate) struct Counts {
 }
 
 impl Peer {
-    pub(crate) fn new(handle: Handle, session: Session) -> Self {
+    pub(crate) fn new(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
         Self {
             handle,
+            origin,
+            updates: Rate::default(),
+            resets: Rate::default(),
             session,
             timer: None,
             requests: BTreeMap::new(),
@@ -196,30 +207,53 @@ impl Peer {
 /// All sessions, by their connection.
 #[derive(Default)]
 pub(crate) struct Peers {
-    peers: Vec<Option<Box<Peer>>>,
+    places: Vec<Option<Box<Peer>>>,
     count: usize,
+    origins: BTreeMap<Origin, usize>,
 }
 
 impl Peers {
     pub(crate) fn insert(&mut self, peer: Peer) {
         let index = peer.handle.index();
-        if self.peers.len() <= index {
-            self.peers.resize_with(index + 1, || None);
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, || None);
         }
-        self.peers[index] = Some(Box::new(peer));
+        if let Some(origin) = peer.origin {
+            *self.origins.entry(origin).or_default() += 1;
+        }
+        self.places[index] = Some(Box::new(peer));
         self.count += 1;
     }
 
     #[inline]
     pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Peer> {
-        let peer = self.peers.get_mut(handle.index())?.as_deref_mut()?;
+        let peer = self.places.get_mut(handle.index())?.as_deref_mut()?;
         (peer.handle == handle).then_some(peer)
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
-        self.get(handle)?;
+        let origin = self.get(handle)?.origin;
         self.count -= 1;
-        self.peers[handle.index()].take()
+        if let Some(origin) = origin
+            && let Some(count) = self.origins.get_mut(&origin)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.origins.remove(&origin);
+            }
+        }
+        self.places[handle.index()].take()
+    }
+
+    /// The sessions that come from somewhere.
+    pub(crate) fn from(&self, origin: Origin) -> usize {
+        self.origins.get(&origin).copied().unwrap_or_default()
+    }
+
+    /// All sessions, in an order that is always the same.
+    pub(crate) fn handles(&self) -> Vec<Handle> {
+        let there = self.places.iter().flatten();
+        there.map(|peer| peer.handle).collect()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -3,22 +3,22 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use weir_moqt::{
-    draft::Draft,
-    error::SessionError,
-    message::Setup,
-    session::{self, Accepted, CloseReason, Request, RequestId, Session, Side},
+    error::{RequestErrorCode, SessionError},
+    parameter::Parameters,
+    session::{self, Accepted, CloseReason, Request, RequestId, Session, StreamEnd},
     transport::{Direction, StreamId},
 };
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Open,
+    Authority, Config, Counters, Gauges, Open, Shedder,
     cache::Ledger,
+    draining::Stage,
     feeder::Feeder,
     fetch::{Fetch, FetchId},
     incoming::CUT,
     namespaces::Namespaces,
-    peer::{Peer, Peers},
+    peer::Peers,
     subgroup::{Subgroup, SubgroupId},
     timers::{Timer, Timers},
     tracks::{TrackId, Tracks},
@@ -48,7 +48,8 @@ pub struct Relay {
     fallen: Vec<Handle>,
     pub(crate) counters: Counters,
     pub(crate) authority: Arc<dyn Authority>,
-    is_stopping: bool,
+    pub(crate) shedder: Shedder,
+    pub(crate) stage: Stage,
 }
 
 impl Relay {
@@ -60,6 +61,7 @@ impl Relay {
     /// A relay without sessions, in which `authority` decides who may do what.
     pub fn with_authority(config: Config, authority: Arc<dyn Authority>) -> Self {
         Self {
+            shedder: Shedder::new(config.load.clone()),
             config,
             authority,
             peers: Peers::default(),
@@ -75,7 +77,7 @@ impl Relay {
             grown: Vec::new(),
             fallen: Vec::new(),
             counters: Counters::default(),
-            is_stopping: false,
+            stage: Stage::default(),
         }
     }
 
@@ -122,34 +124,6 @@ impl Relay {
             self.fallen.push(handle);
         }
         Some(result)
-    }
-
-    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(mut connection) = endpoint.connection(now, handle) else {
-            return;
-        };
-        let protocol = connection.protocol().unwrap_or_default();
-        let Some(draft) = Draft::from_alpn(protocol.as_bytes()) else {
-            weir_moqt::transport::Transport::close(
-                &mut connection,
-                SessionError::VERSION_NEGOTIATION_FAILED.0,
-                b"no draft of MOQT was negotiated",
-            );
-            return;
-        };
-        let mut session = Session::new(session::Config {
-            draft,
-            side: Side::Server,
-            limits: self.config.session_limits.clone(),
-            setup: Setup {
-                implementation: self.config.implementation.clone(),
-                max_auth_token_cache_size: Some(self.config.limits.token_cache_bytes_max),
-                ..Setup::default()
-            },
-        });
-        session.start(now, &mut connection);
-        self.peers.insert(Peer::new(handle, session));
-        self.settle(now, endpoint, handle);
     }
 
     fn on_lost(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
@@ -224,7 +198,7 @@ impl Relay {
             }
             E::Request { id, request } => self.on_request(now, endpoint, handle, id, request),
             E::Update { id, parameters, .. } => {
-                self.on_update(now, endpoint, handle, id, &parameters);
+                self.on_update_asked(now, endpoint, handle, id, &parameters);
             }
             E::Accepted {
                 id,
@@ -258,7 +232,12 @@ impl Relay {
                 self.on_feeder_entry(now, endpoint, handle, stream, entry);
             }
             E::Done { id, done } => self.on_source_done(now, endpoint, handle, id, done),
-            E::Closed { id, .. } => self.on_closed(now, endpoint, handle, id),
+            E::Closed { id, reason } => {
+                self.on_closed(now, endpoint, handle, id);
+                if reason != CloseReason::Fin {
+                    self.note_reset(now, endpoint, handle);
+                }
+            }
             E::Subgroup {
                 stream,
                 request,
@@ -275,6 +254,9 @@ impl Relay {
             E::StreamEnd { stream, end } => {
                 self.on_stream_end(now, endpoint, handle, stream, end);
                 self.on_feeder_end(now, endpoint, handle, stream, end);
+                if end != StreamEnd::Fin {
+                    self.note_reset(now, endpoint, handle);
+                }
             }
             E::Datagram { request, datagram } => {
                 if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(request)) {
@@ -316,7 +298,10 @@ impl Relay {
         id: RequestId,
         request: Request,
     ) {
-        if self.is_permitted(now, endpoint, handle, id, &request) {
+        if self.shedder.is_shedding() {
+            self.counters.refused_shedding += 1;
+            self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        } else if self.is_permitted(now, endpoint, handle, id, &request) {
             self.on_permitted(now, endpoint, handle, id, request);
             self.settle_expiry(handle, id);
         }
@@ -351,6 +336,38 @@ impl Relay {
         }
     }
 
+    /// The peer changes a request, if not too often.
+    fn on_update_asked(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        parameters: &Parameters,
+    ) {
+        let max = self.config.limits.updates_per_second_max;
+        let peer = self.peers.get(handle);
+        if peer.is_some_and(|peer| peer.updates.permits(now, max)) {
+            return self.on_update(now, endpoint, handle, id, parameters);
+        }
+        self.counters.updates_refused += 1;
+        let code = RequestErrorCode::EXCESSIVE_LOAD;
+        self.fail_update(now, endpoint, handle, id, code);
+    }
+
+    /// The peer reset or stopped a stream; who does nothing else is shown the door.
+    fn note_reset(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let max = self.config.limits.resets_per_second_max;
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        if !peer.resets.permits(now, max) {
+            self.counters.sessions_closed_resets += 1;
+            let code = SessionError::INTERNAL_ERROR;
+            self.close_session(now, endpoint, handle, code, "too many streams were reset");
+        }
+    }
+
     /// The peer ended one of its requests.
     fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, id: RequestId) {
         let Some(peer) = self.peers.get(handle) else {
@@ -374,6 +391,7 @@ impl Relay {
                 });
                 self.settle(now, endpoint, handle);
             }
+            Timer::Draining => self.on_draining(now, endpoint),
             Timer::Expiry(handle) => self.on_expiry(now, endpoint, handle),
             Timer::Rendezvous(handle, request) => {
                 self.on_waited(now, endpoint, handle, request);
@@ -415,7 +433,10 @@ impl Relay {
         });
         match is_control {
             Some(true) => self.settle(now, endpoint, handle),
-            Some(false) => self.stop_stream(now, endpoint, handle, stream),
+            Some(false) => {
+                self.stop_stream(now, endpoint, handle, stream);
+                self.note_reset(now, endpoint, handle);
+            }
             None => {}
         }
     }
@@ -505,11 +526,11 @@ impl App for Relay {
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        endpoint.close_all(now, SessionError::NO_ERROR.0, b"the relay is shutting down");
-        self.is_stopping = true;
+        self.drain(now, endpoint);
+        self.bury_fallen(now, endpoint);
     }
 
     fn is_finished(&self) -> bool {
-        self.is_stopping
+        self.stage == Stage::Over
     }
 }

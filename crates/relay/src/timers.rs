@@ -10,6 +10,8 @@ use crate::tracks::TrackId;
 /// What a wake-up is for. Whoever is named here knows when it is due, and cancels it when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
+    /// The relay comes to its end.
+    Draining,
     /// A session's own timers.
     Session(Handle),
     /// The authorization of some of a session's requests may be over.

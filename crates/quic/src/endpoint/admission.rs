@@ -11,10 +11,16 @@ use crate::{
 };
 
 impl Endpoint {
+    /// From now on newcomers are refused, or no longer; connections that there are go on.
+    pub fn refuse_newcomers(&mut self, refuse: bool) {
+        self.refuses_newcomers = refuse;
+    }
+
     /// Decides about a newcomer.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
-        let full = self.slots.open() >= self.limits.connections_max
+        let full = self.refuses_newcomers
+            || self.slots.open() >= self.limits.connections_max
             || self.handshakes >= self.limits.handshakes_max;
         if full {
             self.counters.refused += 1;

@@ -11,7 +11,9 @@ use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
     error::RequestErrorCode,
-    message::{Publish, PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk},
+    message::{
+        GoAway, Publish, PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk,
+    },
     name::{Namespace, TrackName},
     parameter::Parameters,
     property::Properties,
@@ -96,6 +98,8 @@ pub(crate) struct Actor {
     pub(crate) taste: Result<Parameters, RequestErrorCode>,
     /// Namespaces that came and went, behind their prefix.
     pub(crate) heard: Vec<(RequestId, Heard)>,
+    /// The relay's GOAWAY.
+    pub(crate) goaway: Option<GoAway>,
     backlogs: BTreeMap<StreamId, Backlog>,
     /// Streams that the relay stopped, with its code.
     pub(crate) stopped: Vec<(StreamId, u64)>,
@@ -126,6 +130,7 @@ impl Actor {
             offered: Vec::new(),
             taste: Ok(Parameters::default()),
             heard: Vec::new(),
+            goaway: None,
             backlogs: BTreeMap::new(),
             stopped: Vec::new(),
             lost: None,
@@ -262,8 +267,8 @@ impl Actor {
             SessionEvent::PublishBlocked { id, suffix, name } => {
                 self.heard.push((id, Heard::Blocked(suffix, name)));
             }
-            event @ (SessionEvent::GoAway(_)
-            | SessionEvent::RequestGoAway { .. }
+            SessionEvent::GoAway(goaway) => self.goaway = Some(goaway),
+            event @ (SessionEvent::RequestGoAway { .. }
             | SessionEvent::Fetched { .. }
             | SessionEvent::FetchObject { .. }) => panic!("the relay has no reason for {event:?}"),
         }
@@ -462,7 +467,8 @@ impl App for Actor {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let session = self.session.as_ref().and_then(Session::poll_timeout);
+        let session = self.session.as_ref().filter(|_| self.lost.is_none());
+        let session = session.and_then(Session::poll_timeout);
         self.begins_at.into_iter().chain(session).min()
     }
 

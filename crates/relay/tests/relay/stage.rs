@@ -16,7 +16,7 @@ use weir_moqt::{
     transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
-use weir_relay::{Authority, Config, Counters, Gauges, Limits, Open, Relay};
+use weir_relay::{Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Relay};
 use weir_sim::{NodeConfig, NodeId, Sim};
 
 use crate::actor::{Actor, Exchange, Heard, encoded};
@@ -31,6 +31,8 @@ pub(crate) struct Setting {
     /// Of the clients' connections.
     pub(crate) client: QuicLimits,
     pub(crate) link: weir_link::Config,
+    /// Where clients are sent when the relay stops.
+    pub(crate) successor: Option<String>,
     /// Whether publishers are paused while nobody wants their tracks.
     pub(crate) pauses_publishers: bool,
     /// Who may do what at the relay.
@@ -48,6 +50,7 @@ impl Default for Setting {
                 delay: Delay::fixed(millis(10)).expect("short"),
                 ..weir_link::Config::default()
             },
+            successor: None,
             pauses_publishers: false,
             authority: Arc::new(Open),
         }
@@ -116,6 +119,12 @@ impl Stage {
             limits: setting.relay,
             session_limits: setting.session,
             pauses_publishers: setting.pauses_publishers,
+            drain_max: secs(5),
+            successor: setting.successor,
+            load: LoadLimits {
+                queue_delay_max: millis(100),
+                memory_bytes_max: 1000,
+            },
             ..Config::default()
         };
         sim.start(relay, Relay::with_authority(config, setting.authority));
@@ -219,6 +228,14 @@ impl Stage {
 
     pub(crate) fn gauges(&self) -> Gauges {
         self.sim.app::<Relay>(self.relay).gauges()
+    }
+
+    /// What the relay's host observes of itself.
+    pub(crate) fn load(&mut self, load: Load) {
+        self.sim
+            .with_app(self.relay, |_, relay: &mut Relay, endpoint| {
+                relay.observe_load(endpoint, load);
+            });
     }
 
     /// When the relay wants to be woken next.

@@ -1,0 +1,188 @@
+//! How much the relay takes on: sessions, and what those ask for in a second; and less of it when its host is busy.
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
+    message::Setup,
+};
+use weir_quic::Lost;
+use weir_relay::Load;
+use weir_sim::NodeId;
+
+use crate::stage::{Setting, Stage, forward, millis, rendezvous, secs, story};
+
+fn is_closed_with(stage: &Stage, node: NodeId, code: SessionError) -> bool {
+    let lost = stage.actor(node).lost.as_ref();
+    matches!(lost, Some(Lost::Application { code: found, .. }) if *found == code.0)
+}
+
+fn expect_no_room(stage: &mut Stage) -> NodeId {
+    let node = stage.absent_client();
+    stage.begin(node, Setup::default());
+    stage.step("one past the limit", secs(1));
+    assert!(is_closed_with(stage, node, SessionError::INTERNAL_ERROR));
+    node
+}
+
+#[test]
+fn sessions_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.sessions_max = 3;
+    story(&setting, |stage| {
+        let nodes = stage.clients(3);
+        expect_no_room(stage);
+        assert_eq!(stage.counters().sessions_refused_total, 1);
+        assert_eq!(stage.gauges().sessions, 3);
+        stage.sim.shutdown(nodes[0]);
+        stage.step("make room", millis(100));
+        stage.client();
+        assert_eq!(stage.counters().sessions_refused_total, 1);
+    });
+}
+
+#[test]
+fn sessions_from_one_address_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.sessions_per_address_max = 1;
+    story(&setting, |stage| {
+        let nodes = stage.clients(2);
+        let again = nodes[0];
+        // The relay does not notice at once that the first one is gone.
+        stage.sim.kill(again);
+        stage.begin(again, Setup::default());
+        stage.step("two from one address", secs(1));
+        assert!(is_closed_with(stage, again, SessionError::INTERNAL_ERROR));
+        assert_eq!(stage.counters().sessions_refused_address, 1);
+        stage.step("now it has", secs(40));
+        stage.connect(again);
+        assert_eq!(stage.counters().sessions_refused_address, 1);
+    });
+}
+
+#[test]
+fn updates_in_a_second_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.updates_per_second_max = 4;
+    story(&setting, |stage| {
+        let [publisher, subscriber] = [stage.client(), stage.client()];
+        stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        for round in 0..2 {
+            for update in 0..4 {
+                stage.update(subscription, forward(update % 2 == 0));
+            }
+            stage.step("as many as it may", secs(1));
+            assert_eq!(
+                stage.outcome(subscription).updates_answered,
+                4 * (round + 1)
+            );
+            assert_eq!(stage.counters().updates_refused, 0);
+        }
+        for _ in 0..5 {
+            stage.update(subscription, forward(true));
+        }
+        stage.step("one more", millis(100));
+        assert_eq!(stage.counters().updates_refused, 1);
+        let outcome = stage.outcome(subscription);
+        let codes: Vec<_> = outcome
+            .update_errors
+            .iter()
+            .map(|error| error.code)
+            .collect();
+        assert_eq!(codes, [RequestErrorCode::EXCESSIVE_LOAD]);
+        let done = outcome.done.as_ref().map(|done| done.code);
+        assert_eq!(done, Some(PublishDoneCode::UPDATE_FAILED));
+    });
+}
+
+#[test]
+fn resets_in_a_second_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.resets_per_second_max = 4;
+    story(&setting, |stage| {
+        let [publisher, vandal, other] = [stage.client(), stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let unbothered = stage.subscribe(other, "a--x");
+        for _ in 0..2 {
+            for _ in 0..4 {
+                let asked = stage.subscribe_with(vandal, "a--y", rendezvous(secs(9)));
+                stage.wait(millis(20));
+                stage.cancel(asked);
+            }
+            stage.step("as many as it may", secs(1));
+            assert!(stage.actor(vandal).lost.is_none());
+        }
+        for _ in 0..5 {
+            let asked = stage.subscribe_with(vandal, "a--y", rendezvous(secs(9)));
+            stage.wait(millis(20));
+            stage.cancel(asked);
+        }
+        stage.step("one more", millis(200));
+        assert!(is_closed_with(stage, vandal, SessionError::INTERNAL_ERROR));
+        assert_eq!(stage.counters().sessions_closed_resets, 1);
+        for group in 0..5 {
+            let outgoing = stage.open(source, group);
+            stage.wait(millis(20));
+            stage.reset(source, &outgoing, ResetCode::INTERNAL_ERROR);
+        }
+        stage.step("a publisher that resets its streams", millis(200));
+        assert!(is_closed_with(
+            stage,
+            publisher,
+            SessionError::INTERNAL_ERROR
+        ));
+        assert_eq!(stage.counters().sessions_closed_resets, 2);
+        assert!(stage.is_accepted(unbothered));
+        assert_eq!(stage.gauges().sessions, 1);
+    });
+}
+
+#[test]
+fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
+    let calm = Load {
+        queue_delay: millis(10),
+        memory_bytes: 800,
+    };
+    let busy = [
+        Load {
+            queue_delay: millis(101),
+            ..calm
+        },
+        Load {
+            memory_bytes: 1001,
+            ..calm
+        },
+    ];
+    for busy in busy {
+        story(&Setting::default(), |stage| {
+            let [publisher, subscriber] = [stage.client(), stage.client()];
+            let source = stage.publish(publisher, "a--x");
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.wait(millis(50));
+            stage.load(busy);
+            let refused = stage.subscribe(subscriber, "a--y");
+            let late = stage.absent_client();
+            stage.begin(late, Setup::default());
+            stage.group(source, 1, 3, 100);
+            stage.step("the host is busy", secs(1));
+            stage.expect_objects(subscription, &[1], 3, 100);
+            assert_eq!(
+                stage.refusal(refused),
+                Some(RequestErrorCode::EXCESSIVE_LOAD)
+            );
+            let error = stage.outcome(refused).error.as_ref();
+            assert!(error.is_some_and(|error| error.retry_after.is_some()));
+            assert!(!stage.actor(late).is_ready() && stage.actor(late).lost.is_some());
+            let counters = stage.counters();
+            assert_eq!((counters.load_sheddings, counters.refused_shedding), (1, 1));
+            stage.load(calm);
+            stage.connect(late);
+            let accepted = stage.publish(late, "a--y");
+            stage.step("it has calmed down", millis(100));
+            assert!(stage.is_accepted(accepted));
+        });
+    }
+}
