@@ -12,7 +12,7 @@ use weir_moqt::{
     draft::Draft,
     error::RequestErrorCode,
     message::{
-        GoAway, Publish, PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk,
+        Fetch, GoAway, Publish, PublishDone, Redirect, RequestError, RequestOk, Setup, SubscribeOk,
     },
     name::{Namespace, TrackName},
     parameter::Parameters,
@@ -21,10 +21,12 @@ use weir_moqt::{
         Accepted, CloseReason, Config, Event as SessionEvent, Request, RequestId, Session, Side,
         StreamEnd,
     },
-    transport::{StreamId, Transport as _, WriteError},
+    transport::{Direction, StreamId, Transport as _, WriteError},
 };
 use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::{SERVER_NAME, Sim};
+
+use crate::archive::{Archive, Fetched, Reply};
 
 /// What a client does about a SUBSCRIBE.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +63,7 @@ pub(crate) struct Exchange {
     pub(crate) closed: Option<CloseReason>,
     pub(crate) datagrams: Vec<(Instant, ObjectDatagram)>,
     pub(crate) streams: Vec<Arrival>,
+    pub(crate) fetched: Fetched,
 }
 
 /// A subgroup stream as it arrived.
@@ -100,6 +103,7 @@ pub(crate) struct Actor {
     pub(crate) heard: Vec<(RequestId, Heard)>,
     /// The relay's GOAWAY.
     pub(crate) goaway: Option<GoAway>,
+    pub(crate) archive: Archive,
     backlogs: BTreeMap<StreamId, Backlog>,
     /// Streams that the relay stopped, with its code.
     pub(crate) stopped: Vec<(StreamId, u64)>,
@@ -131,6 +135,7 @@ impl Actor {
             taste: Ok(Parameters::default()),
             heard: Vec::new(),
             goaway: None,
+            archive: Archive::default(),
             backlogs: BTreeMap::new(),
             stopped: Vec::new(),
             lost: None,
@@ -230,7 +235,11 @@ impl Actor {
                         parameters
                     }
                     Accepted::Ok(ok) => ok.parameters,
-                    Accepted::Fetch(ok) => ok.parameters,
+                    Accepted::Fetch(ok) => {
+                        let parameters = ok.parameters.clone();
+                        exchange.fetched.ok = Some(ok);
+                        parameters
+                    }
                 }));
             }
             SessionEvent::Updated { id, result } => {
@@ -258,7 +267,9 @@ impl Actor {
             event @ (SessionEvent::Subgroup { .. }
             | SessionEvent::Object { .. }
             | SessionEvent::Payload { .. }
-            | SessionEvent::StreamEnd { .. }) => self.on_data(now, event),
+            | SessionEvent::StreamEnd { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. }) => self.on_data(now, event),
             SessionEvent::Ready { .. } => {}
             SessionEvent::Namespace { id, suffix } => self.heard.push((id, Heard::Came(suffix))),
             SessionEvent::NamespaceDone { id, suffix } => {
@@ -268,9 +279,9 @@ impl Actor {
                 self.heard.push((id, Heard::Blocked(suffix, name)));
             }
             SessionEvent::GoAway(goaway) => self.goaway = Some(goaway),
-            event @ (SessionEvent::RequestGoAway { .. }
-            | SessionEvent::Fetched { .. }
-            | SessionEvent::FetchObject { .. }) => panic!("the relay has no reason for {event:?}"),
+            event @ SessionEvent::RequestGoAway { .. } => {
+                panic!("the relay has no reason for {event:?}")
+            }
         }
     }
 
@@ -284,8 +295,8 @@ impl Actor {
         let subscribe = match request {
             Request::Subscribe(subscribe) => subscribe,
             Request::Publish(publish) => return self.on_offer(now, endpoint, id, publish),
-            Request::Fetch(_)
-            | Request::TrackStatus(_)
+            Request::Fetch(fetch) => return self.on_fetch(now, endpoint, id, fetch),
+            Request::TrackStatus(_)
             | Request::PublishNamespace(_)
             | Request::SubscribeNamespace(_)
             | Request::SubscribeTracks(_) => panic!("the relay asks for {request:?}"),
@@ -315,6 +326,32 @@ impl Actor {
         });
     }
 
+    fn on_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, fetch: Fetch) {
+        let reply = self.archive.reply(id, &fetch);
+        self.archive.asked.push((id, fetch));
+        self.exchange(id);
+        let Some(Reply { answer, data }) = reply else {
+            return;
+        };
+        self.with(now, endpoint, |session, connection| match answer {
+            Ok(ok) => session.fetch_ok(connection, id, ok),
+            Err(error) => session.request_error(connection, id, error),
+        });
+        let Some((data, is_last)) = data else { return };
+        let stream = self.with(now, endpoint, |_, connection| {
+            connection.open(Direction::Uni)
+        });
+        let stream = stream.expect("the relay allows enough streams");
+        self.exchange(id).fetched.stream = Some(stream);
+        self.write(now, endpoint, stream, data, is_last);
+        if is_last {
+            // The end of the request may overtake the data.
+            self.with(now, endpoint, |session, connection| {
+                session.finish(connection, id);
+            });
+        }
+    }
+
     fn on_offer(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, publish: Publish) {
         self.offered.push((id, publish));
         self.exchange(id);
@@ -340,6 +377,9 @@ impl Actor {
     }
 
     fn on_data(&mut self, now: Instant, event: SessionEvent) {
+        let Some(event) = self.on_fetched(event) else {
+            return;
+        };
         if let SessionEvent::Subgroup {
             stream,
             request,
@@ -369,6 +409,37 @@ impl Actor {
         } else if let SessionEvent::StreamEnd { stream, end } = event {
             self.arrival(stream).end = Some(end);
         }
+    }
+
+    /// Writes down what comes of a fetch; gives back what is none.
+    fn on_fetched(&mut self, event: SessionEvent) -> Option<SessionEvent> {
+        if let SessionEvent::Fetched { stream, request } = event {
+            self.exchange(request).fetched.stream = Some(stream);
+            return None;
+        }
+        let (SessionEvent::FetchObject { stream, .. }
+        | SessionEvent::Payload { stream, .. }
+        | SessionEvent::StreamEnd { stream, .. }) = event
+        else {
+            return Some(event);
+        };
+        let mut fetches = self
+            .exchanges
+            .values_mut()
+            .map(|exchange| &mut exchange.fetched);
+        let Some(fetched) = fetches.find(|fetched| fetched.stream == Some(stream)) else {
+            return Some(event);
+        };
+        if let SessionEvent::FetchObject { entry, .. } = event {
+            fetched.entries.push((entry, Vec::new()));
+        } else if let SessionEvent::Payload { data, .. } = event {
+            if let Some((_, payload)) = fetched.entries.last_mut() {
+                payload.extend(data);
+            }
+        } else if let SessionEvent::StreamEnd { end, .. } = event {
+            fetched.end = Some(end);
+        }
+        None
     }
 
     fn arrival(&mut self, stream: StreamId) -> &mut Arrival {

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "stories print their seed and steps")]
 
 mod actor;
+mod archive;
 mod stage;
 mod vandal;
 
@@ -14,9 +15,12 @@ mod churn;
 mod datagrams;
 mod discovering;
 mod draining;
+mod fetching;
+mod filling;
 mod forwarding;
 mod hostile;
 mod joining;
+mod late;
 mod limits;
 mod load;
 mod loss;

@@ -351,7 +351,7 @@ impl Stage {
         Asked { node, id, alias: 0 }
     }
 
-    fn noted(&mut self, node: NodeId, id: Result<RequestId, Refused>) -> RequestId {
+    pub(crate) fn noted(&mut self, node: NodeId, id: Result<RequestId, Refused>) -> RequestId {
         let id = id.expect("there is room for requests");
         self.direct(node, |actor| {
             actor.exchanges.entry(id).or_default();
