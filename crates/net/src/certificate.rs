@@ -4,6 +4,7 @@ use std::{
     fmt, fs, io,
     path::Path,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use rustls::{
@@ -17,6 +18,8 @@ use rustls::{
     },
     sign::CertifiedKey,
 };
+
+use crate::clock;
 
 /// A certificate chain and its key.
 #[derive(Debug)]
@@ -70,14 +73,24 @@ impl Certificate {
         })
     }
 
-    /// Makes a self-signed certificate for `names` (DNS names or IP addresses).
+    /// Makes a self-signed certificate for `names` (DNS names or IP addresses): ECDSA with P-256, valid from
+    /// an hour ago for [`SELF_MADE_VALIDITY`], so that browsers take it by its hash.
     pub fn self_made(names: &[String]) -> Result<Self, CertificateError> {
-        let made = rcgen::generate_simple_self_signed(names)
-            .map_err(|error| CertificateError::Make(error.to_string()))?;
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der())
+        let make = || -> Result<_, rcgen::Error> {
+            let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
+            let mut parameters = rcgen::CertificateParams::new(names)?;
+            let begin = std::time::UNIX_EPOCH + clock::since_epoch() - CLOCK_DIFFERENCE;
+            parameters.not_before = begin.into();
+            parameters.not_after = (begin + SELF_MADE_VALIDITY).into();
+            let certificate = parameters.self_signed(&key)?;
+            Ok((certificate.der().clone(), key))
+        };
+        let (certificate, key) =
+            make().map_err(|error| CertificateError::Make(error.to_string()))?;
+        let key = PrivateKeyDer::try_from(key.serialize_der())
             .map_err(|error| CertificateError::Make(error.to_owned()))?;
         Ok(Self {
-            chain: vec![made.cert.der().clone()],
+            chain: vec![certificate],
             key,
         })
     }
@@ -227,6 +240,11 @@ impl ClientCertVerifier for ClientTrust {
         self.current().supported_verify_schemes()
     }
 }
+
+/// How long a self-made certificate is valid. Browsers take none by its hash that is for more than 14 days.
+pub const SELF_MADE_VALIDITY: Duration = Duration::from_hours(24 * 13);
+/// How far a client's clock may be behind.
+const CLOCK_DIFFERENCE: Duration = Duration::from_hours(1);
 
 /// Reads certificates from a PEM file: a chain, or whom to trust.
 pub fn load_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateError> {

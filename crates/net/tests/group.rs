@@ -290,7 +290,10 @@ fn run(is_crossed: bool) -> Vec<Ended> {
     )
     .unwrap();
     for _ in 0..CLIENTS {
-        let client = ClientConfig { tls: tls.clone() };
+        let client = ClientConfig {
+            tls: tls.clone(),
+            web_transport: None,
+        };
         let endpoint = host.endpoint();
         let started = endpoint.connect(clock::now(), &client, nat.address, "localhost", 0);
         started.unwrap();

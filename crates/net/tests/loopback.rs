@@ -280,6 +280,7 @@ fn run_clients_to(
     .unwrap();
     let config = ClientConfig {
         tls: ClientTls::new(trust, protocols).unwrap(),
+        web_transport: None,
     };
     for number in 0..u32::try_from(count).unwrap() {
         let socket = number % socket_count;
@@ -477,6 +478,7 @@ fn a_host_under_load_stops_in_time() {
     };
     let client_config = ClientConfig {
         tls: ClientTls::new(Trust::Anyone, &["weir-test"]).unwrap(),
+        web_transport: None,
     };
     let host = |socket, endpoint, stop: &Stop| {
         let telemetry = Arc::new(Telemetry::default());

@@ -11,7 +11,10 @@ use quinn_proto::{
     IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt, congestion::CubicConfig,
 };
 
-use crate::tls::{ClientTls, ServerTls};
+use crate::{
+    tls::{ClientTls, ServerTls},
+    web_transport::Request,
+};
 
 /// Limits of one endpoint and of each of its connections. Nothing is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +124,9 @@ impl fmt::Debug for EndpointConfig {
 pub struct ClientConfig {
     /// Trust and protocols.
     pub tls: ClientTls,
+    /// The session to ask for if the server chooses HTTP/3 ([`h3`](crate::h3::ALPN)); the connection is then
+    /// `Connected` when that session stands.
+    pub web_transport: Option<Request>,
 }
 
 /// A limit that QUIC cannot express.

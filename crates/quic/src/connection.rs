@@ -1,5 +1,6 @@
 //! A borrowed view of one connection, and what MOQT asks of it.
 
+mod bare;
 mod engine;
 
 use std::{collections::VecDeque, net::SocketAddr, time::Instant};
@@ -7,8 +8,11 @@ use std::{collections::VecDeque, net::SocketAddr, time::Instant};
 use bytes::Bytes;
 use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
 
-pub(crate) use self::engine::{EngineConnection, direction, from_engine};
-use crate::{Event, Handle, crossing::Crossing};
+pub(crate) use self::{
+    bare::{Bare, application_protocol, direction, from_engine},
+    engine::EngineConnection,
+};
+use crate::{Event, Handle, crossing::Crossing, web_transport::Request};
 
 /// One connection of an endpoint, borrowed for a few operations. What is written leaves when the host
 /// next asks the endpoint for packets, or for letters if it leads to a neighbour.
@@ -26,6 +30,17 @@ pub(crate) enum Way<'a> {
         crossing: &'a mut Crossing,
         events: &'a mut VecDeque<Event>,
     },
+}
+
+/// What carries a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier<'a> {
+    /// The QUIC connection itself.
+    Quic,
+    /// WebTransport, with the client's request: always known once the session stands.
+    WebTransport(Option<&'a Request>),
+    /// Memory, to another thread of this process.
+    Neighbour,
 }
 
 /// Why a datagram was not taken.
@@ -88,12 +103,20 @@ impl Connection<'_> {
         }
     }
 
-    /// The application protocol (ALPN) agreed on, once the handshake has come so far. There is none
-    /// with a neighbour.
+    /// The application protocol agreed on, once the handshake has come so far: ALPN, or the subprotocol of
+    /// a WebTransport session. There is none with a neighbour.
     pub fn protocol(&self) -> Option<String> {
         match &self.way {
             Way::Engine(connection) => connection.protocol(),
             Way::Crossing { .. } => None,
+        }
+    }
+
+    /// What the connection carries the session on, and whom its session is asked for.
+    pub fn carrier(&self) -> Carrier<'_> {
+        match &self.way {
+            Way::Engine(connection) => connection.carrier(),
+            Way::Crossing { .. } => Carrier::Neighbour,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod events;
+mod layer;
 mod neighbours;
 
 use std::{
@@ -27,7 +28,9 @@ use crate::{
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
     crossing::Stray,
+    datagrams::Prefixed,
     slots::Slots,
+    web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
 
@@ -81,6 +84,16 @@ pub struct Counters {
     /// Datagrams received and dropped for newer ones before they were fetched, on connections that
     /// are gone.
     pub datagrams_dropped_unread: u64,
+    /// WebTransport sessions that stood.
+    pub web_transport_sessions: u64,
+    /// HTTP/3 requests that were answered with an error status, or reset because there were too many.
+    pub http3_requests_refused: u64,
+    /// HTTP/3 connections closed because the peer broke the rules.
+    pub http3_violations: u64,
+    /// Streams that named no WebTransport session that stands, or came too early in too great a number.
+    pub web_transport_streams_refused: u64,
+    /// Datagrams of the same kind.
+    pub web_transport_datagrams_dropped: u64,
 }
 
 /// Many connections as one pure state machine.
@@ -119,6 +132,11 @@ pub struct Endpoint {
     /// Address-validation tokens of servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
     neighbours: Neighbours,
+    /// For connections that choose HTTP/3.
+    offer: Option<Arc<Offer>>,
+    prefixed: Prefixed,
+    /// The last time that was told.
+    now: Option<Instant>,
 }
 
 impl Endpoint {
@@ -147,6 +165,10 @@ impl Endpoint {
             .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed, shard)));
         let segmentation_offload = config.segmentation_offload;
         let transport = Arc::new(config.limits.transport(segmentation_offload, None)?);
+        let offer = config
+            .server
+            .as_ref()
+            .and_then(|tls| tls.web_transport.clone());
         let server = match config.server {
             Some(tls) => {
                 let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[])
@@ -194,6 +216,9 @@ impl Endpoint {
             initial_ids: StdRng::from_seed(generator.random()),
             tokens: Arc::new(TokenMemoryCache::default()),
             neighbours,
+            offer,
+            prefixed: Prefixed::default(),
+            now: None,
         })
     }
 
@@ -236,7 +261,12 @@ impl Endpoint {
                     ConnectError::Engine(error.to_string())
                 }
             })?;
-        Ok(self.adopt(handle, engine, socket))
+        self.now = Some(now);
+        let handle = self.adopt(handle, engine, socket);
+        if let (Some(request), Some(slot)) = (&config.web_transport, self.slots.at(handle.index)) {
+            slot.web_transport = Some(Box::new(WebTransport::client(request.clone())));
+        }
+        Ok(handle)
     }
 
     /// The connection behind a handle, unless it is lost or closed.
@@ -249,6 +279,7 @@ impl Endpoint {
                 hot,
                 slot,
                 dirty: &mut self.dirty,
+                prefixed: &mut self.prefixed,
             })
         } else {
             Way::Crossing {
@@ -300,6 +331,7 @@ impl Endpoint {
         ecn: Option<EcnCodepoint>,
         data: BytesMut,
     ) {
+        self.now = Some(now);
         self.scratch.clear();
         match self
             .engine
@@ -342,6 +374,7 @@ impl Endpoint {
     /// Time has come for some connection's timer. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.neighbours.handle_timeout(now, &mut self.events);
+        self.now = Some(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
         for (index, tick) in due.drain(..) {
@@ -353,9 +386,12 @@ impl Endpoint {
                 continue;
             };
             hot.scheduled = UNSCHEDULED;
-            match slot.engine.poll_timeout() {
+            match slot.poll_timeout() {
                 Some(deadline) if deadline <= now => {
                     slot.engine.handle_timeout(now);
+                    if slot.web_transport.is_some() {
+                        self.layer_timeout(now, index);
+                    }
                     self.mark(index);
                 }
                 Some(deadline) => {
@@ -445,7 +481,7 @@ impl Endpoint {
             }
         }
         hot.dirty = false;
-        if let Some(deadline) = slot.engine.poll_timeout() {
+        if let Some(deadline) = slot.poll_timeout() {
             self.wheel
                 .schedule(now, index, deadline, &mut hot.scheduled);
         }

@@ -102,6 +102,9 @@ pub enum Lost {
     /// The connection was closed for a transport error; the text says which side found it.
     #[error("QUIC transport error: {0}")]
     Transport(String),
+    /// The WebTransport session could not be opened, or was lost; the text says why and by whom.
+    #[error("WebTransport: {0}")]
+    WebTransport(String),
     /// The peer does not speak QUIC version 1.
     #[error("the peer does not speak QUIC version 1")]
     Version,
@@ -169,7 +172,7 @@ fn quoted(reason: &str) -> String {
 }
 
 /// The peer's text without anything that could disturb a terminal or log.
-fn printable(reason: &[u8]) -> String {
+pub(crate) fn printable(reason: &[u8]) -> String {
     String::from_utf8_lossy(&reason[..reason.len().min(REASON_BYTES_MAX)])
         .chars()
         .filter(|character| !character.is_control())

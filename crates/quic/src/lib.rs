@@ -9,6 +9,9 @@
 //! It is *not* a host: it opens no socket, reads no clock and starts no thread. It is the only crate
 //! that names the engine, so that another engine could stand in its place.
 //!
+//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role hears of it when its WebTransport session
+//! stands, and sees no difference from then on. What it knows of HTTP/3 itself is [`h3`].
+//!
 //! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
 //! hosts and roles.
 
@@ -20,15 +23,17 @@ mod crossing;
 mod datagrams;
 mod endpoint;
 mod event;
+pub mod h3;
 mod outbox;
 mod shard;
 mod slots;
 pub mod tls;
+pub mod web_transport;
 mod wheel;
 
 pub use app::App;
 pub use config::{ClientConfig, ConfigError, EndpointConfig, Limits, OpenLog, Qlog, TimeSource};
-pub use connection::{Connection, ConnectionStats, SendDatagramError};
+pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};
 pub use crossing::Letter;
 pub use endpoint::{ConnectError, Counters, Endpoint, Handle, NeighbourCounters};
 pub use event::{Event, Lost};

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use crate::{
     Handle,
+    connection::Bare,
     datagrams::{DatagramQueue, Dropped},
+    web_transport::WebTransport,
     wheel::{Entry, UNSCHEDULED},
 };
 
@@ -37,6 +39,8 @@ pub(crate) struct Hot {
 /// One connection.
 pub(crate) struct Slot {
     pub(crate) engine: quinn_proto::Connection,
+    /// What stands between the connection and the role, on HTTP/3.
+    pub(crate) web_transport: Option<Box<WebTransport>>,
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,
@@ -175,6 +179,42 @@ impl Hot {
 }
 
 impl Slot {
+    /// When this connection wants to be woken.
+    #[inline]
+    pub(crate) fn poll_timeout(&mut self) -> Option<Instant> {
+        let engine = self.engine.poll_timeout();
+        match &self.web_transport {
+            None => engine,
+            Some(layer) => [engine, layer.poll_timeout()].into_iter().flatten().min(),
+        }
+    }
+
+    /// The bare connection, and the layer above it if there is one.
+    #[inline]
+    pub(crate) fn split<'a>(
+        &'a mut self,
+        now: Instant,
+        index: u32,
+        hot: &'a mut Hot,
+        dirty: &'a mut Vec<u32>,
+    ) -> (Bare<'a>, Option<&'a mut WebTransport>) {
+        let bare = Bare {
+            now,
+            index,
+            hot,
+            engine: &mut self.engine,
+            state: &mut self.state,
+            dirty,
+        };
+        (bare, self.web_transport.as_deref_mut())
+    }
+
+    /// Bytes in front of each datagram.
+    pub(crate) fn datagram_prefix_length(&self) -> usize {
+        let layer = self.web_transport.as_ref();
+        layer.map_or(0, |layer| layer.datagram_prefix().len())
+    }
+
     /// Gives the engine as many waiting datagrams as it takes now.
     pub(crate) fn feed(&mut self, now: Instant) {
         while !self.datagrams.is_empty() {

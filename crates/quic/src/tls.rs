@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::{
-    CipherSuite, RootCertStore,
+    CertificateError, CipherSuite, RootCertStore,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
@@ -13,6 +13,8 @@ use rustls::{
     },
     time_provider::TimeProvider,
 };
+
+use crate::web_transport::Offer;
 
 /// Why TLS parameters cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +34,8 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct ServerTls {
     pub(crate) config: Arc<QuicServerConfig>,
+    /// Leads connections that choose HTTP/3.
+    pub(crate) web_transport: Option<Arc<Offer>>,
 }
 
 impl ServerTls {
@@ -95,7 +99,16 @@ impl ServerTls {
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
         Ok(Self {
             config: Arc::new(config),
+            web_transport: None,
         })
+    }
+
+    /// Serves WebTransport on connections whose ALPN is [`h3`](crate::h3::ALPN), which has to be among the
+    /// protocols: the role hears of them when their session stands, and meets them as any others.
+    #[must_use]
+    pub fn with_web_transport(mut self, offer: Offer) -> Self {
+        self.web_transport = Some(Arc::new(offer));
+        self
     }
 }
 
@@ -104,6 +117,9 @@ impl ServerTls {
 pub enum Trust {
     /// Servers whose certificates lead to one of these.
     Roots(Vec<CertificateDer<'static>>),
+    /// The server whose own certificate has one of these SHA-256 hashes, whoever vouches for it. What
+    /// browsers call `serverCertificateHashes`.
+    Hashes(Vec<[u8; 32]>),
     /// Anybody. For tests and self-made certificates only: it protects against no one.
     Anyone,
 }
@@ -149,13 +165,14 @@ impl ClientTls {
                 }
                 builder.with_root_certificates(roots).with_no_client_auth()
             }
-            Trust::Anyone => {
-                let algorithms = provider().signature_verification_algorithms;
-                builder
-                    .dangerous()
-                    .with_custom_certificate_verifier(Arc::new(AcceptAnyone { algorithms }))
-                    .with_no_client_auth()
-            }
+            Trust::Hashes(hashes) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Pinned::new(Some(hashes))))
+                .with_no_client_auth(),
+            Trust::Anyone => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Pinned::new(None)))
+                .with_no_client_auth(),
         };
         config.alpn_protocols = wire_protocols(protocols);
         let config = QuicClientConfig::try_from(config)
@@ -166,21 +183,48 @@ impl ClientTls {
     }
 }
 
-/// Accepts every certificate but still checks that the peer holds its key.
+/// Accepts certificates by their hash, or all, but still checks that the peer holds the key.
 #[derive(Debug)]
-struct AcceptAnyone {
+struct Pinned {
+    /// `None`: all are accepted.
+    hashes: Option<Vec<[u8; 32]>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for AcceptAnyone {
+impl Pinned {
+    fn new(hashes: Option<Vec<[u8; 32]>>) -> Self {
+        Self {
+            hashes,
+            algorithms: provider().signature_verification_algorithms,
+        }
+    }
+}
+
+/// The SHA-256 hash of a certificate, as `serverCertificateHashes` of the WebTransport API takes it.
+pub fn certificate_hash(certificate: &CertificateDer<'_>) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
+    let mut hash = [0; 32];
+    hash.copy_from_slice(digest.as_ref());
+    hash
+}
+
+impl ServerCertVerifier for Pinned {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
+        end_entity: &CertificateDer<'_>,
         _intermediates: &[CertificateDer<'_>],
         _server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
+        let hash = certificate_hash(end_entity);
+        if self
+            .hashes
+            .as_ref()
+            .is_some_and(|hashes| !hashes.contains(&hash))
+        {
+            return Err(CertificateError::ApplicationVerificationFailure.into());
+        }
         Ok(ServerCertVerified::assertion())
     }
 

@@ -95,7 +95,10 @@ impl Sim {
         let trust = Trust::Roots(certificate().chain);
         let tls = ClientTls::with_time(trust, protocols, Some(time))
             .expect("the certificate is a well-formed one");
-        ClientConfig { tls }
+        ClientConfig {
+            tls,
+            web_transport: None,
+        }
     }
 
     /// Adds a node, which has its address but does not run yet.

@@ -90,6 +90,7 @@ impl World {
         let server = ServerTls::new(chain, key.into(), &["moqt-18", "other"]).unwrap();
         let client = ClientConfig {
             tls: ClientTls::new(Trust::Anyone, &[options.protocol]).unwrap(),
+            web_transport: None,
         };
         let target = Target {
             remote: RELAY,

@@ -1,16 +1,19 @@
-//! A connection over the network, borrowed from the engine.
+//! A connection over the network, borrowed from the engine, with the layer of HTTP/3 if it has one.
 
 use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
 use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
 
-use super::{ConnectionStats, SendDatagramError};
+use super::{
+    Carrier, ConnectionStats, SendDatagramError,
+    bare::{Bare, application_protocol, mark_dirty},
+};
 use crate::{
     Handle,
-    event::code,
+    datagrams::Prefixed,
     slots::{Hot, Slot, State},
+    web_transport::WebTransport,
 };
 
 /// One connection over the network, borrowed for a few operations.
@@ -20,6 +23,7 @@ pub(crate) struct EngineConnection<'a> {
     pub(crate) hot: &'a mut Hot,
     pub(crate) slot: &'a mut Slot,
     pub(crate) dirty: &'a mut Vec<u32>,
+    pub(crate) prefixed: &'a mut Prefixed,
 }
 
 impl EngineConnection<'_> {
@@ -28,9 +32,10 @@ impl EngineConnection<'_> {
     }
 
     pub(crate) fn protocol(&self) -> Option<String> {
-        let data = self.slot.engine.crypto_session().handshake_data()?;
-        let data = data.downcast::<HandshakeData>().ok()?;
-        Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
+        match &self.slot.web_transport {
+            None => application_protocol(&self.slot.engine),
+            Some(layer) => layer.protocol().map(str::to_owned),
+        }
     }
 
     pub(crate) fn has_peer_certificate(&self) -> bool {
@@ -38,11 +43,38 @@ impl EngineConnection<'_> {
     }
 
     pub(crate) fn datagram_size_max(&mut self) -> Option<usize> {
-        self.slot.engine.datagrams().max_size()
+        let size_max = self.slot.engine.datagrams().max_size()?;
+        Some(size_max.saturating_sub(self.slot.datagram_prefix_length()))
+    }
+
+    pub(crate) fn carrier(&self) -> Carrier<'_> {
+        match &self.slot.web_transport {
+            None => Carrier::Quic,
+            Some(layer) => Carrier::WebTransport(layer.request()),
+        }
     }
 
     #[inline]
     pub(crate) fn send_datagram(
+        &mut self,
+        data: Bytes,
+        deadline: Option<Instant>,
+    ) -> Result<(), SendDatagramError> {
+        let data = match &self.slot.web_transport {
+            None => data,
+            Some(layer) => self.prefixed.with(layer.datagram_prefix(), data),
+        };
+        self.send_whole_datagram(data, deadline)
+            .map_err(|error| match error {
+                SendDatagramError::TooLarge(size_max) => SendDatagramError::TooLarge(
+                    size_max.saturating_sub(self.slot.datagram_prefix_length()),
+                ),
+                SendDatagramError::Unsupported => error,
+            })
+    }
+
+    #[inline]
+    fn send_whole_datagram(
         &mut self,
         data: Bytes,
         deadline: Option<Instant>,
@@ -99,152 +131,71 @@ impl EngineConnection<'_> {
 
     #[inline]
     fn mark_dirty(&mut self) {
-        if !self.hot.dirty {
-            self.hot.dirty = true;
-            if !self.hot.listed {
-                self.hot.listed = true;
-                self.dirty.push(self.handle.index);
-            }
-        }
+        mark_dirty(self.handle.index, self.hot, self.dirty);
+    }
+
+    /// The bare connection, and the layer above it if there is one.
+    #[inline]
+    fn split(&mut self) -> (Bare<'_>, Option<&mut WebTransport>) {
+        self.slot
+            .split(self.now, self.handle.index, self.hot, self.dirty)
     }
 }
 
 impl Transport for EngineConnection<'_> {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
-        self.slot
-            .engine
-            .streams()
-            .open(dir(direction))
-            .map(from_engine)
+        match self.split() {
+            (mut bare, None) => bare.open(direction),
+            (mut bare, Some(layer)) => layer.open(&mut bare, direction),
+        }
     }
 
     fn read(&mut self, stream: StreamId) -> Read {
-        let Some(stream) = to_engine(stream) else {
-            return Read::Blocked;
-        };
-        let mut receiver = self.slot.engine.recv_stream(stream);
-        let Ok(mut chunks) = receiver.read(true) else {
-            return Read::Blocked;
-        };
-        let read = match chunks.next(usize::MAX) {
-            Ok(Some(chunk)) => Read::Data(chunk.bytes),
-            Ok(None) => Read::Fin,
-            Err(quinn_proto::ReadError::Blocked) => Read::Blocked,
-            Err(quinn_proto::ReadError::Reset(code)) => Read::Reset(code.into_inner()),
-        };
-        if chunks.finalize().should_transmit() {
-            self.mark_dirty();
+        match self.split() {
+            (mut bare, None) => bare.read(stream),
+            (mut bare, Some(layer)) => layer.read(&mut bare, stream),
         }
-        read
     }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        let Some(stream) = to_engine(stream) else {
-            return Err(WriteError::Closed);
-        };
-        self.mark_dirty();
-        let mut sender = self.slot.engine.send_stream(stream);
-        while !data.is_empty() {
-            match sender.write_chunks(std::slice::from_mut(data)) {
-                Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
-                Ok(_) => {}
-                Err(quinn_proto::WriteError::Blocked) => return Err(WriteError::Blocked),
-                Err(quinn_proto::WriteError::Stopped(code)) => {
-                    return Err(WriteError::Stopped(code.into_inner()));
-                }
-                Err(quinn_proto::WriteError::ClosedStream) => return Err(WriteError::Closed),
-            }
+        match self.split() {
+            (mut bare, None) => bare.write(stream, data),
+            (mut bare, Some(layer)) => layer.write(&mut bare, stream, data),
         }
-        Ok(())
     }
 
     fn finish(&mut self, stream: StreamId) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        // Fails only for a stream that was stopped or reset: then there is nothing left to finish.
-        if self.slot.engine.send_stream(stream).finish().is_ok() {
-            self.mark_dirty();
+        match self.split() {
+            (mut bare, None) => bare.finish(stream),
+            (mut bare, Some(layer)) => layer.finish(&mut bare, stream),
         }
     }
 
-    fn reset(&mut self, stream: StreamId, error: u64) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        if self
-            .slot
-            .engine
-            .send_stream(stream)
-            .reset(code(error))
-            .is_ok()
-        {
-            self.mark_dirty();
+    fn reset(&mut self, stream: StreamId, code: u64) {
+        match self.split() {
+            (mut bare, None) => bare.reset(stream, code),
+            (mut bare, Some(layer)) => layer.reset(&mut bare, stream, code),
         }
     }
 
-    fn stop(&mut self, stream: StreamId, error: u64) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        if self
-            .slot
-            .engine
-            .recv_stream(stream)
-            .stop(code(error))
-            .is_ok()
-        {
-            // A stream that had come to its end makes room for another, which the engine tells the peer
-            // only when it is asked to (or with the next packet that comes, if one does).
-            let engine = &mut self.slot.engine;
-            let streams = engine.max_concurrent_streams(stream.dir());
-            engine.set_max_concurrent_streams(
-                stream.dir(),
-                VarInt::from_u64(streams).unwrap_or(VarInt::MAX),
-            );
-            self.mark_dirty();
+    fn stop(&mut self, stream: StreamId, code: u64) {
+        match self.split() {
+            (mut bare, None) => bare.stop(stream, code),
+            (mut bare, Some(layer)) => layer.stop(&mut bare, stream, code),
         }
     }
 
     fn set_priority(&mut self, stream: StreamId, priority: i32) {
-        let Some(stream) = to_engine(stream) else {
-            return;
-        };
-        // Fails only for a closed stream, which has nothing left to rank.
-        let _closed = self.slot.engine.send_stream(stream).set_priority(priority);
+        self.split().0.set_priority(stream, priority);
     }
 
-    fn close(&mut self, error: u64, reason: &[u8]) {
-        if self.slot.state == State::Closed {
-            return;
+    fn close(&mut self, code: u64, reason: &[u8]) {
+        let now = self.now;
+        match self.split() {
+            (mut bare, None) => bare.close(code, reason),
+            (mut bare, Some(layer)) => layer.close(now, &mut bare, code, reason),
         }
+        // A session is closed for its role at once, even if its peer still has to be told.
         self.slot.state = State::Closed;
-        let reason = Bytes::copy_from_slice(reason);
-        self.slot.engine.close(self.now, code(error), reason);
-        self.mark_dirty();
     }
-}
-
-pub(crate) fn direction(dir: Dir) -> Direction {
-    match dir {
-        Dir::Uni => Direction::Uni,
-        Dir::Bi => Direction::Bi,
-    }
-}
-
-fn dir(direction: Direction) -> Dir {
-    match direction {
-        Direction::Uni => Dir::Uni,
-        Direction::Bi => Dir::Bi,
-    }
-}
-
-pub(crate) fn from_engine(stream: quinn_proto::StreamId) -> StreamId {
-    StreamId(VarInt::from(stream).into_inner())
-}
-
-fn to_engine(stream: StreamId) -> Option<quinn_proto::StreamId> {
-    VarInt::from_u64(stream.0)
-        .ok()
-        .map(quinn_proto::StreamId::from)
 }

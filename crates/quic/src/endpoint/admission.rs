@@ -82,6 +82,7 @@ impl Endpoint {
         self.handshakes += 1;
         let slot = Slot {
             engine,
+            web_transport: None,
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,

@@ -1,6 +1,6 @@
 //! What the engine has to say about its connections, in our words.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use quinn_proto::StreamEvent;
 
@@ -8,8 +8,10 @@ use super::Endpoint;
 use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
-    connection::{direction, from_engine},
+    connection::{application_protocol, direction, from_engine},
+    h3,
     slots::State,
+    web_transport::WebTransport,
 };
 
 impl Endpoint {
@@ -19,13 +21,27 @@ impl Endpoint {
         let Some(slot) = self.slots.at(index) else {
             return;
         };
+        if slot.web_transport.is_some() {
+            return self.collect_layer_events(index);
+        }
         while let Some(event) = slot.engine.poll() {
             if slot.state == State::Closed {
                 continue;
             }
             match event {
-                quinn_proto::Event::HandshakeDataReady | quinn_proto::Event::DatagramsUnblocked => {
+                quinn_proto::Event::HandshakeDataReady => {
+                    // The first event of all: from now on it is known who leads the connection.
+                    if let Some(offer) = &self.offer
+                        && slot.engine.side().is_server()
+                        && application_protocol(&slot.engine).as_deref() == Some(h3::ALPN)
+                    {
+                        let layer = WebTransport::server(Arc::clone(offer));
+                        slot.web_transport = Some(Box::new(layer));
+                        self.start_layer(index);
+                        return self.collect_layer_events(index);
+                    }
                 }
+                quinn_proto::Event::DatagramsUnblocked => {}
                 quinn_proto::Event::Connected => {
                     slot.state = State::Established;
                     self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
@@ -116,4 +132,4 @@ fn stream_event(
 }
 
 /// What the engine counts for each datagram besides its payload, at least.
-const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();
+pub(super) const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();

@@ -15,3 +15,4 @@ mod limits;
 mod packets;
 mod pair;
 mod streams;
+mod web_transport;

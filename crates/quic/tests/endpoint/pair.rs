@@ -146,6 +146,7 @@ impl Pair {
             server_events: Vec::new(),
             config: ClientConfig {
                 tls: ClientTls::new(Trust::Roots(certificate().chain), &[PROTOCOL]).unwrap(),
+                web_transport: None,
             },
             wire: Box::new(|_| true),
             sent: Vec::new(),

@@ -30,7 +30,7 @@ use crate::{
 pub(crate) struct BenchArguments {
     /// Profile in the INI form of the draft's Appendix A
     profile: PathBuf,
-    /// Relay to measure, moqt://HOST:PORT[/PATH]
+    /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
     #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
     relay: Option<String>,
     /// Process of that relay, if it runs on this machine: its CPU and memory are watched

@@ -14,6 +14,7 @@ use weir_moqt::draft::Draft;
 use weir_net::{
     Host, HostConfig, SocketConfig, Telemetry, clock, pin_to_core, raise_open_files_limit,
 };
+use weir_quic::h3;
 use weir_relay::{Config, Relay};
 
 use crate::{
@@ -63,6 +64,9 @@ pub(crate) struct RelayArguments {
     /// Name or address that a self-made certificate is for [default: `localhost 127.0.0.1 ::1`]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
+    /// Print the SHA-256 hash of the certificate for a browser's `serverCertificateHashes`
+    #[arg(long)]
+    show_hash: bool,
     /// Run on this core only
     #[arg(long, value_name = "CORE")]
     core: Option<String>,
@@ -161,7 +165,7 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         _ => LogFormat::Text,
     };
     start_log(&configured.config.log.filter, format);
-    serve(&configured)
+    serve(&configured, arguments.show_hash)
 }
 
 /// Whether the relay could be started with these settings, a relay that runs with them already notwithstanding.
@@ -184,13 +188,19 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What is offered in TLS: who offers both raw QUIC and HTTP/3 is a native client, which has less to send without HTTP/3.
 fn protocols() -> Vec<&'static str> {
-    Draft::ALL.iter().map(|draft| draft.alpn()).collect()
+    let drafts = Draft::ALL.iter().map(|draft| draft.alpn());
+    drafts.chain([h3::ALPN]).collect()
 }
 
-fn serve(configured: &Configured) -> anyhow::Result<ExitCode> {
+fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> {
     let config = &configured.config;
     let certificates = Certificates::load(configured)?;
+    let hash = certificates.hash();
+    if shows_hash {
+        print_line(&format!("certificate SHA-256: {hash}"));
+    }
     let tls = certificates.tls(&protocols())?;
     let gate = Arc::new(Gate::load(configured)?);
     let socket_config = SocketConfig {
@@ -231,7 +241,11 @@ fn serve(configured: &Configured) -> anyhow::Result<ExitCode> {
     };
     let relay = Relay::with_authority(relay_config, gate);
     let mut relay = Observed::new(relay, slot, clock::now());
-    let mut ready = json!({ "listening": address.to_string(), "protocols": protocols() });
+    let mut ready = json!({
+        "listening": address.to_string(),
+        "protocols": protocols(),
+        "certificate_sha256": hash,
+    });
     if let Some(admin) = admin {
         ready["admin"] = admin.to_string().into();
     }

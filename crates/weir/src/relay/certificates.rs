@@ -15,7 +15,11 @@ use weir_net::{
     certificate::{Certificate, ClientRoots, ClientTrust, ServerCertificate, load_chain},
     clock,
 };
-use weir_quic::tls::ServerTls;
+use weir_quic::{
+    h3,
+    tls::{ServerTls, certificate_hash},
+    web_transport::Offer,
+};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::relay::config::Configured;
@@ -89,12 +93,25 @@ impl Certificates {
         }
     }
 
-    /// TLS for a QUIC endpoint.
+    /// The SHA-256 hash of the certificate that is shown now, in hexadecimal digits.
+    pub(crate) fn hash(&self) -> String {
+        let current = self.server.current();
+        let own = current.chain().first();
+        let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
+        hash.unwrap_or_default().concat()
+    }
+
+    /// TLS for a QUIC endpoint that speaks `protocols` (ALPN), and over HTTP/3 each of them in WebTransport.
     pub(crate) fn tls(&self, protocols: &[&str]) -> anyhow::Result<ServerTls> {
         let server: Arc<dyn ResolvesServerCert> = Arc::clone(&self.server) as _;
         let clients = self.clients.as_ref();
         let clients = clients.map(|clients| Arc::clone(clients) as Arc<dyn ClientCertVerifier>);
-        Ok(ServerTls::with_resolver(server, clients, protocols)?)
+        let tls = ServerTls::with_resolver(server, clients, protocols)?;
+        let native = protocols.iter().filter(|protocol| **protocol != h3::ALPN);
+        Ok(tls.with_web_transport(Offer {
+            protocols: native.map(|&protocol| protocol.to_owned()).collect(),
+            paths: Vec::new(),
+        }))
     }
 
     /// When the certificate ends, since 1970; `None` if it cannot be told.

@@ -139,7 +139,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         duration_ms: 0.0,
         relay_url: url.to_string(),
         draft: None,
-        transport: "raw QUIC".to_owned(),
+        transport: url.scheme.transport().to_owned(),
         publish_flow: flow_name(plan.flow).to_owned(),
         latency_clock: "one clock: publishers and subscribers in one process".to_owned(),
         subscribers_requested: plan.subscribers as u64,

@@ -12,26 +12,52 @@ pub(crate) use weir_bench::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
 use weir_quic::{
-    ClientConfig,
+    ClientConfig, h3,
     tls::{ClientTls, Trust},
+    web_transport::Request,
 };
 
-/// A relay's URL: `moqt://host:port/path?query` for raw QUIC [moqt-18 §3.1.2].
+/// A relay's URL: `moqt://host:port/path?query` for raw QUIC, `https://` for WebTransport [moqt-18 §3.1.2].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelayUrl {
+    pub(crate) scheme: Scheme,
     host: String,
     port: u16,
     path: String,
     pub(crate) address: SocketAddr,
 }
 
+/// What carries a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Quic,
+    WebTransport,
+}
+
+impl Scheme {
+    const ALL: [Self; 2] = [Self::Quic, Self::WebTransport];
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Quic => "moqt://",
+            Self::WebTransport => "https://",
+        }
+    }
+
+    /// What reports call it.
+    pub(crate) fn transport(self) -> &'static str {
+        match self {
+            Self::Quic => "raw QUIC",
+            Self::WebTransport => "WebTransport",
+        }
+    }
+}
+
 /// What is wrong with a URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UrlError {
-    #[error("{0:?} is no relay URL; expected moqt://HOST:PORT[/PATH]")]
+    #[error("{0:?} is no relay URL; expected moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH]")]
     Form(String),
-    #[error("{0:?}: WebTransport (https://) is not served yet; use moqt://HOST:PORT")]
-    WebTransport(String),
     #[error("{0:?}: the host cannot be found: {1}")]
     Unknown(String, String),
 }
@@ -49,11 +75,19 @@ impl RelayUrl {
     /// Our own relay on this machine.
     pub(crate) fn of_child(address: SocketAddr) -> Self {
         Self {
+            scheme: Scheme::Quic,
             host: "localhost".to_owned(),
             port: address.port(),
             path: String::new(),
             address,
         }
+    }
+
+    /// Host and port, as they stand in a URL.
+    fn authority(&self) -> String {
+        let bracket = self.host.contains(':');
+        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
+        format!("{open}{}{close}:{}", self.host, self.port)
     }
 
     /// Whether only this machine or a private network is reached by it (draft-evens-moq-bench-00 §5.7).
@@ -72,10 +106,10 @@ impl FromStr for RelayUrl {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let form = || UrlError::Form(text.to_owned());
-        if text.starts_with("https://") {
-            return Err(UrlError::WebTransport(text.to_owned()));
-        }
-        let rest = text.strip_prefix("moqt://").ok_or_else(form)?;
+        let mut schemes = Scheme::ALL.into_iter();
+        let (scheme, rest) = schemes
+            .find_map(|scheme| Some((scheme, text.strip_prefix(scheme.prefix())?)))
+            .ok_or_else(form)?;
         let split = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(split);
         let (host, port) = match authority.rsplit_once(':') {
@@ -98,6 +132,7 @@ impl FromStr for RelayUrl {
             .next()
             .ok_or_else(|| unknown("it has no address".to_owned()))?;
         Ok(Self {
+            scheme,
             host,
             port,
             path: path.to_owned(),
@@ -108,12 +143,12 @@ impl FromStr for RelayUrl {
 
 impl fmt::Display for RelayUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bracket = self.host.contains(':');
-        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
         write!(
             formatter,
-            "moqt://{open}{}{close}:{}{}",
-            self.host, self.port, self.path
+            "{}{}{}",
+            self.scheme.prefix(),
+            self.authority(),
+            self.path
         )
     }
 }
@@ -125,21 +160,47 @@ pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice, sockets: u32) -> anyho
         TrustChoice::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file)?),
         TrustChoice::Roots(None) => Trust::Roots(certificate::system_roots()?),
     };
-    let tls = ClientTls::new(trust, &super::protocols()).context("TLS")?;
-    let is_address = url.host.parse::<IpAddr>().is_ok();
+    let protocols = super::protocols();
+    let alpns = match url.scheme {
+        Scheme::Quic => protocols.clone(),
+        Scheme::WebTransport => vec![h3::ALPN],
+    };
+    let tls = ClientTls::new(trust, &alpns).context("TLS")?;
+    let web_transport = (url.scheme == Scheme::WebTransport).then(|| Request {
+        authority: url.authority(),
+        path: match url.path.strip_prefix('/') {
+            Some(_) => url.path.clone(),
+            None => format!("/{}", url.path),
+        },
+        protocols: protocols.iter().map(|&name| name.to_owned()).collect(),
+        origin: None,
+    });
     Ok(Target {
         remote: url.address,
         server_name: url.host.clone(),
-        client: ClientConfig { tls },
+        client: ClientConfig { tls, web_transport },
         setup: Setup {
-            path: (!url.path.is_empty()).then(|| url.path.clone()),
-            authority: (!is_address || url.port != DEFAULT_PORT)
-                .then(|| format!("{}:{}", url.host, url.port)),
             implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
-            ..Setup::default()
+            ..named(url)
         },
         sockets,
     })
+}
+
+/// What SETUP says of the URL: nothing where the request has said it [moqt-18 §10.3.1.1, §10.3.1.2].
+fn named(url: &RelayUrl) -> Setup {
+    match url.scheme {
+        Scheme::WebTransport => Setup::default(),
+        Scheme::Quic => {
+            let is_address = url.host.parse::<IpAddr>().is_ok();
+            Setup {
+                path: (!url.path.is_empty()).then(|| url.path.clone()),
+                authority: (!is_address || url.port != DEFAULT_PORT)
+                    .then(|| format!("{}:{}", url.host, url.port)),
+                ..Setup::default()
+            }
+        }
+    }
 }
 
 /// UDP port 443 is the default of the `moqt` scheme [moqt-18 §3.1.2].
@@ -164,6 +225,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_asked_for_over_web_transport() {
+        let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
+        assert_eq!(url.to_string(), "https://[::1]:99?x");
+        let target = target(&url, &TrustChoice::Anyone, 1).unwrap();
+        let request = target.client.web_transport.unwrap();
+        assert_eq!(request.authority, "[::1]:99");
+        assert_eq!(request.path, "/?x");
+        assert!(request.protocols.contains(&"moqt-18".to_owned()));
+        assert_eq!((target.setup.path, target.setup.authority), (None, None));
+    }
+
+    #[test]
     fn bad_urls_are_named() {
         for bad in [
             "",
@@ -176,7 +249,5 @@ mod tests {
             let error = bad.parse::<RelayUrl>().unwrap_err();
             assert!(error.to_string().contains(&format!("{bad:?}")), "{error}");
         }
-        let error = "https://localhost:1".parse::<RelayUrl>().unwrap_err();
-        assert!(matches!(error, UrlError::WebTransport(_)));
     }
 }

@@ -1,0 +1,171 @@
+//! A connection as the engine has it, without anything above it.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
+use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+
+use crate::{
+    event::code,
+    slots::{Hot, State},
+};
+
+/// A connection without anything above it.
+pub(crate) struct Bare<'a> {
+    pub(crate) now: Instant,
+    pub(crate) index: u32,
+    pub(crate) hot: &'a mut Hot,
+    pub(crate) engine: &'a mut quinn_proto::Connection,
+    pub(crate) state: &'a mut State,
+    pub(crate) dirty: &'a mut Vec<u32>,
+}
+
+impl Bare<'_> {
+    #[inline]
+    fn mark_dirty(&mut self) {
+        mark_dirty(self.index, self.hot, self.dirty);
+    }
+}
+
+#[inline]
+pub(super) fn mark_dirty(index: u32, hot: &mut Hot, dirty: &mut Vec<u32>) {
+    if !hot.dirty {
+        hot.dirty = true;
+        if !hot.listed {
+            hot.listed = true;
+            dirty.push(index);
+        }
+    }
+}
+
+impl Transport for Bare<'_> {
+    fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        self.engine.streams().open(dir(direction)).map(from_engine)
+    }
+
+    fn read(&mut self, stream: StreamId) -> Read {
+        let Some(stream) = to_engine(stream) else {
+            return Read::Blocked;
+        };
+        let mut receiver = self.engine.recv_stream(stream);
+        let Ok(mut chunks) = receiver.read(true) else {
+            return Read::Blocked;
+        };
+        let read = match chunks.next(usize::MAX) {
+            Ok(Some(chunk)) => Read::Data(chunk.bytes),
+            Ok(None) => Read::Fin,
+            Err(quinn_proto::ReadError::Blocked) => Read::Blocked,
+            Err(quinn_proto::ReadError::Reset(code)) => Read::Reset(code.into_inner()),
+        };
+        if chunks.finalize().should_transmit() {
+            self.mark_dirty();
+        }
+        read
+    }
+
+    fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
+        let Some(stream) = to_engine(stream) else {
+            return Err(WriteError::Closed);
+        };
+        self.mark_dirty();
+        let mut sender = self.engine.send_stream(stream);
+        while !data.is_empty() {
+            match sender.write_chunks(std::slice::from_mut(data)) {
+                Ok(written) if written.bytes == 0 => return Err(WriteError::Blocked),
+                Ok(_) => {}
+                Err(quinn_proto::WriteError::Blocked) => return Err(WriteError::Blocked),
+                Err(quinn_proto::WriteError::Stopped(code)) => {
+                    return Err(WriteError::Stopped(code.into_inner()));
+                }
+                Err(quinn_proto::WriteError::ClosedStream) => return Err(WriteError::Closed),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        // Fails only for a stream that was stopped or reset: then there is nothing left to finish.
+        if self.engine.send_stream(stream).finish().is_ok() {
+            self.mark_dirty();
+        }
+    }
+
+    fn reset(&mut self, stream: StreamId, error: u64) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        if self.engine.send_stream(stream).reset(code(error)).is_ok() {
+            self.mark_dirty();
+        }
+    }
+
+    fn stop(&mut self, stream: StreamId, error: u64) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        if self.engine.recv_stream(stream).stop(code(error)).is_ok() {
+            // A stream that had come to its end makes room for another, which the engine tells the peer
+            // only when it is asked to (or with the next packet that comes, if one does).
+            let engine = &mut *self.engine;
+            let streams = engine.max_concurrent_streams(stream.dir());
+            engine.set_max_concurrent_streams(
+                stream.dir(),
+                VarInt::from_u64(streams).unwrap_or(VarInt::MAX),
+            );
+            self.mark_dirty();
+        }
+    }
+
+    fn set_priority(&mut self, stream: StreamId, priority: i32) {
+        let Some(stream) = to_engine(stream) else {
+            return;
+        };
+        // Fails only for a closed stream, which has nothing left to rank.
+        let _closed = self.engine.send_stream(stream).set_priority(priority);
+    }
+
+    fn close(&mut self, error: u64, reason: &[u8]) {
+        if self.engine.is_closed() {
+            return;
+        }
+        *self.state = State::Closed;
+        let reason = Bytes::copy_from_slice(reason);
+        self.engine.close(self.now, code(error), reason);
+        self.mark_dirty();
+    }
+}
+
+pub(crate) fn direction(dir: Dir) -> Direction {
+    match dir {
+        Dir::Uni => Direction::Uni,
+        Dir::Bi => Direction::Bi,
+    }
+}
+
+fn dir(direction: Direction) -> Dir {
+    match direction {
+        Direction::Uni => Dir::Uni,
+        Direction::Bi => Dir::Bi,
+    }
+}
+
+pub(crate) fn from_engine(stream: quinn_proto::StreamId) -> StreamId {
+    StreamId(VarInt::from(stream).into_inner())
+}
+
+fn to_engine(stream: StreamId) -> Option<quinn_proto::StreamId> {
+    VarInt::from_u64(stream.0)
+        .ok()
+        .map(quinn_proto::StreamId::from)
+}
+
+/// The ALPN that the handshake ended with, if it has come so far.
+pub(crate) fn application_protocol(engine: &quinn_proto::Connection) -> Option<String> {
+    let data = engine.crypto_session().handshake_data()?;
+    let data = data.downcast::<HandshakeData>().ok()?;
+    Some(String::from_utf8_lossy(data.protocol.as_deref()?).into_owned())
+}

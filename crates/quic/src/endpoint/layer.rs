@@ -1,0 +1,211 @@
+//! Connections that the WebTransport layer leads: what it and the engine tell each other, and the role.
+
+use std::time::Instant;
+
+use quinn_proto::{ConnectionError, Dir, StreamEvent};
+
+use super::{Endpoint, events::DATAGRAM_OVERHEAD_BYTES};
+use crate::{
+    Event, Handle, Lost,
+    config::PACKET_BYTES_MAX,
+    connection::{Bare, application_protocol, direction, from_engine},
+    h3,
+    slots::State,
+    web_transport::{self, WebTransport},
+};
+
+impl Endpoint {
+    /// Turns the engine's events of a connection with a layer into ours.
+    pub(super) fn collect_layer_events(&mut self, index: u32) {
+        let Some(now) = self.now else {
+            return;
+        };
+        let handle = self.slots.handle(index);
+        while let Some(slot) = self.slots.at(index)
+            && let Some(event) = slot.engine.poll()
+        {
+            match event {
+                quinn_proto::Event::HandshakeDataReady => {
+                    if application_protocol(&slot.engine).as_deref() != Some(h3::ALPN) {
+                        // A client that offered HTTP/3 among others, and got another.
+                        slot.web_transport = None;
+                        return self.collect_events(index);
+                    }
+                    self.start_layer(index);
+                }
+                quinn_proto::Event::Connected => {
+                    self.handshakes -= usize::from(std::mem::take(&mut slot.handshaking));
+                    self.with_layer(now, index, |layer, bare| {
+                        layer.handle_connected(now, bare);
+                    });
+                }
+                quinn_proto::Event::ConnectionLost { reason } => {
+                    if std::mem::take(&mut slot.handshaking) {
+                        self.handshakes -= 1;
+                        self.counters.handshakes_failed += 1;
+                    }
+                    let was_open = slot.state != State::Closed;
+                    slot.state = State::Closed;
+                    if was_open && let Some(reason) = lost(reason) {
+                        self.events.push_back(Event::Lost { handle, reason });
+                    }
+                }
+                quinn_proto::Event::DatagramReceived => self.receive_in_layer(now, handle),
+                quinn_proto::Event::DatagramsUnblocked => {}
+                quinn_proto::Event::Stream(event) => self.on_layer_stream(now, handle, &event),
+            }
+            self.tell_from_layer(handle);
+        }
+        self.tell_from_layer(handle);
+    }
+
+    /// Lets the layer begin.
+    pub(super) fn start_layer(&mut self, index: u32) {
+        if let Some(now) = self.now {
+            self.with_layer(now, index, |layer, bare| layer.start(bare));
+        }
+    }
+
+    /// A timer of a connection with a layer has fired.
+    pub(super) fn layer_timeout(&mut self, now: Instant, index: u32) {
+        self.with_layer(now, index, |layer, bare| layer.handle_timeout(now, bare));
+    }
+
+    fn with_layer<T>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        act: impl FnOnce(&mut WebTransport, &mut Bare<'_>) -> T,
+    ) -> Option<T> {
+        let (hot, slot) = self.slots.both(index)?;
+        let (mut bare, layer) = slot.split(now, index, hot, &mut self.dirty);
+        Some(act(layer?, &mut bare))
+    }
+
+    fn receive_in_layer(&mut self, now: Instant, handle: Handle) {
+        let Some((hot, slot)) = self.slots.both(handle.index) else {
+            return;
+        };
+        let (mut bare, Some(layer)) = slot.split(now, handle.index, hot, &mut self.dirty) else {
+            return;
+        };
+        let (mut bytes, mut received) = (0, 0);
+        while let Some(data) = bare.engine.datagrams().recv() {
+            bytes += data.len() + DATAGRAM_OVERHEAD_BYTES;
+            received += 1;
+            if let Some(data) = layer.handle_datagram(&mut bare, data) {
+                self.events.push_back(Event::Datagram { handle, data });
+            }
+        }
+        slot.datagrams_received += received;
+        if bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max {
+            // The engine may have dropped some, which only its statistics show.
+            slot.datagrams_unread = slot.engine.stats().frame_rx.datagram - slot.datagrams_received;
+        }
+    }
+
+    fn on_layer_stream(&mut self, now: Instant, handle: Handle, event: &StreamEvent) {
+        let Some((hot, slot)) = self.slots.both(handle.index) else {
+            return;
+        };
+        let (mut bare, Some(layer)) = slot.split(now, handle.index, hot, &mut self.dirty) else {
+            return;
+        };
+        let event = match *event {
+            StreamEvent::Opened { dir } => {
+                accept(layer, &mut bare, dir);
+                None
+            }
+            StreamEvent::Readable { id } => {
+                let stream = from_engine(id);
+                let is_roles = layer.handle_readable(&mut bare, stream);
+                is_roles.then_some(Event::Readable { handle, stream })
+            }
+            StreamEvent::Writable { id } => {
+                let stream = from_engine(id);
+                let is_roles = layer.handle_writable(&mut bare, stream);
+                is_roles.then_some(Event::Writable { handle, stream })
+            }
+            StreamEvent::Finished { id } => {
+                let stream = from_engine(id);
+                let is_roles = layer.handle_finished(&mut bare, stream);
+                is_roles.then_some(Event::Finished { handle, stream })
+            }
+            StreamEvent::Stopped { id, error_code } => {
+                let stream = from_engine(id);
+                let code = layer.handle_stopped(&mut bare, stream, error_code.into_inner());
+                code.map(|code| Event::Stopped {
+                    handle,
+                    stream,
+                    code,
+                })
+            }
+            StreamEvent::Available { dir } => {
+                let is_roles = layer.handle_streams_available(&mut bare);
+                let direction = direction(dir);
+                is_roles.then_some(Event::StreamsAvailable { handle, direction })
+            }
+        };
+        self.events.extend(event);
+    }
+
+    /// What the layer has to say to the role, and what it counted.
+    fn tell_from_layer(&mut self, handle: Handle) {
+        let Some(slot) = self.slots.at(handle.index) else {
+            return;
+        };
+        let Some(layer) = &mut slot.web_transport else {
+            return;
+        };
+        let counted = layer.take_counters();
+        let total = &mut self.counters;
+        total.web_transport_sessions += counted.sessions;
+        total.http3_requests_refused += counted.requests_refused;
+        total.http3_violations += counted.violations;
+        total.web_transport_streams_refused += counted.streams_refused;
+        total.web_transport_datagrams_dropped += counted.datagrams_dropped;
+        while let Some(event) = layer.poll_event() {
+            let event = match event {
+                web_transport::Event::Established => {
+                    slot.state = State::Established;
+                    Event::Connected { handle }
+                }
+                web_transport::Event::Opened(stream, direction) => {
+                    self.events.push_back(Event::Opened {
+                        handle,
+                        stream,
+                        direction,
+                    });
+                    Event::Readable { handle, stream }
+                }
+                web_transport::Event::Datagram(data) => Event::Datagram { handle, data },
+                web_transport::Event::Lost(reason) => Event::Lost { handle, reason },
+            };
+            self.events.push_back(event);
+        }
+    }
+}
+
+fn accept(layer: &mut WebTransport, bare: &mut Bare<'_>, dir: Dir) {
+    while let Some(id) = bare.engine.streams().accept(dir) {
+        let stream = from_engine(id);
+        layer.handle_opened(stream, direction(dir));
+        layer.handle_readable(bare, stream);
+    }
+}
+
+fn lost(reason: ConnectionError) -> Option<Lost> {
+    match reason {
+        ConnectionError::ApplicationClosed(close) => Some(web_transport::lost(
+            close.error_code.into_inner(),
+            &close.reason,
+        )),
+        reason @ (ConnectionError::VersionMismatch
+        | ConnectionError::TransportError(_)
+        | ConnectionError::ConnectionClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::TimedOut
+        | ConnectionError::LocallyClosed
+        | ConnectionError::CidsExhausted) => Lost::from_engine(reason),
+    }
+}

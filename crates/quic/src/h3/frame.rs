@@ -1,0 +1,182 @@
+//! Frames (RFC 9114 §7): a type, a length, a payload.
+
+use bytes::{Buf as _, BufMut, Bytes};
+
+use super::varint;
+
+/// Types of frames (RFC 9114 §7.2).
+pub mod frame_type {
+    /// Content of a message.
+    pub const DATA: u64 = 0x00;
+    /// Compressed fields of a message.
+    pub const HEADERS: u64 = 0x01;
+    /// A push is no longer wanted.
+    pub const CANCEL_PUSH: u64 = 0x03;
+    /// The parameters of an endpoint.
+    pub const SETTINGS: u64 = 0x04;
+    /// The promise of a push.
+    pub const PUSH_PROMISE: u64 = 0x05;
+    /// The sender takes no more requests.
+    pub const GOAWAY: u64 = 0x07;
+    /// How many pushes a client takes.
+    pub const MAX_PUSH_ID: u64 = 0x0d;
+
+    /// Whether the type was one of HTTP/2, which no peer may send (RFC 9114 §7.2.8).
+    pub const fn is_of_http2(frame_type: u64) -> bool {
+        matches!(frame_type, 0x02 | 0x06 | 0x08 | 0x09)
+    }
+}
+
+/// Writes the head of a frame whose payload has `length` bytes.
+pub fn encode_head(frame_type: u64, length: usize, out: &mut impl BufMut) {
+    varint::encode(frame_type, out);
+    varint::encode(length as u64, out);
+}
+
+/// A part of a frame, in the order of the stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A frame begins.
+    Start {
+        /// See [`frame_type`].
+        frame_type: u64,
+        /// Bytes of its payload.
+        length: u64,
+    },
+    /// The next bytes of its payload; never empty.
+    Payload(Bytes),
+    /// Its payload is complete.
+    End,
+}
+
+/// Cuts the bytes of a stream into frames. Keeps no payload, and at most 15 bytes of a head.
+#[derive(Debug, Default)]
+pub struct FrameReader {
+    /// What was pushed last and is not yet handed out.
+    input: Bytes,
+    head: [u8; HEAD_BYTES_MAX],
+    head_length: usize,
+    /// Bytes of the current frame's payload that are still to come.
+    left: Option<u64>,
+}
+
+impl FrameReader {
+    /// Adds the next bytes of the stream. What came before must have been polled to its end.
+    pub fn push(&mut self, data: Bytes) {
+        debug_assert!(self.input.is_empty(), "poll everything first");
+        self.input = data;
+    }
+
+    /// The next part, or `None` when more bytes are needed.
+    pub fn poll(&mut self) -> Option<Part> {
+        match self.left {
+            Some(0) => {
+                self.left = None;
+                Some(Part::End)
+            }
+            Some(left) if !self.input.is_empty() => {
+                let length = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(self.input.len());
+                self.left = Some(left - length as u64);
+                Some(Part::Payload(self.input.split_to(length)))
+            }
+            Some(_) => None,
+            None => self.poll_head(),
+        }
+    }
+
+    /// Whether the stream may end here: no frame is open.
+    pub fn is_between_frames(&self) -> bool {
+        self.left.is_none() && self.head_length == 0 && self.input.is_empty()
+    }
+
+    fn poll_head(&mut self) -> Option<Part> {
+        while !self.input.is_empty() {
+            self.head[self.head_length] = self.input.get_u8();
+            self.head_length += 1;
+            let head = &self.head[..self.head_length];
+            if let Some((frame_type, length)) = varint::decode(head)
+                && let Some((left, _)) = varint::decode(&head[length..])
+            {
+                self.head_length = 0;
+                self.left = Some(left);
+                return Some(Part::Start {
+                    frame_type,
+                    length: left,
+                });
+            }
+        }
+        None
+    }
+}
+
+/// Two integers of eight bytes each.
+const HEAD_BYTES_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(reader: &mut FrameReader, data: &[u8]) -> Vec<Part> {
+        reader.push(Bytes::copy_from_slice(data));
+        std::iter::from_fn(|| reader.poll()).collect()
+    }
+
+    #[test]
+    fn frames_are_found_however_they_are_cut() {
+        // HEADERS of three bytes, an empty DATA, one of an unknown type with long integers.
+        let stream = [
+            0x01, 0x03, 1, 2, 3, 0x00, 0x00, 0x40, 0x41, 0xc0, 0, 0, 0, 0, 0, 0, 2, 8, 9,
+        ];
+        let mut whole = FrameReader::default();
+        let found = parts(&mut whole, &stream);
+        assert_eq!(
+            found,
+            [
+                Part::Start {
+                    frame_type: 1,
+                    length: 3
+                },
+                Part::Payload(Bytes::from_static(&[1, 2, 3])),
+                Part::End,
+                Part::Start {
+                    frame_type: 0,
+                    length: 0
+                },
+                Part::End,
+                Part::Start {
+                    frame_type: 0x41,
+                    length: 2
+                },
+                Part::Payload(Bytes::from_static(&[8, 9])),
+                Part::End,
+            ]
+        );
+        assert!(whole.is_between_frames());
+        let flat = |parts: Vec<Part>| {
+            let bytes = |part: &Part| match part {
+                Part::Start { frame_type, length } => vec![*frame_type, *length],
+                Part::Payload(data) => data.iter().map(|byte| u64::from(*byte)).collect(),
+                Part::End => vec![u64::MAX],
+            };
+            parts.iter().flat_map(bytes).collect::<Vec<_>>()
+        };
+        let mut reader = FrameReader::default();
+        let mut pieces = Vec::new();
+        for byte in stream {
+            pieces.extend(parts(&mut reader, &[byte]));
+        }
+        assert_eq!(flat(pieces), flat(found));
+    }
+
+    #[test]
+    fn a_stream_that_ends_inside_a_frame_is_known() {
+        let mut reader = FrameReader::default();
+        assert!(parts(&mut reader, &[0x01]).is_empty());
+        assert!(!reader.is_between_frames());
+        let mut reader = FrameReader::default();
+        parts(&mut reader, &[0x01, 2, 7]);
+        assert!(!reader.is_between_frames());
+    }
+}

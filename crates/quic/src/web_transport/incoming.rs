@@ -1,0 +1,336 @@
+//! The peer's streams until it is known whose they are, and those that stay the layer's.
+
+use bytes::Bytes;
+use weir_moqt::transport::{Direction, Read, StreamId, Transport};
+
+use super::{
+    EARLY_STREAMS_MAX, Event, REQUESTS_MAX, Side, State, WebTransport,
+    capsule::Close,
+    codes,
+    control::ControlReader,
+    heads::{ContentReader, HeadReader},
+};
+use crate::h3::{Code, Violation, head::RequestHead, stream_type, varint};
+
+/// A stream that the role does not know.
+#[derive(Debug)]
+pub(super) enum Own {
+    /// Ours: the control stream.
+    Control,
+    /// Of the peer; what it is for is not known. With the first bytes that came.
+    Fresh(Direction, Bytes),
+    /// Of a session that does not stand yet. Is not read.
+    Early,
+    /// The peer's control stream.
+    PeerControl(Box<ControlReader>),
+    /// Instructions about a dynamic table that has no bytes.
+    Encoder,
+    Decoder,
+    /// A request, or on the client the answer, until its head is complete.
+    Head(HeadReader),
+    /// A request for the session that waits for the peer's settings. Is not read.
+    Held(Box<(ContentReader, RequestHead)>),
+    /// The stream of the session.
+    Session(Box<ContentReader>),
+    /// A request that was answered. Is not read.
+    Answered,
+}
+
+impl WebTransport {
+    /// Reads a stream of ours until there is nothing more, or it is no longer to be read.
+    pub(super) fn read_own(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        loop {
+            match self.own.get(&stream) {
+                None | Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) => {
+                    return Ok(());
+                }
+                Some(
+                    Own::Fresh(..)
+                    | Own::PeerControl(_)
+                    | Own::Encoder
+                    | Own::Decoder
+                    | Own::Head(_)
+                    | Own::Session(_),
+                ) => {}
+            }
+            match transport.read(stream) {
+                Read::Blocked => return Ok(()),
+                Read::Data(data) => self.on_data(transport, stream, data)?,
+                Read::Fin => return self.on_end(transport, stream, None),
+                Read::Reset(code) => return self.on_end(transport, stream, Some(Code(code))),
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        data: Bytes,
+    ) -> Result<(), Violation> {
+        match self.own.get_mut(&stream) {
+            Some(Own::Fresh(direction, head)) => {
+                let direction = *direction;
+                let first = if head.is_empty() {
+                    data
+                } else {
+                    [&head[..], &data].concat().into()
+                };
+                self.on_first_bytes(transport, stream, direction, first)
+            }
+            Some(Own::PeerControl(reader)) => {
+                let is_from_client = matches!(self.side, Side::Server(_));
+                if let Some(settings) = reader.push(data, is_from_client)? {
+                    self.on_settings(transport, settings)?;
+                }
+                Ok(())
+            }
+            Some(Own::Encoder) => check_encoder(&data),
+            Some(Own::Head(reader)) => {
+                reader.push(data);
+                self.on_head_bytes(transport, stream)
+            }
+            Some(Own::Session(reader)) => {
+                reader.push(data);
+                self.on_content(transport, stream)
+            }
+            // What the peer's decoder says concerns the dynamic table that our encoder does not use.
+            Some(Own::Decoder | Own::Control | Own::Early | Own::Held(_) | Own::Answered)
+            | None => Ok(()),
+        }
+    }
+
+    /// Finds out from its first bytes what a stream is for.
+    fn on_first_bytes(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        direction: Direction,
+        first: Bytes,
+    ) -> Result<(), Violation> {
+        let marker = match direction {
+            Direction::Uni => codes::UNI_STREAM,
+            Direction::Bi => codes::BIDI_STREAM,
+        };
+        let Some((kind, length)) = varint::decode(&first) else {
+            self.own.insert(stream, Own::Fresh(direction, first));
+            return Ok(());
+        };
+        if kind == marker {
+            let Some((session, session_length)) = varint::decode(&first[length..]) else {
+                self.own.insert(stream, Own::Fresh(direction, first));
+                return Ok(());
+            };
+            self.own.remove(&stream);
+            let rest = first.slice(length + session_length..);
+            return self.on_session_stream(transport, stream, direction, session, rest);
+        }
+        match direction {
+            Direction::Uni => self.on_uni_stream(transport, stream, kind, first.slice(length..)),
+            Direction::Bi => self.on_request_stream(transport, stream, first),
+        }
+    }
+
+    fn on_uni_stream(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        kind: u64,
+        rest: Bytes,
+    ) -> Result<(), Violation> {
+        let own = match (kind, &self.side) {
+            (stream_type::CONTROL, _) => Own::PeerControl(Box::default()),
+            (stream_type::ENCODER, _) => Own::Encoder,
+            (stream_type::DECODER, _) => Own::Decoder,
+            (stream_type::PUSH, Side::Client) => {
+                let reason = "a push that was not allowed";
+                return Err(Violation::new(Code::ID_ERROR, reason));
+            }
+            (stream_type::PUSH, Side::Server(_)) => {
+                let reason = "a client opened a push stream";
+                return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
+            }
+            _ => {
+                // Unknown kinds are refused and nothing else (RFC 9114 §6.2).
+                self.own.remove(&stream);
+                transport.stop(stream, Code::STREAM_CREATION_ERROR.0);
+                return Ok(());
+            }
+        };
+        let kind = usize::try_from(kind).unwrap_or_default();
+        if std::mem::replace(&mut self.critical[kind], true) {
+            let reason = "a second stream of which there may be one";
+            return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
+        }
+        self.own.insert(stream, own);
+        if rest.is_empty() {
+            return Ok(());
+        }
+        self.on_data(transport, stream, rest)
+    }
+
+    fn on_request_stream(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        first: Bytes,
+    ) -> Result<(), Violation> {
+        if matches!(self.side, Side::Client) {
+            let reason = "the server opened a bidirectional stream that is no session's";
+            return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
+        }
+        let open = self.own.values();
+        if open.filter(|own| matches!(own, Own::Head(_))).count() >= REQUESTS_MAX {
+            self.counters.requests_refused += 1;
+            self.discard(transport, stream, Direction::Bi, Code::REQUEST_REJECTED.0);
+            return Ok(());
+        }
+        let mut reader = HeadReader::default();
+        reader.push(first);
+        self.own.insert(stream, Own::Head(reader));
+        self.on_head_bytes(transport, stream)
+    }
+
+    /// A stream that names a session.
+    fn on_session_stream(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        direction: Direction,
+        session: u64,
+        rest: Bytes,
+    ) -> Result<(), Violation> {
+        if !session.is_multiple_of(4) {
+            let reason = "a session that no client can have opened";
+            return Err(Violation::new(Code::ID_ERROR, reason));
+        }
+        let names_session = self.session.is_none_or(|known| known.0 == session);
+        match self.state {
+            State::Established if names_session => {
+                self.events.push_back(Event::Opened(stream, direction));
+            }
+            State::Opening if names_session && self.early_streams.len() < EARLY_STREAMS_MAX => {
+                self.own.insert(stream, Own::Early);
+                self.early_streams.push((stream, direction, session));
+            }
+            State::New | State::Opening | State::Established | State::Closing | State::Closed => {
+                self.counters.streams_refused += 1;
+                self.discard(transport, stream, direction, codes::STREAM_REJECTED);
+                return Ok(());
+            }
+        }
+        if !rest.is_empty() {
+            self.unread.insert(stream, rest);
+        }
+        Ok(())
+    }
+
+    /// The session stands: hands over what came before.
+    pub(super) fn release_early(&mut self, transport: &mut dyn Transport) {
+        for (stream, direction, session) in std::mem::take(&mut self.early_streams) {
+            self.own.remove(&stream);
+            if self.session == Some(StreamId(session)) {
+                self.events.push_back(Event::Opened(stream, direction));
+            } else {
+                self.unread.remove(&stream);
+                self.counters.streams_refused += 1;
+                self.discard(transport, stream, direction, codes::STREAM_REJECTED);
+            }
+        }
+        let datagrams = std::mem::take(&mut self.early_datagrams);
+        self.events
+            .extend(datagrams.into_iter().map(Event::Datagram));
+    }
+
+    /// Wants nothing of a stream.
+    pub(super) fn discard(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        direction: Direction,
+        code: u64,
+    ) {
+        self.own.remove(&stream);
+        if direction == Direction::Bi {
+            transport.reset(stream, code);
+        }
+        transport.stop(stream, code);
+    }
+
+    /// The end of the session may stand on its stream.
+    pub(super) fn on_content(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        if let Some(Own::Session(reader)) = self.own.get_mut(&stream)
+            && let Some(close) = reader.poll()?
+        {
+            self.on_closed(transport, &close);
+        }
+        Ok(())
+    }
+
+    /// A stream of ours has ended, cleanly or by a reset.
+    fn on_end(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        reset: Option<Code>,
+    ) -> Result<(), Violation> {
+        match self.own.remove(&stream) {
+            Some(Own::PeerControl(_) | Own::Encoder | Own::Decoder) => Err(Violation::new(
+                Code::CLOSED_CRITICAL_STREAM,
+                "a stream that must stay open was closed",
+            )),
+            Some(Own::Fresh(Direction::Bi, _)) => {
+                transport.reset(stream, Code::REQUEST_INCOMPLETE.0);
+                Ok(())
+            }
+            Some(Own::Head(_)) => {
+                self.on_head_cut(transport, stream, reset);
+                Ok(())
+            }
+            Some(Own::Session(reader)) => match reset {
+                Some(code) => {
+                    self.on_failed(transport, format!("the peer reset the session: {code}"));
+                    Ok(())
+                }
+                None if reader.is_between_frames() => {
+                    // The same as an end with code 0 and no reason.
+                    let (code, reason) = (0, Vec::new());
+                    self.on_closed(transport, &Close { code, reason });
+                    Ok(())
+                }
+                None => Err(Violation::new(
+                    Code::FRAME_ERROR,
+                    "the stream of the session ends inside a frame",
+                )),
+            },
+            // A stream may end before it says what it is (RFC 9114 §6.2).
+            Some(
+                Own::Fresh(Direction::Uni, _)
+                | Own::Control
+                | Own::Early
+                | Own::Held(_)
+                | Own::Answered,
+            )
+            | None => Ok(()),
+        }
+    }
+}
+
+/// The only instruction for a table without bytes is that it has none (RFC 9204 §4.3.1).
+fn check_encoder(data: &[u8]) -> Result<(), Violation> {
+    if data.iter().all(|byte| *byte == 0x20) {
+        return Ok(());
+    }
+    Err(Violation::new(
+        Code::ENCODER_STREAM_ERROR,
+        "the encoder uses a dynamic table of no bytes",
+    ))
+}

@@ -1,0 +1,288 @@
+//! How a session comes to be: settings, the request, its answer.
+
+use weir_moqt::transport::{Direction, StreamId, Transport};
+
+use super::{
+    Event, HEAD_BYTES_MAX, Side, State, WebTransport,
+    heads::{ContentReader, Head, HeadReader},
+    incoming::Own,
+    request::{self, TOKEN, TOKEN_DRAFT15},
+    session::Prefixes,
+};
+use crate::h3::{
+    Code, Violation,
+    head::{HeadError, RequestHead, ResponseHead},
+    qpack::SectionError,
+    settings::{Settings, setting},
+    stream_type, varint,
+};
+
+impl WebTransport {
+    /// Opens our control stream, as soon as the peer lets us.
+    pub(super) fn open_control(&mut self, transport: &mut dyn Transport) {
+        if self.control.is_some() {
+            return;
+        }
+        let Some(stream) = transport.open(Direction::Uni) else {
+            return;
+        };
+        self.control = Some(stream);
+        self.own.insert(stream, Own::Control);
+        transport.set_priority(stream, i32::MAX);
+        let mut data = Vec::new();
+        varint::encode(stream_type::CONTROL, &mut data);
+        our_settings(&self.side).encode(&mut data);
+        self.write_own(transport, stream, data.into(), false);
+    }
+
+    /// The peer's settings are known.
+    pub(super) fn on_settings(
+        &mut self,
+        transport: &mut dyn Transport,
+        settings: Settings,
+    ) -> Result<(), Violation> {
+        self.settings = Some(settings);
+        match self.side {
+            Side::Client => {
+                self.ask(transport);
+                Ok(())
+            }
+            Side::Server(_) => {
+                let held = self.session.and_then(|stream| self.own.remove(&stream));
+                if let (Some(stream), Some(Own::Held(held))) = (self.session, held) {
+                    let (content, head) = *held;
+                    self.session = None;
+                    return self.on_request(transport, stream, content, head);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the client's request, once the server's settings are there and a stream can be opened.
+    pub(super) fn ask(&mut self, transport: &mut dyn Transport) {
+        let (Side::Client, State::Opening, None) = (&self.side, self.state, self.session) else {
+            return;
+        };
+        let (Some(settings), Some(request)) = (&self.settings, &self.request) else {
+            return;
+        };
+        let Some(token) = token(settings) else {
+            self.on_failed(transport, "the server does not offer it".to_owned());
+            return;
+        };
+        let headers = request.encode(token);
+        let Some(stream) = transport.open(Direction::Bi) else {
+            return;
+        };
+        self.set_session(transport, stream);
+        self.own.insert(stream, Own::Head(HeadReader::default()));
+        self.write_own(transport, stream, headers, false);
+    }
+
+    /// More of a request, or of the answer to ours.
+    pub(super) fn on_head_bytes(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        while let Some(Own::Head(reader)) = self.own.get_mut(&stream) {
+            let Some(head) = reader.poll()? else {
+                return Ok(());
+            };
+            match self.side {
+                Side::Client => self.on_answer(transport, stream, head)?,
+                Side::Server(_) => self.on_request_head(transport, stream, head)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn on_request_head(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        head: Head,
+    ) -> Result<(), Violation> {
+        let section = match head {
+            Head::Section(section) => section,
+            Head::TooLarge => {
+                self.refuse(transport, stream, 431);
+                return Ok(());
+            }
+        };
+        let head = match RequestHead::decode(section, HEAD_BYTES_MAX) {
+            Ok(head) => head,
+            Err(HeadError::Section(SectionError::Broken(violation))) => return Err(violation),
+            Err(HeadError::Section(SectionError::TooLarge)) => {
+                self.refuse(transport, stream, 431);
+                return Ok(());
+            }
+            Err(HeadError::Malformed(_)) => {
+                self.refuse(transport, stream, 400);
+                return Ok(());
+            }
+        };
+        let Some(Own::Head(reader)) = self.own.remove(&stream) else {
+            return Ok(());
+        };
+        self.on_request(transport, stream, reader.into_content(), head)
+    }
+
+    /// A request is complete: it opens the session, waits for the peer's settings, or is refused.
+    fn on_request(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        content: ContentReader,
+        head: RequestHead,
+    ) -> Result<(), Violation> {
+        let Side::Server(offer) = &self.side else {
+            return Ok(());
+        };
+        let accepted = match offer.decide(&head) {
+            Ok(accepted) => accepted,
+            Err(status) => {
+                self.refuse(transport, stream, status);
+                return Ok(());
+            }
+        };
+        if self.session.is_some() {
+            self.refuse(transport, stream, 429);
+            return Ok(());
+        }
+        if self.settings.is_none() {
+            // The peer's generation is not known before (draft-ietf-webtrans-http3-15 §3.1).
+            self.session = Some(stream);
+            self.own
+                .insert(stream, Own::Held(Box::new((content, head))));
+            return Ok(());
+        }
+        let headers = accepted.encode();
+        self.set_session(transport, stream);
+        self.write_own(transport, stream, headers, false);
+        self.request = Some(accepted.request);
+        self.establish(transport, stream, content, accepted.protocol)
+    }
+
+    fn on_answer(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        head: Head,
+    ) -> Result<(), Violation> {
+        let head = match head {
+            Head::Section(section) => ResponseHead::decode(section, HEAD_BYTES_MAX),
+            Head::TooLarge => Err(SectionError::TooLarge.into()),
+        };
+        let head = match head {
+            Ok(head) => head,
+            Err(HeadError::Section(SectionError::Broken(violation))) => return Err(violation),
+            Err(error @ (HeadError::Section(SectionError::TooLarge) | HeadError::Malformed(_))) => {
+                self.on_failed(transport, format!("the server's answer: {error}"));
+                return Ok(());
+            }
+        };
+        match head.status {
+            // An interim answer; another follows (RFC 9110 §15.2).
+            100..200 => Ok(()),
+            200..300 => {
+                let Some(Own::Head(reader)) = self.own.remove(&stream) else {
+                    return Ok(());
+                };
+                let request = self.request.as_ref();
+                let protocol = request.and_then(|request| request.chosen(&head));
+                self.establish(transport, stream, reader.into_content(), protocol)
+            }
+            status => {
+                let reason = format!("the server refused the session with status {status}");
+                self.on_failed(transport, reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// A request or an answer ended before its head was complete.
+    pub(super) fn on_head_cut(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        reset: Option<Code>,
+    ) {
+        match (&self.side, reset) {
+            (Side::Server(_), _) => {
+                self.counters.requests_refused += 1;
+                transport.reset(stream, Code::REQUEST_INCOMPLETE.0);
+            }
+            (Side::Client, None) => {
+                self.on_failed(transport, "the server ended without an answer".to_owned());
+            }
+            (Side::Client, Some(code)) => {
+                self.on_failed(transport, format!("the server reset the request: {code}"));
+            }
+        }
+    }
+
+    fn set_session(&mut self, transport: &mut dyn Transport, stream: StreamId) {
+        self.session = Some(stream);
+        self.prefixes = Prefixes::new(stream);
+        // What ends the session goes before all that is still to be sent.
+        transport.set_priority(stream, i32::MAX);
+    }
+
+    fn establish(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        content: ContentReader,
+        protocol: Option<String>,
+    ) -> Result<(), Violation> {
+        self.state = State::Established;
+        self.deadline = None;
+        self.protocol = protocol;
+        self.counters.sessions += 1;
+        self.own.insert(stream, Own::Session(Box::new(content)));
+        self.events.push_back(Event::Established);
+        self.release_early(transport);
+        // More may have come with the head, and while it was held.
+        self.on_content(transport, stream)?;
+        self.read_own(transport, stream)
+    }
+
+    fn refuse(&mut self, transport: &mut dyn Transport, stream: StreamId, status: u16) {
+        self.counters.requests_refused += 1;
+        self.own.insert(stream, Own::Answered);
+        self.write_own(transport, stream, request::encode_refusal(status), true);
+    }
+}
+
+/// All generations at once; each peer finds its own.
+fn our_settings(side: &Side) -> Settings {
+    let mut entries = vec![
+        (setting::MAX_FIELD_SECTION_SIZE, HEAD_BYTES_MAX as u64),
+        (setting::H3_DATAGRAM, 1),
+        (setting::H3_DATAGRAM_DRAFT04, 1),
+        (setting::ENABLE_WEBTRANSPORT, 1),
+        (setting::WEBTRANSPORT_MAX_SESSIONS, 1),
+        (setting::WT_MAX_SESSIONS, 1),
+        (setting::WT_ENABLED, 1),
+    ];
+    if matches!(side, Side::Server(_)) {
+        entries.push((setting::ENABLE_CONNECT_PROTOCOL, 1));
+    }
+    Settings::new(&entries)
+}
+
+/// What a server with these settings calls WebTransport in requests; `None` if it has none.
+fn token(settings: &Settings) -> Option<&'static str> {
+    let older = [
+        setting::ENABLE_WEBTRANSPORT,
+        setting::WEBTRANSPORT_MAX_SESSIONS,
+        setting::WT_MAX_SESSIONS,
+    ];
+    if older.iter().any(|identifier| settings.has(*identifier)) {
+        Some(TOKEN)
+    } else {
+        settings.has(setting::WT_ENABLED).then_some(TOKEN_DRAFT15)
+    }
+}
