@@ -10,6 +10,7 @@
 //! [`metrics::TrackReceiver`] turns what arrives into the figures of the draft's section 5.5, which
 //! a [`service_level::ServiceLevel`] judges.
 
+pub mod archive;
 pub mod clock;
 pub mod find_max;
 mod handles;

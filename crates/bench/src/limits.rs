@@ -86,3 +86,6 @@ pub const CONNECTS_PER_TURN_MAX: usize = 64;
 
 /// Streams of one subscriber whose objects are followed at once.
 pub const INCOMING_STREAMS_MAX: usize = 1024;
+
+/// Lines of an archive: 64 tracks with a histogram for each window, twice over.
+pub const ARCHIVE_LINES_MAX: usize = 100_000;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_moqt::name::FullTrackName;
 
 use crate::{
+    archive::Archive,
     clock::milliseconds,
     histogram::Histogram,
     metrics::{SentTotals, TrackPlan, figures},
@@ -27,6 +28,22 @@ pub struct Surroundings {
     pub relay: Relay,
     /// What was seen of the generator; the publishers' lateness is filled in here.
     pub generator: Generator,
+}
+
+/// Everything of a run that is over, or that was broken off: its report and what the report sums up.
+pub fn archive(
+    profile: &Profile,
+    plans: &[TrackPlan],
+    publishers: &PublisherRole,
+    subscribers: &SubscriberRole,
+    level: &ServiceLevel,
+    surroundings: Surroundings,
+) -> Archive {
+    let report = report(profile, plans, publishers, subscribers, level, surroundings);
+    Archive::new(
+        report,
+        (0..plans.len()).map(|plan| subscribers.latency(plan)),
+    )
 }
 
 /// The report of a run that is over, or that was broken off.

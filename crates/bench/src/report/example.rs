@@ -54,6 +54,11 @@ pub(super) fn report(shape: Shape) -> Report {
     Report::new(run(shape), slo, tracks, relay, generator(shape))
 }
 
+/// A report of a run that held, for tests of other modules.
+pub(crate) fn example_report(subscribers: u64) -> Report {
+    report(Shape::audio(subscribers))
+}
+
 /// A run that came to nothing.
 pub(super) fn empty() -> Report {
     let shape = Shape::audio(0).story(Story::NotObserved);

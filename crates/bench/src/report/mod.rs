@@ -6,12 +6,15 @@
 //!
 //! Times are milliseconds, and seconds of a series count from the start of the run on the generator's clock.
 
+pub mod csv;
 pub mod html;
 pub mod json;
+pub mod prometheus;
 pub mod terminal;
 
 mod cost;
 mod figures;
+mod sanitize;
 mod statistics;
 mod track;
 mod verdict;
@@ -27,6 +30,9 @@ pub use self::cost::{
     Clause, Generator, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource, ServiceLevel,
     Window,
 };
+#[cfg(test)]
+pub(crate) use self::example::example_report;
+pub use self::sanitize::sanitize;
 pub use self::statistics::{Bucket, Count, Distribution, Spread};
 pub use self::track::{
     Completion, CompletionSummary, Delivery, Latency, LatencySecond, ObjectPosition, Progress,
@@ -81,6 +87,19 @@ impl Report {
             relay,
             generator,
         }
+    }
+
+    /// The report with its verdict drawn again, after something in it was changed.
+    #[must_use]
+    pub fn judged_again(mut self) -> Self {
+        self.verdict = Verdict::of(
+            &self.run,
+            &self.slo,
+            &self.tracks,
+            &self.relay,
+            &self.generator,
+        );
+        self
     }
 
     /// Objects that reached their subscribers, over all tracks.

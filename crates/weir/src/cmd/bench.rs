@@ -17,7 +17,7 @@ use weir_bench::{
 };
 
 use crate::{
-    cmd::progress::Progress,
+    cmd::{archive_file, progress::Progress},
     run::{self, CoreChoice, Machine, Plan, RelayChoice, RelayUrl, TrustChoice},
     signals,
 };
@@ -61,6 +61,9 @@ pub(crate) struct BenchArguments {
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE")]
     pub(super) html: Option<PathBuf>,
+    /// Keep everything that was measured in one file, for `weir bench report`
+    #[arg(long, value_name = "FILE")]
+    archive: Option<PathBuf>,
     /// Trust any certificate of the relay (its own relay needs no flag)
     #[arg(long, requires = "relay")]
     insecure: bool,
@@ -103,14 +106,19 @@ enum Flow {
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let plan = plan(arguments, &machine)?;
-    for file in [&arguments.json, &arguments.html].into_iter().flatten() {
+    let files = [&arguments.json, &arguments.html, &arguments.archive];
+    for file in files.into_iter().flatten() {
         check_writable(file)?;
     }
     let stop = signals::stop_on_signals()?;
     let mut progress = Progress::new();
-    let report = run::run(&plan, &machine, &stop, |line| progress.show(line));
+    let archive = run::run(&plan, &machine, &stop, |line| progress.show(line));
     progress.end();
-    let report = report?;
+    let archive = archive?;
+    if let Some(file) = &arguments.archive {
+        archive_file::write(file, &archive)?;
+    }
+    let report = archive.report;
     write_out(arguments, &report)?;
     let held = report.verdict.outcome.is_held();
     Ok(if held {
@@ -246,6 +254,11 @@ fn write_out(arguments: &BenchArguments, report: &Report) -> anyhow::Result<()> 
     if let Some(file) = &arguments.html {
         write(file, html::render(report))?;
     }
+    print_report(report)
+}
+
+/// Shows a report on standard output, in colour on a terminal.
+pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     let is_terminal = out.is_terminal();
     let width = terminal_size::terminal_size().map_or(PLAIN_WIDTH, |(width, _)| width.0.into());

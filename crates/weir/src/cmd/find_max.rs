@@ -242,7 +242,8 @@ impl<'a> Search<'a> {
             return Ok(None);
         }
         match outcome {
-            Ok(report) => {
+            Ok(archive) => {
+                let report = archive.report;
                 let probe = Probe::of(load, &report);
                 let best = self.best.as_ref().map(Report::objects_delivered);
                 if report.verdict.outcome.is_held()

@@ -1,9 +1,11 @@
 //! The subcommands, one file each: they parse and wire, nothing else.
 
+mod archive_file;
 mod bench;
 mod find_max;
 mod progress;
 mod relay;
+mod report;
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -46,12 +48,15 @@ struct BenchCommand {
 enum Question {
     /// Find the largest load that a relay carries, and what breaks first
     FindMax(Box<find_max::FindMaxArguments>),
+    /// Show a run that was kept with --archive
+    Report(report::ReportArguments),
 }
 
 impl BenchCommand {
     fn run(&self) -> anyhow::Result<ExitCode> {
         match (&self.question, &self.run) {
             (Some(Question::FindMax(arguments)), _) => find_max::run(arguments),
+            (Some(Question::Report(arguments)), _) => report::run(arguments),
             (None, Some(arguments)) => bench::run(arguments),
             (None, None) => {
                 anyhow::bail!("expected a PROFILE or a question; see weir bench --help")

@@ -11,12 +11,13 @@ use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
+    archive::Archive,
     clock::RunClock,
     metrics::TrackPlan,
     outcome::{self, Surroundings},
     profile::{Profile, TrackProfile},
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
-    report::{Cores, Report, Run},
+    report::{Cores, Run},
     scenario::Scenario,
     service_level::ServiceLevel,
     subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
@@ -70,13 +71,13 @@ pub(crate) struct CoreChoice {
     pub(crate) subscribers: Option<usize>,
 }
 
-/// Runs a benchmark and returns its report; a partial one if it was broken off.
+/// Runs a benchmark and returns all that was measured; a part of it if it was broken off.
 pub(crate) fn run(
     plan: &Plan,
     machine: &Machine,
     stop: &Stop,
     mut say: impl FnMut(&str),
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<Archive> {
     let started = clock::now();
     let wall = clock::since_epoch();
     let own = match plan.relay {
@@ -113,15 +114,14 @@ pub(crate) fn run(
         generator: seen,
     };
     let publishers = roles.publishers.role();
-    let report = outcome::report(
+    Ok(outcome::archive(
         &plan.profile,
         &roles.plans,
         publishers,
         subscribers,
         &plan.level,
         surroundings,
-    );
-    Ok(report)
+    ))
 }
 
 /// What is known of a run before it begins.

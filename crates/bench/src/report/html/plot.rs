@@ -129,6 +129,27 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 /// 1, 2 or 5 times a power of ten, at or above `step`.
+/// Places for labels in a row, each as near to where it wants to be as its neighbours let it: `(middle, half width)`
+/// in ascending order. They overlap only if all together are wider than the row.
+fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
+    let mut middles: Vec<f64> = Vec::with_capacity(wanted.len());
+    let mut free_from = left;
+    for (middle, half) in wanted {
+        let middle = middle.max(free_from + half);
+        middles.push(middle);
+        free_from = middle + half + LABEL_GAP;
+    }
+    let mut free_to = right;
+    for (middle, (_, half)) in middles.iter_mut().zip(wanted).rev() {
+        *middle = middle.min(free_to - half);
+        free_to = *middle - half - LABEL_GAP;
+    }
+    middles
+}
+
+/// Between two labels in a row.
+const LABEL_GAP: f64 = 9.0;
+
 fn round_step(step: f64) -> f64 {
     round_up(step.max(1e-6))
 }
@@ -317,8 +338,12 @@ impl Plot {
 
     /// Upright lines with names above the plot, which make way for each other.
     pub(super) fn marks(self, markup: &mut Markup, marks: &[(f64, &str, String)]) {
-        let mut free_from = LEFT;
-        for (value, class, name) in marks {
+        let wanted: Vec<(f64, f64)> = marks
+            .iter()
+            .map(|(value, _, name)| (self.across(*value), width_of(name) / 2.0))
+            .collect();
+        let middles = side_by_side(&wanted, LEFT, WIDTH);
+        for ((value, class, name), middle) in marks.iter().zip(middles) {
             let across = self.across(*value);
             line(
                 markup,
@@ -326,10 +351,7 @@ impl Plot {
                 (across, TOP),
                 (across, self.bottom()),
             );
-            let half = width_of(name) / 2.0;
-            let middle = across.max(free_from + half).min(WIDTH - half);
             label(markup, "note middle", (middle, TOP - 7.0), name);
-            free_from = middle + half + 9.0;
         }
     }
 

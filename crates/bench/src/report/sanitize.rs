@@ -1,0 +1,215 @@
+//! A report that can be shown to anybody: it names no host, address, namespace or token.
+//!
+//! Fields that hold such names are replaced, whatever else repeats one of them is blotted out, and so is
+//! everything that looks like an address. Section names, figures, versions and the CPU's name stay.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::Value;
+
+use super::Report;
+
+/// The same report without names of hosts, addresses, namespaces and tokens.
+pub fn sanitize(report: &Report) -> Report {
+    let mut names = BTreeSet::new();
+    for track in &report.tracks {
+        let definition = &track.definition;
+        collect(&mut names, &definition.namespace);
+        collect(&mut names, &definition.name);
+        for one in &track.subscribers {
+            collect(&mut names, &one.track_name);
+        }
+    }
+    collect(&mut names, &report.run.relay_url);
+    for word in report.run.command_line.split_whitespace() {
+        if word.contains([':', '/', '.', '=', '@']) {
+            collect(&mut names, word);
+        }
+    }
+    for line in report.run.profile.text.lines() {
+        if let Some((key, value)) = line.split_once('=')
+            && matches!(key.trim(), "namespace" | "name")
+        {
+            collect(&mut names, value.trim());
+        }
+    }
+    let mut value = serde_json::to_value(report).expect("a report has string keys only");
+    walk(&mut value, "", &names);
+    let mut clean: Report = serde_json::from_value(value).expect("only strings were changed");
+    clean.run.profile.text = profile_text(&report.run.profile.text, &names);
+    for (number, track) in clean.tracks.iter_mut().enumerate() {
+        track.definition.namespace = format!("namespace-{}", number + 1);
+        track.definition.name = format!("track-{}", number + 1);
+    }
+    clean
+}
+
+/// Keeps a name and its parts, if they are long enough to mean something.
+fn collect(names: &mut BTreeSet<String>, name: &str) {
+    let parts =
+        name.split(|letter: char| !letter.is_alphanumeric() && letter != '.' && letter != '-');
+    for part in parts.chain([name]) {
+        let is_number = part.chars().all(|letter| letter.is_ascii_digit());
+        if part.chars().count() >= NAME_CHARS_MIN && !is_number && !PLAIN.contains(&part) {
+            names.insert(part.to_owned());
+        }
+    }
+}
+
+fn walk(value: &mut Value, key: &str, names: &BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            *text = match key {
+                "command_line" => "weir bench".to_owned(),
+                "relay_url" => "relay".to_owned(),
+                "run_id" => "run".to_owned(),
+                "namespace" | "name" | "track_name" => GONE.to_owned(),
+                _ => scrub(text, names),
+            };
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, key, names)),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                if !OURS.contains(&key.as_str()) {
+                    walk(field, key, names);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
+}
+
+/// `text` without the names, and without words that are addresses.
+fn scrub(text: &str, names: &BTreeSet<String>) -> String {
+    let mut text = text.to_owned();
+    let mut longest: Vec<&String> = names.iter().collect();
+    longest.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    for name in longest {
+        text = text.replace(name.as_str(), GONE);
+    }
+    let is_apart = |letter: char| letter.is_whitespace() || "\"'(),;<>=".contains(letter);
+    let words: Vec<&str> = text
+        .split_inclusive(is_apart)
+        .flat_map(|word| {
+            let end = word.trim_end_matches(is_apart).len();
+            <[&str; 2]>::from(word.split_at(end))
+        })
+        .collect();
+    let clean = |word: &&str| {
+        if is_address(word) {
+            GONE.to_owned()
+        } else {
+            (*word).to_owned()
+        }
+    };
+    words.iter().map(clean).collect()
+}
+
+/// An address with or without a port, or a URL.
+fn is_address(word: &str) -> bool {
+    let bare = word.trim_end_matches('.').trim_matches(['[', ']']);
+    word.contains("://")
+        || bare.parse::<IpAddr>().is_ok()
+        || bare.trim_end_matches(':').parse::<IpAddr>().is_ok()
+        || word
+            .trim_end_matches(['.', ':'])
+            .parse::<SocketAddr>()
+            .is_ok()
+        || bare
+            .split_once('/')
+            .is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok())
+}
+
+/// The profile with its names replaced and everything else as it is.
+fn profile_text(text: &str, names: &BTreeSet<String>) -> String {
+    let line = |line: &str| match line.split_once('=') {
+        Some((key, _)) if matches!(key.trim(), "namespace" | "name") => format!("{key}= {GONE}"),
+        Some(_) => line.to_owned(),
+        None => scrub(line, names),
+    };
+    text.lines().map(|one| line(one) + "\n").collect()
+}
+
+/// What stands where a name stood.
+const GONE: &str = "…";
+/// Shorter names say nothing, and would blot out half of the words of a report.
+const NAME_CHARS_MIN: usize = 3;
+/// Words of command lines and names that tell nothing of anybody.
+const PLAIN: [&str; 5] = ["weir", "bench", "moqt", "https", "audio"];
+/// Fields whose words are our own, and of which programs depend.
+const OURS: [&str; 6] = ["schema", "slo", "status", "outcome", "kind", "track_mode"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{csv, example_report, html, json, prometheus, terminal};
+
+    #[test]
+    fn no_form_names_a_host_an_address_a_namespace_or_a_token() {
+        let mut report = example_report(5);
+        let secrets = [
+            "relay-7.internal.example",
+            "198.51.100.23",
+            "2001:db8::77",
+            "customer-acme",
+            "s3cr3t-t0ken",
+            "boardroom",
+        ];
+        report.run.relay_url = format!("moqt://{}:4443/live?token={}", secrets[0], secrets[4]);
+        report.run.command_line = format!(
+            "weir bench /home/x/{}.ini --relay {} --token {}=",
+            secrets[3], report.run.relay_url, secrets[4]
+        );
+        report.run.interrupted = Some(format!("{}: refused by [{}]:4443", secrets[1], secrets[2]));
+        report.run.profile.name = format!("/home/x/{}.ini", secrets[3]);
+        report.run.profile.text = format!(
+            "[Audio]\nnamespace = {}/{{}}\nname = {}\nttl = 5000\n",
+            secrets[3], secrets[5]
+        );
+        report.tracks[0].definition.namespace = format!("{}/{{}}", secrets[3]);
+        report.tracks[0].definition.name = secrets[5].to_owned();
+        for one in &mut report.tracks[0].subscribers {
+            one.track_name = format!("{}-1--{}", secrets[3], secrets[5]);
+            one.reason = Some(format!("{}:4443 refused {}", secrets[1], one.track_name));
+        }
+        report.relay.implementation = Some(format!("relay/1.0 on {}", secrets[0]));
+        let clean = sanitize(&report.clone().judged_again());
+        for text in [
+            json::render(&clean),
+            html::render(&clean),
+            terminal::render(&clean, 200, false),
+            csv::subscriptions(&clean),
+            csv::seconds(&clean),
+            prometheus::render(&clean),
+        ] {
+            for secret in secrets {
+                assert!(!text.contains(secret), "{secret} in {text}");
+            }
+        }
+        assert_eq!(clean.objects_delivered(), report.objects_delivered());
+        assert_eq!(clean.slo, report.slo);
+        assert!(clean.run.profile.text.contains("ttl = 5000"));
+        assert_eq!(
+            clean.relay.implementation.as_deref(),
+            Some("relay/1.0 on …")
+        );
+    }
+
+    #[test]
+    fn addresses_are_told_from_figures() {
+        for address in [
+            "10.1.2.3",
+            "10.1.2.3:443",
+            "[::1]:99",
+            "::1",
+            "moqt://a",
+            "10.0.0.0/8",
+        ] {
+            assert!(is_address(address), "{address}");
+        }
+        for word in ["1.25", "12:30", "a/b", "…", "p99<100ms", "0.5.1", ""] {
+            assert!(!is_address(word), "{word}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Archives as files: compressed with gzip.
+
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Read as _, Write as _},
+    path::Path,
+};
+
+use anyhow::{Context as _, bail};
+use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
+use weir_bench::archive::Archive;
+
+/// Writes `archive` to `file`.
+pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
+    let out = File::create(file).map(BufWriter::new);
+    let written = out.and_then(|out| {
+        let mut out = GzEncoder::new(out, Compression::default());
+        out.write_all(archive.to_text().as_bytes())?;
+        out.finish()?.flush()
+    });
+    written.with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+/// Reads what [`write`] wrote; a text that somebody has unpacked is read too.
+pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
+    let name = file.display();
+    let mut input = File::open(file)
+        .map(BufReader::new)
+        .with_context(|| format!("{name}: cannot be opened"))?;
+    let mut head = Vec::new();
+    input
+        .by_ref()
+        .take(MAGIC.len() as u64)
+        .read_to_end(&mut head)
+        .with_context(|| format!("{name}: cannot be read"))?;
+    let whole = head.as_slice().chain(input);
+    let mut bytes = Vec::new();
+    let limit = UNPACKED_BYTES_MAX + 1;
+    let unpacked = if head == MAGIC {
+        let unpacked = MultiGzDecoder::new(BufReader::new(whole));
+        unpacked.take(limit).read_to_end(&mut bytes)
+    } else {
+        whole.take(limit).read_to_end(&mut bytes)
+    };
+    unpacked.with_context(|| format!("{name}: cannot be unpacked after {} bytes", bytes.len()))?;
+    if bytes.len() as u64 > UNPACKED_BYTES_MAX {
+        bail!("{name}: more than {UNPACKED_BYTES_MAX} bytes unpacked; no archive is that large");
+    }
+    let text = std::str::from_utf8(&bytes)
+        .with_context(|| format!("{name}: line 1: not an archive of weir bench"))?;
+    Archive::parse(text).with_context(|| name.to_string())
+}
+
+/// What a file begins with that was compressed with gzip (RFC 1952 §2.3.1).
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Fifty thousand subscribers on several tracks stay far below.
+const UNPACKED_BYTES_MAX: u64 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_archives_are_named() {
+        let folder = std::env::temp_dir().join(format!("weir-archive-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let error = |name: &str, bytes: &[u8]| {
+            let file = folder.join(name);
+            std::fs::write(&file, bytes).unwrap();
+            let error = format!("{:#}", read(&file).unwrap_err());
+            assert!(error.contains(name), "{error}");
+            error
+        };
+        assert!(error("empty", b"").ends_with("line 1: not an archive of weir bench"));
+        assert!(error("png", b"\x89PNG\r\n").contains("not an archive of weir bench"));
+        assert!(error("half", &[0x1f, 0x8b, 8, 0]).contains("cannot be unpacked after 0 bytes"));
+        let missing = format!("{:#}", read(&folder.join("none")).unwrap_err());
+        assert!(missing.contains("none: cannot be opened"), "{missing}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
