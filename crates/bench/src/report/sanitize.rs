@@ -158,11 +158,11 @@ mod tests {
         ];
         report.run.relay_url = format!("moqt://{}:4443/live?token={}", secrets[0], secrets[4]);
         report.run.command_line = format!(
-            "weir bench /home/x/{}.ini --relay {} --token {}=",
+            "weir bench profiles/{}.ini --relay {} --token {}=",
             secrets[3], report.run.relay_url, secrets[4]
         );
         report.run.interrupted = Some(format!("{}: refused by [{}]:4443", secrets[1], secrets[2]));
-        report.run.profile.name = format!("/home/x/{}.ini", secrets[3]);
+        report.run.profile.name = format!("profiles/{}.ini", secrets[3]);
         report.run.profile.text = format!(
             "[Audio]\nnamespace = {}/{{}}\nname = {}\nttl = 5000\n",
             secrets[3], secrets[5]
