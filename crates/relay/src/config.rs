@@ -67,8 +67,11 @@ pub struct Limits {
     /// PUBLISH is refused with `EXCESSIVE_LOAD` beyond.
     pub publishers_per_track_max: usize,
     /// Bytes of subgroups that one subscription may be behind, all its streams together, not counting what
-    /// its connection has taken. Beyond it, its streams of the oldest groups are reset with `TOO_FAR_BEHIND`.
+    /// its connection has taken. Beyond it, its oldest groups are given up with `TOO_FAR_BEHIND`; if the newest
+    /// alone is too much, the subscription ends.
     pub lag_bytes_max: u64,
+    /// The same for all subscriptions of a session together; the one that grows beyond it gives up groups.
+    pub lag_bytes_per_session_max: u64,
     /// Subgroup streams of one subscription that may be open at once. For one more, the oldest that is behind
     /// is reset with `TOO_FAR_BEHIND`; if none is behind, the new one is skipped.
     pub streams_per_subscription_max: usize,
@@ -119,6 +122,7 @@ impl Default for Limits {
             tracks_resting_max: 10_000,
             publishers_per_track_max: 16,
             lag_bytes_max: 4 << 20,
+            lag_bytes_per_session_max: 16 << 20,
             streams_per_subscription_max: 128,
             subgroups_per_track_max: 256,
             fetches_per_session_max: 64,

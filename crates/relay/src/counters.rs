@@ -72,6 +72,10 @@ numbers! {
         stream_bytes_sent,
         /// Streams to subscribers that were reset because they fell too far behind.
         streams_reset_lag,
+        /// Groups given up for a subscriber because they fell too far behind.
+        groups_shed,
+        /// Subscriptions ended because a single group was too much for them.
+        subscriptions_too_far_behind,
         /// Streams to subscribers that were reset because an object's delivery time-out had passed.
         streams_reset_timeout,
         /// Streams to subscribers that were reset because the publisher reset its own.
@@ -158,6 +162,8 @@ numbers! {
         subgroups,
         /// Bytes of subgroups that some subscriber has not taken yet.
         log_bytes,
+        /// The same, for each subscriber that has not taken them.
+        lag_bytes,
         /// Tracks of which nothing is left but what the cache remembers.
         tracks_resting,
         /// Fetches of peers.

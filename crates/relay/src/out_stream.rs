@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weir_moqt::{
     error::ResetCode,
+    session::RequestId,
     transport::{StreamId, Transport as _, WriteError},
 };
-use weir_quic::Connection;
+use weir_quic::{Connection, Handle};
 
 use crate::{
     Counters, Limits,
@@ -68,6 +69,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) waits: Vec<Wait>,
     /// Subgroups that a subscriber held up, and does no longer.
     pub(crate) released: Vec<SubgroupId>,
+    /// By how many bytes subscribers fell behind, or caught up.
+    pub(crate) lag_change: i64,
+    /// Subscriptions that are at their end because they are too slow.
+    pub(crate) fallen: Vec<(Handle, RequestId)>,
 }
 
 /// A change in what waits for room.
@@ -93,7 +98,15 @@ impl<'a> Turn<'a> {
             track,
             waits: Vec::new(),
             released: Vec::new(),
+            lag_change: 0,
+            fallen: Vec::new(),
         }
+    }
+
+    /// Changes how many bytes a stream is behind.
+    pub(crate) fn note_behind(&mut self, behind: &mut u64, now: u64) {
+        self.lag_change += now.cast_signed() - behind.cast_signed();
+        *behind = now;
     }
 }
 
@@ -182,7 +195,7 @@ impl OutStream {
         if self.behind > 0 {
             turn.released.push(self.subgroup);
         }
-        self.behind = 0;
+        turn.note_behind(&mut self.behind, 0);
         self.prologue = Bytes::new();
         self.state = OutState::Skipped;
     }

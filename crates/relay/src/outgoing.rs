@@ -74,8 +74,16 @@ impl Relay {
             let Some(mut connection) = endpoint.connection(now, handle) else {
                 continue;
             };
-            match subscriber.advance(&mut connection, subgroup, &marks, &mut turn) {
+            let progress = subscriber.advance(&mut connection, subgroup, &marks, &mut turn);
+            if turn.lag_change != 0
+                && let Some(peer) = peers.get(handle)
+            {
+                let max = config.limits.lag_bytes_per_session_max;
+                peer.settle_lag(subscriber, &mut connection, max, &mut turn);
+            }
+            match progress {
                 Progress::Apart => continue,
+                Progress::Behind(_) if subscriber.cursor(id).is_none() => {}
                 Progress::Level => {}
                 Progress::Behind(cursor) => {
                     is_held = true;
@@ -92,12 +100,15 @@ impl Relay {
         }
         subgroup.recycle(marks);
         subgroup.trim(taken);
-        let released = turn.released;
+        let (released, fallen) = (turn.released, turn.fallen);
         if subgroup.ended().is_some() && !is_held {
             track.remove_subgroup(id);
         }
         for id in released {
             track.settle_subgroup(id);
+        }
+        for (handle, request) in fallen {
+            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
         }
         self.tend_cache();
         self.refill(now, endpoint, track_id);
@@ -258,14 +269,17 @@ impl Relay {
             subgroups,
             &mut turn,
         );
-        let released = turn.released;
-        if !turn.waits.is_empty()
-            && let Some(peer) = self.peers.get(handle)
-        {
-            peer.note_waits(track_id, request, turn.waits);
+        if let Some(peer) = self.peers.get(handle) {
+            let max = self.config.limits.lag_bytes_per_session_max;
+            peer.settle_lag(&mut subscribers[place], &mut connection, max, &mut turn);
+            peer.note_waits(track_id, request, std::mem::take(&mut turn.waits));
         }
+        let (released, fallen) = (turn.released, turn.fallen);
         for id in released {
             track.settle_subgroup(id);
+        }
+        for (handle, request) in fallen {
+            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
         }
         Some(result)
     }

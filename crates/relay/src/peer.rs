@@ -8,16 +8,17 @@ use weir_moqt::{
     session::{RequestId, Session},
     transport::StreamId,
 };
-use weir_quic::Handle;
+use weir_quic::{Connection, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
     discovering::Interest,
     full_streams::{FullStreams, Reader},
     newcomers::Origin,
-    out_stream::Wait,
+    out_stream::{Turn, Wait},
     rate::Rate,
     subgroup::SubgroupId,
+    subscriber::Subscriber,
     tracks::TrackId,
 };
 
@@ -48,6 +49,8 @@ pub(crate) struct Peer {
     /// It said that it serves no FETCH.
     pub(crate) declines_fetch: bool,
     pub(crate) counts: Counts,
+    /// Bytes that its subscriptions are behind.
+    pub(crate) lag_bytes: u64,
     /// What was shown in SETUP, once it came.
     pub(crate) credentials: Option<Box<Credentials>>,
     /// What that is good for.
@@ -124,6 +127,7 @@ impl Peer {
             feeder_streams: BTreeMap::new(),
             declines_fetch: false,
             counts: Counts::default(),
+            lag_bytes: 0,
             credentials: None,
             grant: Err(Denial::Unauthorized),
             expiries: BTreeMap::new(),
@@ -190,6 +194,27 @@ impl Peer {
             })
     }
 
+    /// Takes note of how far one of its subscriptions fell behind or caught up, and holds it to what the session may be
+    /// behind in all. Others are not to pay for it, even of the same session.
+    pub(crate) fn settle_lag(
+        &mut self,
+        subscriber: &mut Subscriber,
+        connection: &mut Connection<'_>,
+        max: u64,
+        turn: &mut Turn<'_>,
+    ) {
+        self.lag_bytes = self
+            .lag_bytes
+            .saturating_add_signed(std::mem::take(&mut turn.lag_change));
+        if self.lag_bytes > max {
+            let others = self.lag_bytes - subscriber.behind();
+            subscriber.shed_beyond(connection, max.saturating_sub(others), turn);
+            self.lag_bytes = self
+                .lag_bytes
+                .saturating_add_signed(std::mem::take(&mut turn.lag_change));
+        }
+    }
+
     /// Takes note of streams of a subscription that wait for room, or no longer do.
     pub(crate) fn note_waits(&mut self, track: TrackId, request: RequestId, waits: Vec<Wait>) {
         for wait in waits {
@@ -248,6 +273,12 @@ impl Peers {
     /// The sessions that come from somewhere.
     pub(crate) fn from(&self, origin: Origin) -> usize {
         self.origins.get(&origin).copied().unwrap_or_default()
+    }
+
+    /// Bytes that all subscriptions are behind.
+    pub(crate) fn lag_bytes(&self) -> u64 {
+        let there = self.places.iter().flatten();
+        there.map(|peer| peer.lag_bytes).sum()
     }
 
     /// All sessions, in an order that is always the same.

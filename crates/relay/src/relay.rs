@@ -90,6 +90,7 @@ impl Relay {
     pub fn gauges(&self) -> Gauges {
         let mut gauges = Gauges {
             sessions: self.peers.len() as u64,
+            lag_bytes: self.peers.lag_bytes(),
             tracks: self.tracks.len() as u64,
             namespaces: self.namespaces.len() as u64,
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use weir_moqt::{
-    error::ResetCode,
+    error::{PublishDoneCode, ResetCode},
     location::Location,
     message::PublishDone,
     parameter::{Filter, GroupOrder, Parameters},
@@ -39,6 +39,8 @@ pub(crate) struct Subscriber {
     datagram_timeout: Option<Duration>,
     streams: Vec<OutStream>,
     streams_opened: u64,
+    /// The newest group that was given up because it was too far behind; older ones are not taken up any more.
+    shed: Option<u64>,
     /// The largest location that it was told of when it was established or woken up: where fetches that join it
     /// end [moqt-18 §5.1].
     pub(crate) joining: Option<Location>,
@@ -88,6 +90,7 @@ impl Subscriber {
             datagram_timeout: None,
             streams: Vec::new(),
             streams_opened: 0,
+            shed: None,
             joining: largest,
             ending: None,
         };
@@ -138,6 +141,9 @@ impl Subscriber {
             entry.group >= start.group && entry.group <= end_group && !starts_inside
         };
         let (forward, keeps_range) = (self.forward, parameters.filter.is_none());
+        if !keeps_range {
+            self.shed = None;
+        }
         // What is forgotten here, and was given up for other reasons, may be joined again [moqt-18 §11.4.3].
         self.streams.retain_mut(|entry| {
             let stays = forward && (keeps_range || is_within(entry));
@@ -287,6 +293,10 @@ impl Subscriber {
         turn: &mut Turn<'_>,
     ) -> Option<usize> {
         let mark = marks.iter().find(|mark| self.wants(mark.location))?;
+        if self.shed.is_some_and(|shed| mark.location.group <= shed) {
+            turn.counters.subgroups_skipped += 1;
+            return None;
+        }
         let priority = subgroup.header.priority.unwrap_or(turn.track.priority);
         let mut entry = OutStream::new(subgroup, priority, subgroup.start_at(mark));
         let reading = self.streams.iter().filter(|entry| entry.is_reading());
@@ -323,7 +333,7 @@ impl Subscriber {
         }
         match self.write(connection, subgroup, index, turn) {
             Outcome::Level => {
-                self.streams[index].behind = 0;
+                turn.note_behind(&mut self.streams[index].behind, 0);
                 if subgroup.ended().is_some()
                     && let Some(stream) = self.streams.swap_remove(index).stream()
                 {
@@ -401,11 +411,9 @@ impl Subscriber {
     ) -> Progress {
         // The prologue of a late joiner counts too, but is too small to matter.
         let entry = &mut self.streams[index];
-        entry.behind = (subgroup.len() - entry.cursor).max(1);
-        let mut behind: u64 = self.streams.iter().map(|entry| entry.behind).sum();
-        while behind > turn.limits.lag_bytes_max && self.shed_oldest(connection, turn) {
-            behind = self.streams.iter().map(|entry| entry.behind).sum();
-        }
+        let behind = (subgroup.len() - entry.cursor).max(1);
+        turn.note_behind(&mut entry.behind, behind);
+        self.shed_beyond(connection, turn.limits.lag_bytes_max, turn);
         let entry = &self.streams[index];
         if entry.is_reading() {
             return Progress::Behind(entry.cursor);
@@ -416,19 +424,73 @@ impl Subscriber {
         Progress::Level
     }
 
-    /// Gives up the oldest group that waits; returns whether there was one.
+    /// Bytes that it has not taken yet, of all subgroups.
+    pub(crate) fn behind(&self) -> u64 {
+        self.streams.iter().map(|entry| entry.behind).sum()
+    }
+
+    /// Gives up the oldest groups that wait, whole ones, until no more than `max` bytes wait. The newest is kept; if that
+    /// alone is too much, the subscription ends [moqt-18 §8].
+    pub(crate) fn shed_beyond(
+        &mut self,
+        connection: &mut Connection<'_>,
+        max: u64,
+        turn: &mut Turn<'_>,
+    ) {
+        while self.behind() > max {
+            let newest = self.streams.iter().map(|entry| entry.group).max();
+            if self.oldest_waiting() == newest {
+                return self.give_in(connection, turn);
+            }
+            self.shed_oldest(connection, turn);
+        }
+    }
+
+    /// The oldest group of which something waits.
+    fn oldest_waiting(&self) -> Option<u64> {
+        let waiting = self.streams.iter().filter(|entry| entry.behind > 0);
+        waiting.map(|entry| entry.group).min()
+    }
+
+    /// Gives up the oldest group that waits, in all its subgroups; returns whether there was one.
     fn shed_oldest(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) -> bool {
-        let waiting = self.streams.iter_mut().filter(|entry| entry.behind > 0);
-        let Some(oldest) = waiting.min_by_key(|entry| (entry.group, entry.subgroup)) else {
+        let Some(oldest) = self.oldest_waiting() else {
             return false;
         };
-        if oldest.stream().is_some() {
-            turn.counters.streams_reset_lag += 1;
-        } else {
-            turn.counters.subgroups_skipped += 1;
-        }
-        oldest.give_up(connection, Some(ResetCode::TOO_FAR_BEHIND), turn);
+        turn.counters.groups_shed += 1;
+        self.shed = self.shed.max(Some(oldest));
+        self.give_up(connection, turn, |group| group == oldest);
         true
+    }
+
+    /// Gives up all of some groups.
+    fn give_up(
+        &mut self,
+        connection: &mut Connection<'_>,
+        turn: &mut Turn<'_>,
+        which: impl Fn(u64) -> bool,
+    ) {
+        let streams = self.streams.iter_mut();
+        for entry in streams.filter(|entry| which(entry.group) && entry.is_reading()) {
+            if entry.stream().is_some() {
+                turn.counters.streams_reset_lag += 1;
+            } else {
+                turn.counters.subgroups_skipped += 1;
+            }
+            entry.give_up(connection, Some(ResetCode::TOO_FAR_BEHIND), turn);
+        }
+    }
+
+    /// It is too slow for a single group: it gets nothing more and is told so.
+    fn give_in(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) {
+        turn.counters.subscriptions_too_far_behind += 1;
+        self.give_up(connection, turn, |_| true);
+        self.ending = Some(Box::new(PublishDone {
+            code: PublishDoneCode::TOO_FAR_BEHIND,
+            stream_count: None,
+            reason: "a whole group waits".to_owned(),
+        }));
+        turn.fallen.push((self.handle, self.request));
     }
 }
 /// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use weir_link::{Bitrate, Queue, Rate};
 use weir_moqt::{
-    error::ResetCode,
+    data::{SubgroupHeader, SubgroupId},
+    error::{PublishDoneCode, ResetCode},
     parameter::{GroupOrder, Parameters},
     session::StreamEnd,
 };
 
-use crate::stage::{Asked, Setting, Stage, millis, payload, secs, story};
+use crate::stage::{Asked, Setting, Stage, millis, payload, plain, secs, story};
 
 const RATE_KBIT: u32 = 1000;
 const GROUP_BYTES: usize = 12_500;
@@ -373,5 +374,146 @@ fn who_leaves_with_a_backlog_leaves_nothing_behind() {
         stage.step("the other's session ends", millis(500));
         assert_eq!(stage.gauges().log_bytes, 0);
         assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+/// A subscriber whose link carries next to nothing.
+fn stalled(stage: &mut Stage) -> (Asked, Asked) {
+    let [publisher, subscriber] = [stage.client(), stage.client()];
+    let publication = stage.publish(publisher, "a--x");
+    stage.wait(millis(50));
+    let subscription = stage.subscribe(subscriber, "a--x");
+    stage.step("subscribe", millis(100));
+    slow_down(stage, subscription, 10_000);
+    (publication, subscription)
+}
+
+#[test]
+fn whole_groups_are_shed_and_the_newest_is_kept() {
+    let mut setting = setting();
+    setting.relay.lag_bytes_max = 40_000;
+    story(&setting, |stage| {
+        let (publication, subscription) = stalled(stage);
+        for group in 0..10 {
+            // Two subgroups each; the second goes on when the group is long gone for this subscriber.
+            let mut even = stage.open(publication, group);
+            let header = SubgroupHeader {
+                subgroup: SubgroupId::Explicit(1),
+                ..plain(group)
+            };
+            let mut odd = stage.open_with(publication, header);
+            for object in 0..10 {
+                let to = if object % 2 == 0 { &mut even } else { &mut odd };
+                stage.object(publication, to, object, &payload(group, object, 1500));
+                stage.wait(millis(5));
+            }
+            stage.finish(publication, &even);
+            stage.finish(publication, &odd);
+        }
+        stage.step("ten groups in half a second", secs(1));
+        let counters = stage.counters();
+        assert!(counters.groups_shed >= 4, "{counters:?}");
+        assert!(stage.gauges().lag_bytes <= 40_000);
+        stage.step("it catches up", secs(20));
+        let outcome = stage.outcome(subscription);
+        assert!(outcome.done.is_none());
+        let mut whole = 0;
+        for group in 0..10 {
+            let streams = outcome.streams.iter();
+            let of_group: Vec<_> = streams.filter(|s| s.header.group == group).collect();
+            let fins = of_group
+                .iter()
+                .filter(|s| s.end == Some(StreamEnd::Fin))
+                .count();
+            let objects: usize = of_group.iter().map(|stream| stream.objects.len()).sum();
+            // What the connection had taken when the group was shed is on its way; no half of it is left open.
+            assert!(
+                of_group.iter().all(|stream| stream.end.is_some()),
+                "group {group}"
+            );
+            assert!(
+                fins < 2 || objects == 10,
+                "group {group}: {objects} objects"
+            );
+            whole += fins / 2;
+        }
+        assert!(whole >= 2, "{whole}");
+        assert!(
+            outcome.streams.iter().any(|s| s.header.group == 9),
+            "the newest"
+        );
+        assert_eq!((stage.gauges().lag_bytes, stage.gauges().log_bytes), (0, 0));
+    });
+}
+
+#[test]
+fn a_group_that_is_too_much_by_itself_ends_the_subscription() {
+    let mut setting = setting();
+    setting.relay.lag_bytes_max = 40_000;
+    story(&setting, |stage| {
+        let (publication, subscription) = stalled(stage);
+        let other = stage.client();
+        let unbothered = stage.subscribe(other, "a--x");
+        stage.wait(millis(100));
+        let mut group = stage.open(publication, 0);
+        for object in 0..100 {
+            stage.object(publication, &mut group, object, &payload(0, object, 1500));
+            stage.wait(millis(10));
+        }
+        stage.finish(publication, &group);
+        stage.step("one group of 150 kB in a second", secs(20));
+        stage.expect_objects(unbothered, &[0], 100, 1500);
+        let outcome = stage.outcome(subscription);
+        let done = outcome
+            .done
+            .as_ref()
+            .map(|done| (done.code, done.stream_count));
+        assert_eq!(done, Some((PublishDoneCode::TOO_FAR_BEHIND, Some(1))));
+        let reset = Some(StreamEnd::Reset(ResetCode::TOO_FAR_BEHIND));
+        assert_eq!(
+            outcome.streams.first().map(|stream| stream.end),
+            Some(reset)
+        );
+        assert_eq!(stage.counters().subscriptions_too_far_behind, 1);
+        let gauges = stage.gauges();
+        assert_eq!((gauges.subscriptions, gauges.lag_bytes), (1, 0));
+        let again = stage.subscribe(subscription.node, "a--x");
+        stage.step("it may try again", secs(2));
+        assert!(stage.is_accepted(again));
+    });
+}
+
+#[test]
+fn what_a_session_is_behind_in_all_is_bounded() {
+    let mut setting = setting();
+    setting.relay.lag_bytes_max = 100_000;
+    setting.relay.lag_bytes_per_session_max = 120_000;
+    story(&setting, |stage| {
+        let (publication, subscription) = stalled(stage);
+        let second = stage.publish(publication.node, "a--y");
+        stage.wait(millis(50));
+        let other = stage.subscribe(subscription.node, "a--y");
+        stage.step("two subscriptions", secs(1));
+        for group in 0..4 {
+            stage.group(publication, group, 10, 2000);
+            stage.wait(millis(50));
+        }
+        stage.step("within the limit", millis(500));
+        assert_eq!(stage.counters().groups_shed, 0);
+        let first = stage.gauges().lag_bytes;
+        assert!(first > 30_000, "{first}");
+        for group in 0..5 {
+            stage.group(second, group, 10, 2000);
+            stage.wait(millis(50));
+            assert!(stage.gauges().lag_bytes <= 120_000);
+        }
+        stage.step("past it", millis(500));
+        let shed = stage.counters().groups_shed;
+        assert!(shed > 0);
+        stage.step("it catches up", secs(30));
+        stage.expect_objects(subscription, &[0, 1, 2, 3], 10, 2000);
+        let last = &stage.outcome(other).objects();
+        assert!(last.iter().filter(|(group, ..)| *group == 4).count() == 10);
+        assert_eq!(stage.gauges().lag_bytes, 0);
     });
 }
