@@ -63,6 +63,9 @@ pub const DRAIN_MIN: Duration = Duration::from_secs(2);
 /// Bytes of one track's state at one subscriber (decision 36).
 pub const TRACK_RECEIVER_BYTES_MAX: usize = 64 << 10;
 
+/// Subscriptions measured by one process: 2.5 GiB of figures, at 20 KiB each (decision 36).
+pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
+
 /// Windows of a [`crate::series::Series`]; when they are used up, neighbours are merged.
 pub const SERIES_WINDOWS_MAX: usize = 512;
 

@@ -20,13 +20,16 @@ use bytes::BytesMut;
 use thiserror::Error;
 use weir_moqt::limits::Limits;
 use weir_moqt::name::FullTrackName;
+use weir_moqt::session::Event as SessionEvent;
+use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
-use crate::handles::{Handles, handle_of};
 use crate::histogram::Histogram;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::peer::{Peer, Rest};
+use crate::peers::Peers;
 use crate::target::Target;
 
 /// What publishers are made from.
@@ -40,6 +43,10 @@ pub struct PublisherConfig {
     pub publishers: Vec<Vec<Publish>>,
     /// How tracks are offered.
     pub flow: PublishFlow,
+    /// Connections started per second; all at once if zero.
+    pub ramp_per_second: u32,
+    /// What is shown with every offer.
+    pub tokens: Vec<Token>,
     /// Bounds of the sessions.
     pub session_limits: Limits,
 }
@@ -124,13 +131,17 @@ pub struct PublisherProgress {
 pub struct PublisherRole {
     config: PublisherConfig,
     clients: Vec<PublisherClient>,
-    handles: Handles,
+    /// Shared with subscribers in a meeting.
+    pub(crate) peers: Peers,
+    started: Instant,
     connected: usize,
     released: Option<Instant>,
     /// When which track of which publisher is due.
     agenda: BinaryHeap<Reverse<(Instant, usize, usize)>>,
     next_check: Instant,
     close_at: Option<Instant>,
+    /// Whether connections stay open after the end of all tracks, until they are closed from outside.
+    is_held_open: bool,
     closed: bool,
     buffer: BytesMut,
 }
@@ -138,23 +149,43 @@ pub struct PublisherRole {
 impl PublisherRole {
     /// Publishers that start to connect at `now`.
     pub fn new(config: PublisherConfig, now: Instant) -> Self {
-        let clients = config
+        let clients: Vec<_> = config
             .publishers
             .iter()
             .map(|tracks| PublisherClient::new(tracks))
             .collect();
         Self {
+            peers: Peers::new(clients.len()),
             config,
             clients,
-            handles: Handles::default(),
+            started: now,
             connected: 0,
             released: None,
             agenda: BinaryHeap::new(),
             next_check: now,
             close_at: None,
+            is_held_open: false,
             closed: false,
             buffer: BytesMut::with_capacity(BUFFER_BYTES),
         }
+    }
+
+    /// Publishers whose connections serve others too, so that they are not closed at the end of all tracks.
+    pub(crate) fn held_open(config: PublisherConfig, now: Instant) -> Self {
+        Self {
+            is_held_open: true,
+            ..Self::new(config, now)
+        }
+    }
+
+    /// How many publishers there are.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether the end of every track was announced, or cannot be.
+    pub(crate) fn is_done(&self) -> bool {
+        self.released.is_some() && self.clients.iter().all(PublisherClient::is_done)
     }
 
     /// Whether the relay has answered every offer, for better or worse.
@@ -175,8 +206,10 @@ impl PublisherRole {
         if self.released.is_some() {
             return Ok(());
         }
-        for client in &mut self.clients {
-            client.check_datagram_sizes(now, endpoint, &self.config.plans)?;
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if let Some(peer) = self.peers.peer_mut(number) {
+                client.check_datagram_sizes(now, endpoint, peer, &self.config.plans)?;
+            }
         }
         self.released = Some(now);
         for (client, publisher) in self.config.publishers.iter().enumerate() {
@@ -194,8 +227,9 @@ impl PublisherRole {
 
     /// Closes all connections now: the run is over.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        for client in &mut self.clients {
-            client.close(now, endpoint, "the benchmark is over");
+        for number in 0..self.clients.len() {
+            self.peers
+                .close(now, endpoint, number, "the benchmark is over");
         }
         self.connected = self.clients.len();
         self.agenda.clear();
@@ -205,8 +239,8 @@ impl PublisherRole {
     /// How far the publishers have come; costs a look at every track.
     pub fn progress(&self) -> PublisherProgress {
         let mut progress = PublisherProgress::default();
-        for client in &self.clients {
-            client.add_to(&mut progress);
+        for (number, client) in self.clients.iter().enumerate() {
+            client.add_to(&mut progress, self.peers.peer(number));
         }
         progress
     }
@@ -240,9 +274,8 @@ impl PublisherRole {
         now: Instant,
         endpoint: &mut Endpoint,
     ) -> Vec<(usize, ConnectionStats)> {
-        let clients = self.clients.iter().enumerate();
-        let stats = clients.filter_map(|(number, client)| {
-            let connection = endpoint.connection(now, client.handle()?)?;
+        let stats = (0..self.clients.len()).filter_map(|number| {
+            let connection = endpoint.connection(now, self.peers.handle(number)?)?;
             Some((number, connection.stats()))
         });
         stats.collect()
@@ -250,20 +283,89 @@ impl PublisherRole {
 
     /// Whether the event belongs to one of these publishers.
     pub fn owns(&self, event: &Event) -> bool {
-        self.handles.client_of(handle_of(event)).is_some()
+        self.peers.client_of(event).is_some()
+    }
+
+    /// When client number `client` starts to connect.
+    fn connects_at(&self, client: usize) -> Instant {
+        let rate = u64::from(self.config.ramp_per_second);
+        let ns = (client as u64)
+            .saturating_mul(1_000_000_000)
+            .checked_div(rate)
+            .unwrap_or(0);
+        self.started + Duration::from_nanos(ns)
+    }
+
+    /// When the next client starts to connect.
+    fn next_connect(&self) -> Option<Instant> {
+        let waiting = self.connected < self.clients.len();
+        waiting.then(|| self.connects_at(self.connected))
     }
 
     fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let waiting = self.clients.len() - self.connected;
-        for _ in 0..waiting.min(CONNECTS_PER_TURN_MAX) {
+        for _ in 0..CONNECTS_PER_TURN_MAX {
+            if self.next_connect().is_none_or(|at| at > now) {
+                return;
+            }
             let number = self.connected;
             self.connected += 1;
-            let client = &mut self.clients[number];
-            client.connect(now, endpoint, &self.config.target, number);
-            if let Some(handle) = client.handle() {
-                self.handles.insert(handle, number);
+            let target = &self.config.target;
+            if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
+                self.clients[number].fail(reason);
             }
         }
+    }
+
+    /// Takes what the session of a client left of an event.
+    pub(crate) fn on_rest(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        number: usize,
+        rest: &Rest,
+    ) {
+        if let Some(peer) = self.peers.peer_mut(number) {
+            self.clients[number].on_rest(now, endpoint, peer, rest);
+        }
+    }
+
+    /// Takes an event of the session of a client.
+    pub(crate) fn on_session_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        number: usize,
+        event: SessionEvent,
+    ) {
+        if let Some(peer) = self.peers.peer_mut(number) {
+            self.clients[number].on_session_event(now, endpoint, peer, &self.config, event);
+        }
+    }
+
+    /// Takes note if the connection of a client is of no more use.
+    pub(crate) fn note_failure(&mut self, number: usize) {
+        if let Some(reason) = self.peers.peer(number).and_then(Peer::failure) {
+            self.clients[number].fail(reason.to_owned());
+        }
+    }
+
+    /// Lets the session of a client take its part of an event.
+    pub(crate) fn take_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        number: usize,
+        event: Event,
+    ) -> Rest {
+        let from = (&self.config.target, &self.config.session_limits);
+        self.peers.handle_event(now, endpoint, number, from, event)
+    }
+
+    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        while let Some(event) = self.peers.poll_event(number) {
+            self.on_session_event(now, endpoint, number, event);
+        }
+        self.note_failure(number);
     }
 
     /// Sends what is due of one track, and puts it back on the agenda.
@@ -278,7 +380,8 @@ impl PublisherRole {
         let plans = &self.config.plans;
         let publisher = &mut self.clients[client];
         for _ in 0..ITEMS_PER_TURN_MAX {
-            if !publisher.send_due(now, released, endpoint, plans, track, &mut self.buffer) {
+            let on = (&mut *endpoint, self.peers.peer_mut(client));
+            if !publisher.send_due(now, released, on, plans, track, &mut self.buffer) {
                 break;
             }
         }
@@ -290,11 +393,12 @@ impl PublisherRole {
     /// What is not worth a timer of its own: sessions' time-outs, and the ends of tracks.
     fn check(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_check = now + CHECK_PERIOD;
-        for client in &mut self.clients {
-            client.handle_timeout(now, endpoint, &self.config);
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if let Some(peer) = self.peers.peer_mut(number) {
+                client.on_check(now, endpoint, peer, &self.config.plans);
+            }
         }
-        let ended = self.released.is_some() && self.clients.iter().all(PublisherClient::is_done);
-        if ended {
+        if !self.is_held_open && self.is_done() {
             let close_at = *self.close_at.get_or_insert(now + CLOSE_DELAY);
             if close_at <= now {
                 self.close(now, endpoint);
@@ -303,22 +407,19 @@ impl PublisherRole {
     }
 }
 
-impl App for PublisherRole {
-    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        if let Some(client) = self.handles.client_of(handle_of(&event)) {
-            self.clients[client].handle_event(now, endpoint, &self.config, event);
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
+impl PublisherRole {
+    /// When [`Self::on_timeout`] has something to do.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
         if self.closed {
             return None;
         }
         let due = self.agenda.peek().map(|Reverse((at, _, _))| *at);
-        Some(due.map_or(self.next_check, |due| due.min(self.next_check)))
+        let next = [due, self.next_connect()].into_iter().flatten().min();
+        Some(next.map_or(self.next_check, |next| next.min(self.next_check)))
     }
 
-    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    /// Connects, sends and ends what is due; the sessions themselves are the caller's to look after.
+    pub(crate) fn on_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.closed {
             return;
         }
@@ -339,6 +440,30 @@ impl App for PublisherRole {
         if self.next_check <= now {
             self.check(now, endpoint);
         }
+    }
+}
+
+impl App for PublisherRole {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Some(client) = self.peers.client_of(&event) {
+            let rest = self.take_event(now, endpoint, client, event);
+            self.on_rest(now, endpoint, client, &rest);
+            self.drain(now, endpoint, client);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.next_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if !self.closed && self.next_check <= now {
+            for number in 0..self.clients.len() {
+                self.peers.handle_timeout(now, endpoint, number);
+                self.drain(now, endpoint, number);
+            }
+        }
+        self.on_timeout(now, endpoint);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {

@@ -5,24 +5,30 @@
 //! [`TrackReceiver`]s, which lie side by side in one vector. Objects are not kept: of each, the head
 //! is looked at and the rest is compared with what the publisher must have sent.
 
+mod audience;
 mod client;
+mod discovery;
 mod incoming;
 mod result;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weir_moqt::draft::Draft;
 use weir_moqt::limits::Limits;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
+use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
-use self::client::{SubscriberClient, Tracks};
+pub(crate) use self::audience::{Subscribers, drain_of};
+use self::client::SubscriberClient;
 pub use self::result::SubscriptionResult;
-use crate::handles::{Handles, handle_of};
 use crate::histogram::Histogram;
 use crate::limits::CONNECTS_PER_TURN_MAX;
-use crate::metrics::{End, SentTotals, TrackPlan, TrackReceiver};
+use crate::metrics::{End, SentTotals, TrackPlan};
+use crate::peer::Rest;
+use crate::peers::Peers;
 use crate::series::Series;
 use crate::target::Target;
 
@@ -35,6 +41,8 @@ pub struct SubscriberConfig {
     pub plans: Arc<[TrackPlan]>,
     /// What each subscriber subscribes to: one entry per connection.
     pub subscribers: Vec<Arc<[Wanted]>>,
+    /// How tracks are asked for.
+    pub flow: SubscribeFlow,
     /// What is asked for with every subscription.
     pub request: SubscribeRequest,
     /// Connections started per second; all at once if zero.
@@ -56,8 +64,20 @@ pub struct Wanted {
     pub name: FullTrackName,
 }
 
-/// What is asked for with a subscription; nothing is left to the relay's defaults unless `None`.
+/// How subscribers come to their tracks, since relays differ (decision 33).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SubscribeFlow {
+    /// SUBSCRIBE for each track by its name. [moqt-18 §10.7]
+    #[default]
+    Subscribe,
+    /// `SUBSCRIBE_NAMESPACE`, and SUBSCRIBE for what the relay tells of. [moqt-18 §10.18]
+    SubscribeNamespace,
+    /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH for each track. [moqt-18 §10.19]
+    SubscribeTracks,
+}
+
+/// What is asked for with a subscription; nothing is left to the relay's defaults unless `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscribeRequest {
     /// The subscriber's priority: lower is sent first.
     pub priority: Option<u8>,
@@ -69,6 +89,8 @@ pub struct SubscribeRequest {
     pub rendezvous_timeout: Option<Duration>,
     /// Whether the profile's time to live is asked for as the delivery time-out (decision 29).
     pub delivery_timeout: bool,
+    /// What is shown with every request.
+    pub tokens: Vec<Token>,
 }
 
 /// How far subscribers have come; every field only grows.
@@ -96,87 +118,51 @@ pub struct SubscriberProgress {
     pub bytes: u64,
 }
 
-/// Subscribers on one endpoint.
+/// Subscribers on one endpoint, each with a connection of its own.
 #[derive(Debug)]
 pub struct SubscriberRole {
-    config: SubscriberConfig,
-    clients: Vec<SubscriberClient>,
-    tracks: Tracks,
-    handles: Handles,
-    /// When the first connection was started; `None` before [`SubscriberRole::start`].
-    started: Option<Instant>,
-    next_check: Option<Instant>,
-    closed: bool,
+    pub(crate) subscribers: Subscribers,
+    peers: Peers,
 }
 
 impl SubscriberRole {
     /// Subscribers that wait for [`start`](Self::start).
-    pub fn new(mut config: SubscriberConfig) -> Self {
-        // What the session drops after PUBLISH_DONE, no receiver could wait for.
-        let drain = config
-            .plans
-            .iter()
-            .map(TrackPlan::drain)
-            .max()
-            .unwrap_or_default();
-        config.session_limits.done_linger = drain;
-        let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
-        let mut first = 0;
-        let mut clients = Vec::with_capacity(config.subscribers.len());
-        for wanted in &config.subscribers {
-            clients.push(SubscriberClient::new(Arc::clone(wanted), first));
-            first += wanted.len();
-        }
-        let series = config
-            .plans
-            .iter()
-            .map(|plan| Series::new(plan.clock().origin(), SERIES_WINDOW));
-        let tracks = Tracks {
-            receivers: vec![TrackReceiver::new(); subscriptions],
-            latency: series.collect(),
-            progress: SubscriberProgress {
-                subscribers: config.subscribers.len() as u64,
-                subscriptions: subscriptions as u64,
-                ..SubscriberProgress::default()
-            },
-        };
+    pub fn new(config: SubscriberConfig) -> Self {
+        let peers = Peers::new(config.subscribers.len());
         Self {
-            config,
-            clients,
-            tracks,
-            handles: Handles::default(),
-            started: None,
-            next_check: None,
-            closed: false,
+            subscribers: Subscribers::new(config),
+            peers,
         }
     }
 
     /// Starts to connect, at the rate of the configuration.
     pub fn start(&mut self, now: Instant) {
-        self.started.get_or_insert(now);
-        self.next_check.get_or_insert(now);
+        self.subscribers.start(now);
     }
 
     /// Whether every subscription was accepted, or has ended.
     pub fn is_subscribed(&self) -> bool {
-        self.clients.iter().all(SubscriberClient::is_subscribed)
+        let clients = &self.subscribers.clients;
+        clients.iter().all(SubscriberClient::is_subscribed)
     }
 
     /// How far the subscribers have come; costs nothing.
     pub fn progress(&self) -> SubscriberProgress {
-        self.tracks.progress
+        self.subscribers.tracks.progress
     }
 
     /// Latency over time of one plan, over all its subscriptions.
     pub fn latency(&self, plan: usize) -> &Series {
-        &self.tracks.latency[plan]
+        &self.subscribers.tracks.latency[plan]
     }
 
     /// Absolute receive variance of one plan, over all its subscriptions.
     pub fn receive_variance(&self, plan: usize) -> Histogram {
         let mut total = Histogram::new();
-        for client in &self.clients {
-            for (receiver, _) in client.receivers(&self.tracks).filter(|(_, at)| *at == plan) {
+        let subscribers = &self.subscribers;
+        for client in &subscribers.clients {
+            let receivers = client.receivers(&subscribers.tracks);
+            for (receiver, _) in receivers.filter(|(_, at)| *at == plan) {
                 total.merge(receiver.receive_variance());
             }
         }
@@ -189,109 +175,95 @@ impl SubscriberRole {
         &self,
         sent: impl Fn(&FullTrackName) -> Option<SentTotals>,
     ) -> Vec<SubscriptionResult> {
-        let clients = self.clients.iter().enumerate();
+        let Subscribers {
+            config,
+            clients,
+            tracks,
+            ..
+        } = &self.subscribers;
+        let clients = clients.iter().enumerate();
         clients
-            .flat_map(|(number, client)| {
-                client.results(number, &self.config.plans, &self.tracks, &sent)
-            })
+            .flat_map(|(number, client)| client.results(number, &config.plans, tracks, &sent))
             .collect()
     }
 
     /// The draft that sessions agreed on, and what the relay calls itself, by the first session that
     /// was opened.
-    pub fn relay(&self) -> Option<(weir_moqt::draft::Draft, Option<&str>)> {
-        self.clients.iter().find_map(SubscriberClient::relay)
+    pub fn relay(&self) -> Option<(Draft, Option<&str>)> {
+        let (draft, name) = self.subscribers.tracks.relay.as_ref()?;
+        Some((*draft, name.as_deref()))
     }
 
     /// Ends all tracks that have not ended, and closes all connections.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, end: End) {
-        for client in &mut self.clients {
-            client.end(&mut self.tracks, end);
-            client.close(now, endpoint);
+        self.subscribers.end(end);
+        for number in 0..self.subscribers.clients.len() {
+            self.peers.close(now, endpoint, number, GOODBYE);
         }
-        self.closed = true;
     }
 
     /// Whether the event belongs to one of these subscribers.
     #[inline]
     pub fn owns(&self, event: &Event) -> bool {
-        self.handles.client_of(handle_of(event)).is_some()
+        self.peers.client_of(event).is_some()
     }
 
-    /// When client number `client` starts to connect.
-    fn connects_at(&self, started: Instant, client: u64) -> Instant {
-        let rate = u64::from(self.config.ramp_per_second);
-        let ns = client
-            .saturating_mul(1_000_000_000)
-            .checked_div(rate)
-            .unwrap_or(0);
-        started + Duration::from_nanos(ns)
-    }
-
-    /// When the next client starts to connect.
-    fn next_connect(&self) -> Option<Instant> {
-        let next = self.tracks.progress.started;
-        let waiting = next < self.clients.len() as u64;
-        self.started
-            .filter(|_| waiting)
-            .map(|started| self.connects_at(started, next))
+    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        while let Some(event) = self.peers.poll_event(number) {
+            let peers = &mut self.peers;
+            self.subscribers
+                .on_session_event(now, endpoint, peers, number, event);
+        }
+        self.subscribers.note_connection(&self.peers, number);
     }
 
     fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
         for _ in 0..CONNECTS_PER_TURN_MAX {
-            if self.next_connect().is_none_or(|at| at > now) {
+            let Some(number) = self.subscribers.next_to_join(now) else {
                 return;
-            }
-            // Below the number of clients, by `next_connect`.
-            let number = usize::try_from(self.tracks.progress.started).unwrap_or(usize::MAX);
-            self.tracks.progress.started += 1;
-            let client = &mut self.clients[number];
-            client.connect(now, endpoint, &self.config.target, number, &mut self.tracks);
-            if let Some(handle) = client.handle() {
-                self.handles.insert(handle, number);
+            };
+            let target = &self.subscribers.config.target;
+            if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
+                self.subscribers.fail(number, reason);
             }
         }
-    }
-
-    fn check(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let last = self.clients.len().saturating_sub(1) as u64;
-        let give_up = self
-            .started
-            .is_some_and(|at| now >= self.connects_at(at, last) + self.config.start_timeout);
-        for client in &mut self.clients {
-            client.handle_timeout(now, endpoint, &self.config, &mut self.tracks, give_up);
-        }
-        self.closed = self.clients.iter().all(SubscriberClient::is_closed);
     }
 }
 
 impl App for SubscriberRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        if let Some(number) = self.handles.client_of(handle_of(&event)) {
-            let client = &mut self.clients[number];
-            client.handle_event(now, endpoint, &self.config, &mut self.tracks, event);
+        let Some(number) = self.peers.client_of(&event) else {
+            return;
+        };
+        let config = &self.subscribers.config;
+        let from = (&config.target, &config.session_limits);
+        let rest = self.peers.handle_event(now, endpoint, number, from, event);
+        // The hot path: a datagram that the session knows raises no event.
+        if let Rest::Datagram(request, datagram) = rest {
+            return self
+                .subscribers
+                .on_datagram(now, number, request, &datagram);
         }
+        self.drain(now, endpoint, number);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.closed {
-            return None;
-        }
-        let connect = self.next_connect();
-        match (connect, self.next_check) {
-            (Some(connect), Some(check)) => Some(connect.min(check)),
-            (connect, check) => connect.or(check),
-        }
+        self.subscribers.next_timeout()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.closed {
+        if self.subscribers.is_closed() {
             return;
         }
         self.connect_some(now, endpoint);
-        if self.next_check.is_some_and(|at| at <= now) {
-            self.next_check = Some(now + CHECK_PERIOD);
-            self.check(now, endpoint);
+        if self.subscribers.takes_check(now) {
+            for number in 0..self.subscribers.clients.len() {
+                self.peers.handle_timeout(now, endpoint, number);
+                self.drain(now, endpoint, number);
+            }
+            for number in self.subscribers.check(now) {
+                self.peers.close(now, endpoint, number, GOODBYE);
+            }
         }
     }
 
@@ -300,7 +272,7 @@ impl App for SubscriberRole {
     }
 
     fn is_finished(&self) -> bool {
-        self.closed
+        self.subscribers.is_closed()
     }
 }
 
@@ -312,13 +284,12 @@ impl SubscribeRequest {
             group_order: self.group_order,
             filter: self.filter,
             rendezvous_timeout: self.rendezvous_timeout,
+            authorization_tokens: self.tokens.clone(),
             object_delivery_timeout: self.delivery_timeout.then(|| plan.ttl()),
             ..Parameters::default()
         }
     }
 }
 
-/// How often time-outs are looked after: fine enough for those of seconds.
-const CHECK_PERIOD: Duration = Duration::from_millis(100);
-/// One histogram of latency per second of the run.
-const SERIES_WINDOW: Duration = Duration::from_secs(1);
+/// What a subscriber says when it leaves.
+const GOODBYE: &str = "the benchmark is over";

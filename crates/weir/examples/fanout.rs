@@ -94,12 +94,15 @@ fn add_clients(sim: &mut Sim, relay: NodeId) -> Result<(NodeId, NodeId), Box<dyn
         plans: Arc::clone(&plans),
         publishers: scenario.publishers,
         flow: PublishFlow::PublishNamespace,
+        ramp_per_second: 0,
+        tokens: Vec::new(),
         session_limits: Limits::default(),
     };
     let subscribers = SubscriberConfig {
         target,
         plans,
         subscribers: scenario.subscribers,
+        flow: weir_bench::subscriber::SubscribeFlow::Subscribe,
         request: SubscribeRequest::default(),
         ramp_per_second: 100,
         start_timeout: TIME_MAX,

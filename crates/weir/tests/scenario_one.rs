@@ -14,7 +14,7 @@ use weir_bench::{
     report::{Cores, Generator, Outcome, Relay, RelaySource, Report, Run, json},
     scenario::Scenario,
     service_level::ServiceLevel,
-    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
+    subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole},
     target::Target,
 };
 use weir_link::{Config as LinkConfig, Delay, Loss, Probability};
@@ -151,6 +151,8 @@ fn run(
         plans: Arc::clone(&plans),
         publishers: scenario.publishers,
         flow,
+        ramp_per_second: 0,
+        tokens: Vec::new(),
         session_limits: Limits::default(),
     };
     sim.start(source, PublisherRole::new(publishers, sim.now()));
@@ -158,6 +160,7 @@ fn run(
         target,
         plans: Arc::clone(&plans),
         subscribers: scenario.subscribers,
+        flow: SubscribeFlow::Subscribe,
         request: SubscribeRequest::default(),
         ramp_per_second: 200,
         start_timeout: Duration::from_secs(10),

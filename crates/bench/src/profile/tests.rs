@@ -13,6 +13,8 @@ const AUDIO_SHORT: &[u8] = include_bytes!("../../../../profiles/audio-short.ini"
 
 const AUDIO_VIDEO: &[u8] = include_bytes!("../../../../profiles/audio-video.ini");
 const AUDIO_VIDEO_SHORT: &[u8] = include_bytes!("../../../../profiles/audio-video-short.ini");
+const MEETING: &[u8] = include_bytes!("../../../../profiles/meeting.ini");
+const MEETING_SHORT: &[u8] = include_bytes!("../../../../profiles/meeting-short.ini");
 
 /// The draft's video track, without its comments.
 const VIDEO: &str = "\
@@ -108,6 +110,30 @@ fn the_short_audio_and_video_differ_in_their_times_alone() {
         short,
         Profile::parse("profiles/audio-video.ini", AUDIO_VIDEO).unwrap()
     );
+}
+
+#[test]
+fn the_meeting_has_the_traffic_of_audio_and_video_under_names_of_its_own() {
+    for (meeting, other) in [(MEETING, AUDIO_VIDEO), (MEETING_SHORT, AUDIO_VIDEO_SHORT)] {
+        let meeting = Profile::parse("meeting.ini", meeting).unwrap();
+        let mut other = Profile::parse("audio-video.ini", other).unwrap();
+        for (track, named) in other.tracks.iter_mut().zip(&meeting.tracks) {
+            track.template = named.template.clone();
+            track.mode = Some(Mode::Both);
+        }
+        assert_eq!(meeting, other);
+        let variables = Variables {
+            client: 3,
+            meeting: 1234,
+            ..Variables::default()
+        };
+        let labels = meeting
+            .tracks
+            .iter()
+            .map(|track| track.template.fill(&variables));
+        let labels: Vec<_> = labels.map(|label| label.to_string()).collect();
+        assert_eq!(labels, ["meeting/1234/3--audio", "meeting/1234/3--video"]);
+    }
 }
 
 #[test]

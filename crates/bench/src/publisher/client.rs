@@ -8,7 +8,7 @@ use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
 use weir_moqt::message::{PublishDone, RequestError, RequestOk};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
-use weir_quic::{Endpoint, Event, Handle};
+use weir_quic::Endpoint;
 
 use super::offer::{
     Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
@@ -21,12 +21,10 @@ use crate::histogram::Histogram;
 use crate::metrics::TrackPlan;
 use crate::peer::{Peer, Rest};
 use crate::profile::TrackMode;
-use crate::target::Target;
 
-/// One publisher.
+/// The tracks of one publisher; its connection is handed in.
 #[derive(Debug)]
-pub(super) struct PublisherClient {
-    peer: Option<Peer>,
+pub(crate) struct PublisherClient {
     tracks: Vec<Publication>,
     /// Offers that the relay has not answered yet: PUBLISH or `PUBLISH_NAMESPACE`.
     pending: BTreeMap<RequestId, Offer>,
@@ -40,7 +38,6 @@ impl PublisherClient {
     pub(super) fn new(tracks: &[Publish]) -> Self {
         let tracks = (0..).zip(tracks);
         Self {
-            peer: None,
             tracks: tracks
                 .map(|(alias, track)| Publication::new(track.plan, track.name.clone(), alias))
                 .collect(),
@@ -49,23 +46,6 @@ impl PublisherClient {
             failure: None,
             ends: BTreeMap::new(),
         }
-    }
-
-    pub(super) fn connect(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        target: &Target,
-        number: usize,
-    ) {
-        match Peer::connect(now, endpoint, target, number) {
-            Ok(peer) => self.peer = Some(peer),
-            Err(reason) => self.fail(reason),
-        }
-    }
-
-    pub(super) fn handle(&self) -> Option<Handle> {
-        self.peer.as_ref().map(Peer::handle)
     }
 
     /// Why the publisher is of no more use.
@@ -85,42 +65,38 @@ impl PublisherClient {
         self.failure.is_some() || self.tracks.iter().all(Publication::is_done)
     }
 
-    pub(super) fn handle_event(
+    /// Takes what the session left of an event.
+    pub(super) fn on_rest(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        config: &PublisherConfig,
-        event: Event,
+        peer: &mut Peer,
+        rest: &Rest,
     ) {
-        let Some(peer) = &mut self.peer else { return };
-        let limits = &config.session_limits;
-        match peer.handle_event(now, endpoint, &config.target, limits, event) {
+        match rest {
             // A publisher subscribes to nothing, so no object is for it.
             Rest::Nothing | Rest::Datagram(..) => {}
-            Rest::Writable | Rest::StreamsAvailable => self.flush(now, endpoint),
+            Rest::Writable | Rest::StreamsAvailable => self.flush(now, endpoint, peer),
             Rest::Stopped(stream) => {
                 if let Some((_, mut connection)) = peer.open(now, endpoint) {
                     let stopped =
-                        |track: &mut Publication| track.handle_stopped(&mut connection, stream);
+                        |track: &mut Publication| track.handle_stopped(&mut connection, *stream);
                     let _known = self.tracks.iter_mut().any(stopped);
                 }
             }
         }
-        self.handle_session_events(now, endpoint, config);
     }
 
-    pub(super) fn handle_timeout(
+    /// Does what is not worth a timer of its own.
+    pub(super) fn on_check(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        config: &PublisherConfig,
+        peer: &mut Peer,
+        plans: &[TrackPlan],
     ) {
-        if let Some(peer) = &mut self.peer {
-            peer.handle_timeout(now, endpoint);
-        }
-        self.flush(now, endpoint);
-        self.handle_session_events(now, endpoint, config);
-        self.announce_ends(now, endpoint, &config.plans);
+        self.flush(now, endpoint, peer);
+        self.announce_ends(now, endpoint, peer, plans);
     }
 
     /// The largest object of every datagram track has to fit (decision 26).
@@ -128,11 +104,10 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
+        peer: &mut Peer,
         plans: &[TrackPlan],
     ) -> Result<(), ReleaseError> {
-        let Some((session, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        else {
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
             return Ok(());
         };
         let datagram_bytes_max = connection.datagram_size_max().unwrap_or(0);
@@ -159,14 +134,14 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         released: Instant,
-        endpoint: &mut Endpoint,
+        (endpoint, peer): (&mut Endpoint, Option<&mut Peer>),
         plans: &[TrackPlan],
         track: usize,
         buffer: &mut BytesMut,
     ) -> bool {
         let publication = &mut self.tracks[track];
         let plan = &plans[publication.plan];
-        match self.peer.as_mut().and_then(|peer| peer.open(now, endpoint)) {
+        match peer.and_then(|peer| peer.open(now, endpoint)) {
             Some((session, mut connection)) => {
                 let open = Some((session.draft(), &mut connection));
                 publication.send_due(now, released, plan, open, buffer)
@@ -197,15 +172,9 @@ impl PublisherClient {
         Some((released + next).max(retry))
     }
 
-    pub(super) fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
-        if let Some(peer) = &mut self.peer {
-            peer.close(now, endpoint, reason);
-        }
-    }
-
-    pub(super) fn add_to(&self, progress: &mut PublisherProgress) {
+    pub(super) fn add_to(&self, progress: &mut PublisherProgress, peer: Option<&Peer>) {
         progress.publishers += 1;
-        progress.ready += u64::from(self.peer.as_ref().is_some_and(Peer::is_ready));
+        progress.ready += u64::from(peer.is_some_and(Peer::is_ready));
         progress.failed += u64::from(self.failure.is_some());
         for track in &self.tracks {
             progress.tracks += 1;
@@ -232,53 +201,34 @@ impl PublisherClient {
         }
     }
 
-    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if let Some((_, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        {
+    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint, peer: &mut Peer) {
+        if let Some((_, mut connection)) = peer.open(now, endpoint) {
             for track in &mut self.tracks {
                 track.flush(now, &mut connection);
             }
         }
     }
 
-    fn handle_session_events(
+    /// Takes an event of the session.
+    pub(super) fn on_session_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        config: &PublisherConfig,
-    ) {
-        while let Some(event) = self.peer.as_mut().and_then(Peer::poll_event) {
-            self.handle_session_event(now, endpoint, config, event);
-        }
-        let lost = self
-            .peer
-            .as_ref()
-            .and_then(Peer::failure)
-            .map(str::to_owned);
-        if let Some(reason) = lost {
-            self.fail(reason);
-        }
-    }
-
-    fn handle_session_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        peer: &mut Peer,
         config: &PublisherConfig,
         event: SessionEvent,
     ) {
         match event {
-            SessionEvent::Ready { .. } => self.offer(now, endpoint, config),
+            SessionEvent::Ready { .. } => self.offer(now, endpoint, peer, config),
             SessionEvent::Request { id, request } => {
-                self.answer(now, endpoint, config, id, request);
+                self.answer(now, endpoint, peer, config, id, request);
             }
             SessionEvent::Update { id, parameters, .. } => {
-                self.on_update(now, endpoint, id, &parameters);
+                self.on_update(now, endpoint, peer, id, &parameters);
             }
             SessionEvent::Accepted { id, ok } => self.on_accepted(id, &ok),
             SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
-            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, id),
+            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, peer, id),
             SessionEvent::Violated(violation) => {
                 let (code, reason) = (violation.code, violation.reason);
                 self.fail(format!("the relay broke the protocol: {reason} ({code})"));
@@ -302,8 +252,13 @@ impl PublisherClient {
     }
 
     /// Offers all tracks, once the session is open.
-    fn offer(&mut self, now: Instant, endpoint: &mut Endpoint, config: &PublisherConfig) {
-        let Some(peer) = &mut self.peer else { return };
+    fn offer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        peer: &mut Peer,
+        config: &PublisherConfig,
+    ) {
         peer.on_ready(now);
         self.offered = true;
         let Some((session, mut connection)) = peer.open(now, endpoint) else {
@@ -313,13 +268,17 @@ impl PublisherClient {
             PublishFlow::Publish => offer_tracks(
                 session,
                 &mut connection,
-                &config.plans,
+                config,
                 &mut self.tracks,
                 &mut self.pending,
             ),
-            PublishFlow::PublishNamespace => {
-                offer_namespaces(session, &mut connection, &self.tracks, &mut self.pending)
-            }
+            PublishFlow::PublishNamespace => offer_namespaces(
+                session,
+                &mut connection,
+                config,
+                &self.tracks,
+                &mut self.pending,
+            ),
         };
         if let Err(refused) = offered {
             self.fail(format!("the tracks could not be offered: {refused}"));
@@ -330,13 +289,12 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
+        peer: &mut Peer,
         config: &PublisherConfig,
         id: RequestId,
         request: Request,
     ) {
-        let Some((session, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        else {
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
             return;
         };
         let reason = match request {
@@ -357,6 +315,7 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
+        peer: &mut Peer,
         id: RequestId,
         parameters: &Parameters,
     ) {
@@ -372,9 +331,7 @@ impl PublisherClient {
             // The answer that turns forwarding on says where the subscriber joins [moqt-18 §5.1].
             answer.parameters.largest_object = track.largest();
         }
-        if let Some((session, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        {
+        if let Some((session, mut connection)) = peer.open(now, endpoint) {
             session.request_ok(&mut connection, id, answer);
         }
     }
@@ -400,10 +357,8 @@ impl PublisherClient {
     }
 
     /// The relay withdrew its subscription, or its acceptance of an offer.
-    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        let Some((_, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        else {
+    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, peer: &mut Peer, id: RequestId) {
+        let Some((_, mut connection)) = peer.open(now, endpoint) else {
             return;
         };
         for track in self
@@ -416,7 +371,13 @@ impl PublisherClient {
     }
 
     /// Sends `PUBLISH_DONE` for the tracks whose last message has had time to leave.
-    fn announce_ends(&mut self, now: Instant, endpoint: &mut Endpoint, plans: &[TrackPlan]) {
+    fn announce_ends(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        peer: &mut Peer,
+        plans: &[TrackPlan],
+    ) {
         let due: Vec<usize> = self
             .ends
             .iter()
@@ -435,8 +396,7 @@ impl PublisherClient {
                 stream_count: Some(track.streams_opened()),
                 reason: String::new(),
             };
-            if let Some((session, mut connection)) =
-                self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
+            if let Some((session, mut connection)) = peer.open(now, endpoint)
                 && let Some(request) = track.request()
             {
                 session.publish_done(&mut connection, request, done);
@@ -444,7 +404,8 @@ impl PublisherClient {
         }
     }
 
-    fn fail(&mut self, reason: String) {
+    /// The connection is of no more use.
+    pub(super) fn fail(&mut self, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
             for track in &mut self.tracks {

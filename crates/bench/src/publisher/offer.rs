@@ -13,6 +13,7 @@ use weir_moqt::property::{self, Properties};
 use weir_moqt::session::{Refused, RequestId, Session};
 use weir_quic::Connection;
 
+use super::PublisherConfig;
 use super::publication::Publication;
 use crate::metrics::TrackPlan;
 
@@ -32,13 +33,13 @@ pub(super) type Reason = (RequestErrorCode, &'static str);
 pub(super) fn offer_tracks(
     session: &mut Session,
     connection: &mut Connection<'_>,
-    plans: &[TrackPlan],
+    config: &PublisherConfig,
     tracks: &mut [Publication],
     pending: &mut BTreeMap<RequestId, Offer>,
 ) -> Result<(), Refused> {
     for (number, track) in tracks.iter_mut().enumerate() {
-        let properties = track_properties(&plans[track.plan]);
-        let (name, parameters) = (track.name.clone(), Parameters::default());
+        let properties = track_properties(&config.plans[track.plan]);
+        let (name, parameters) = (track.name.clone(), with_tokens(config));
         let id = session.publish(connection, name, track.alias, parameters, properties)?;
         track.on_subscription(id, false, false);
         pending.insert(id, Offer::Track(number));
@@ -50,6 +51,7 @@ pub(super) fn offer_tracks(
 pub(super) fn offer_namespaces(
     session: &mut Session,
     connection: &mut Connection<'_>,
+    config: &PublisherConfig,
     tracks: &[Publication],
     pending: &mut BTreeMap<RequestId, Offer>,
 ) -> Result<(), Refused> {
@@ -58,11 +60,18 @@ pub(super) fn offer_namespaces(
     namespaces.sort();
     namespaces.dedup();
     for namespace in namespaces {
-        let parameters = Parameters::default();
+        let parameters = with_tokens(config);
         let id = session.publish_namespace(connection, namespace.clone(), parameters)?;
         pending.insert(id, Offer::Namespace);
     }
     Ok(())
+}
+
+fn with_tokens(config: &PublisherConfig) -> Parameters {
+    Parameters {
+        authorization_tokens: config.tokens.clone(),
+        ..Parameters::default()
+    }
 }
 
 /// Accepts the relay's SUBSCRIBE, if it is for a track that nobody subscribed to yet.

@@ -18,7 +18,7 @@ use crate::metrics::TrackPlan;
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::scenario::Scenario;
-use crate::subscriber::{SubscribeRequest, SubscriberConfig};
+use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use crate::target::Target;
 
 const CLIENTS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
@@ -29,6 +29,7 @@ const RELAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Add
 pub(super) struct Options {
     pub(super) subscribers: usize,
     pub(super) flow: PublishFlow,
+    pub(super) subscribe_flow: SubscribeFlow,
     pub(super) start: StartRule,
     pub(super) faults: Faults,
     pub(super) protocol: &'static str,
@@ -39,6 +40,7 @@ impl Default for Options {
         Self {
             subscribers: 3,
             flow: PublishFlow::PublishNamespace,
+            subscribe_flow: SubscribeFlow::Subscribe,
             start: StartRule::WhenServed {
                 limit: Duration::from_secs(10),
             },
@@ -112,12 +114,15 @@ impl World {
             plans: Arc::clone(&plans),
             publishers: scenario.publishers,
             flow: options.flow,
+            ramp_per_second: 0,
+            tokens: Vec::new(),
             session_limits: SessionLimits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
             plans,
             subscribers: scenario.subscribers,
+            flow: options.subscribe_flow,
             request: SubscribeRequest {
                 delivery_timeout: true,
                 ..SubscribeRequest::default()

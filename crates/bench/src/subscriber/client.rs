@@ -1,92 +1,68 @@
 //! One subscriber: a connection, its session, and the tracks it receives.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_moqt::data::{ObjectDatagram, ObjectStatus, SubgroupHeader};
-use weir_moqt::draft::Draft;
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::name::FullTrackName;
-use weir_moqt::session::{Event as SessionEvent, RequestId, StreamEnd};
+use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
 use weir_moqt::transport::StreamId;
-use weir_quic::{Endpoint, Event, Handle};
+use weir_quic::Endpoint;
 
+use super::audience::Tracks;
 use super::incoming::{Complete, Incoming, matches};
-use super::{SubscriberConfig, SubscriberProgress, SubscriptionResult, Wanted};
+use super::{SubscribeFlow, SubscriberConfig, SubscriberProgress, SubscriptionResult, Wanted};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
-use crate::peer::{Peer, Rest};
-use crate::series::Series;
-use crate::target::Target;
+use crate::peer::Peer;
 
-/// What all subscribers of a role write to.
-#[derive(Debug)]
-pub(super) struct Tracks {
-    /// One for each subscription, those of a subscriber side by side.
-    pub(super) receivers: Vec<TrackReceiver>,
-    /// Latency over time, one for each plan.
-    pub(super) latency: Vec<Series>,
-    pub(super) progress: SubscriberProgress,
-}
-
-/// One subscriber.
+/// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]
 pub(super) struct SubscriberClient {
-    peer: Option<Peer>,
-    wanted: Arc<[Wanted]>,
+    pub(super) wanted: Arc<[Wanted]>,
     /// Where its receivers begin.
-    first: usize,
-    subscriptions: Vec<Subscription>,
+    pub(super) first: usize,
+    pub(super) subscriptions: Vec<Subscription>,
+    /// The subscriptions by their requests, in the order of these.
+    pub(super) requests: Vec<(RequestId, usize)>,
+    /// The request for what is under a prefix, where tracks are discovered.
+    pub(super) discovery: Option<RequestId>,
     streams: Vec<Incoming>,
     connected: bool,
+    handshake: Option<Duration>,
+    setup: Option<Duration>,
     failure: Option<String>,
     closed: bool,
 }
 
 /// A track at a subscriber.
 #[derive(Clone, Debug)]
-struct Subscription {
-    /// Beyond all others before the request is sent.
-    request: RequestId,
-    asked: Option<Instant>,
+pub(super) struct Subscription {
+    pub(super) asked: Option<Instant>,
     first_object: Option<Instant>,
     accepted: bool,
-    ended: bool,
-    failure: Option<String>,
+    pub(super) ended: bool,
+    pub(super) failure: Option<String>,
 }
 
 impl SubscriberClient {
     pub(super) fn new(wanted: Arc<[Wanted]>, first: usize) -> Self {
         Self {
-            peer: None,
             subscriptions: vec![Subscription::new(); wanted.len()],
+            requests: Vec::with_capacity(wanted.len()),
+            discovery: None,
             wanted,
             first,
             streams: Vec::new(),
             connected: false,
+            handshake: None,
+            setup: None,
             failure: None,
             closed: false,
         }
-    }
-
-    pub(super) fn connect(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        target: &Target,
-        number: usize,
-        tracks: &mut Tracks,
-    ) {
-        match Peer::connect(now, endpoint, target, number) {
-            Ok(peer) => self.peer = Some(peer),
-            Err(reason) => self.fail(tracks, reason),
-        }
-    }
-
-    pub(super) fn handle(&self) -> Option<Handle> {
-        self.peer.as_ref().map(Peer::handle)
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
@@ -99,52 +75,60 @@ impl SubscriberClient {
         self.closed
     }
 
-    pub(super) fn relay(&self) -> Option<(Draft, Option<&str>)> {
-        let peer = self.peer.as_ref()?;
-        Some((peer.draft()?, peer.implementation()))
-    }
-
-    pub(super) fn handle_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        config: &SubscriberConfig,
-        tracks: &mut Tracks,
-        event: Event,
-    ) {
-        let Some(peer) = &mut self.peer else { return };
-        let limits = &config.session_limits;
-        match peer.handle_event(now, endpoint, &config.target, limits, event) {
-            // The hot path: a datagram that the session knows raises no event.
-            Rest::Datagram(request, datagram) => {
-                return self.on_datagram(now, config, tracks, request, &datagram);
-            }
-            // A subscriber has no data streams of its own.
-            Rest::Nothing | Rest::Writable | Rest::Stopped(_) | Rest::StreamsAvailable => {}
-        }
+    /// Takes note of how far the connection has come.
+    pub(super) fn note_connection(&mut self, peer: &Peer, tracks: &mut Tracks) {
         if !self.connected && peer.is_connected() {
             self.connected = true;
+            self.handshake = peer.handshake_time();
             tracks.progress.connected += 1;
         }
-        self.handle_session_events(now, endpoint, config, tracks);
+        if let Some(reason) = peer.failure() {
+            self.fail(tracks, reason.to_owned());
+        }
     }
 
-    /// Looks after time-outs. If `give_up`, tracks on which nothing has come yet are given up.
-    pub(super) fn handle_timeout(
+    /// Whether an event of a session that it shares with a publisher is for this subscriber.
+    pub(super) fn takes(&self, event: &SessionEvent) -> bool {
+        match event {
+            SessionEvent::Subgroup { .. }
+            | SessionEvent::Object { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. }
+            | SessionEvent::Payload { .. }
+            | SessionEvent::StreamEnd { .. }
+            | SessionEvent::Datagram { .. }
+            | SessionEvent::Namespace { .. }
+            | SessionEvent::NamespaceDone { .. }
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::Request {
+                request: Request::Publish(_),
+                ..
+            } => true,
+            SessionEvent::Accepted { id, .. }
+            | SessionEvent::Rejected { id, .. }
+            | SessionEvent::Updated { id, .. }
+            | SessionEvent::Update { id, .. }
+            | SessionEvent::Done { id, .. }
+            | SessionEvent::Closed { id, .. }
+            | SessionEvent::RequestGoAway { id, .. } => {
+                self.discovery == Some(*id) || self.number_of(*id).is_some()
+            }
+            SessionEvent::Ready { .. }
+            | SessionEvent::Request { .. }
+            | SessionEvent::GoAway(_)
+            | SessionEvent::Violated(_) => false,
+        }
+    }
+
+    /// Looks after time-outs. If `give_up`, tracks on which nothing has come yet are given up. Returns
+    /// whether all tracks have ended, so that the connection is of no more use.
+    pub(super) fn on_check(
         &mut self,
         now: Instant,
-        endpoint: &mut Endpoint,
         config: &SubscriberConfig,
         tracks: &mut Tracks,
         give_up: bool,
-    ) {
-        if self.closed {
-            return;
-        }
-        if let Some(peer) = &mut self.peer {
-            peer.handle_timeout(now, endpoint);
-        }
-        self.handle_session_events(now, endpoint, config, tracks);
+    ) -> bool {
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
             let plan = &config.plans[self.wanted[number].plan];
             let receiver = &mut tracks.receivers[self.first + number];
@@ -154,13 +138,9 @@ impl SubscriberClient {
             }
             subscription.note_end(receiver, &mut tracks.progress);
         }
-        if self
-            .subscriptions
+        self.subscriptions
             .iter()
             .all(|subscription| subscription.ended)
-        {
-            self.close(now, endpoint);
-        }
     }
 
     /// Ends all tracks that have not ended.
@@ -172,12 +152,10 @@ impl SubscriberClient {
         }
     }
 
-    pub(super) fn close(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    /// The subscriber is done.
+    pub(super) fn on_closed(&mut self) {
         self.closed = true;
         self.streams = Vec::new();
-        if let Some(peer) = &mut self.peer {
-            peer.close(now, endpoint, "the benchmark is over");
-        }
     }
 
     /// The receivers of this subscriber with their plans.
@@ -210,8 +188,8 @@ impl SubscriberClient {
                     .failure
                     .clone()
                     .or_else(|| self.failure.clone()),
-                handshake: self.peer.as_ref().and_then(Peer::handshake_time),
-                setup: self.peer.as_ref().and_then(Peer::setup_time),
+                handshake: self.handshake,
+                setup: self.setup,
                 first_object: subscription.first_object_time(),
             }
         };
@@ -221,7 +199,9 @@ impl SubscriberClient {
             .collect()
     }
 
-    fn on_datagram(
+    /// Takes an object that came in a datagram.
+    #[inline]
+    pub(super) fn on_datagram(
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
@@ -284,26 +264,11 @@ impl SubscriberClient {
         subscription.note_end(receiver, &mut tracks.progress);
     }
 
-    fn handle_session_events(
+    /// Takes an event of the session.
+    pub(super) fn on_session_event(
         &mut self,
         now: Instant,
-        endpoint: &mut Endpoint,
-        config: &SubscriberConfig,
-        tracks: &mut Tracks,
-    ) {
-        while let Some(event) = self.peer.as_mut().and_then(Peer::poll_event) {
-            self.handle_session_event(now, endpoint, config, tracks, event);
-        }
-        if let Some(reason) = self.peer.as_ref().and_then(Peer::failure) {
-            let reason = reason.to_owned();
-            self.fail(tracks, reason);
-        }
-    }
-
-    fn handle_session_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
         config: &SubscriberConfig,
         tracks: &mut Tracks,
         event: SessionEvent,
@@ -340,7 +305,7 @@ impl SubscriberClient {
                 request,
                 header,
             } => {
-                self.on_subgroup(now, endpoint, stream, request, &header);
+                self.on_subgroup(now, (endpoint, peer), stream, request, &header);
             }
             SessionEvent::StreamEnd { stream, end } => {
                 self.on_stream_end(config, tracks, stream, end);
@@ -348,9 +313,16 @@ impl SubscriberClient {
             SessionEvent::Datagram { request, datagram } => {
                 self.on_datagram(now, config, tracks, request, &datagram);
             }
-            SessionEvent::Ready { .. } => self.subscribe(now, endpoint, config, tracks),
+            SessionEvent::Ready { .. } => self.subscribe(now, (endpoint, peer), config, tracks),
             SessionEvent::Accepted { id, .. } => self.on_accepted(tracks, id),
             SessionEvent::Rejected { id, error } => self.on_rejected(tracks, id, &error),
+            SessionEvent::Namespace { id, suffix } => {
+                self.on_namespace(now, (endpoint, peer), config, tracks, (id, &suffix));
+            }
+            SessionEvent::Request {
+                id,
+                request: Request::Publish(publish),
+            } => self.on_publish(now, (endpoint, peer), config, tracks, (id, &publish)),
             SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
                 self.on_done(now, config, tracks, id);
             }
@@ -361,11 +333,9 @@ impl SubscriberClient {
                     format!("the relay broke the protocol: {reason} ({code})"),
                 );
             }
-            SessionEvent::Request { id, .. } => self.refuse(now, endpoint, id),
+            SessionEvent::Request { id, .. } => refuse(now, (endpoint, peer), id),
             SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) =
-                    self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-                {
+                if let Some((session, mut connection)) = peer.open(now, endpoint) {
                     session.request_ok(&mut connection, id, RequestOk::default());
                 }
             }
@@ -374,7 +344,6 @@ impl SubscriberClient {
             SessionEvent::GoAway(_)
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }
-            | SessionEvent::Namespace { .. }
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
             | SessionEvent::Fetched { .. }
@@ -382,32 +351,51 @@ impl SubscriberClient {
         }
     }
 
-    /// Subscribes to every track, once the session is open.
-    fn subscribe(
+    /// Asks for every track, once the session is open.
+    pub(super) fn subscribe(
         &mut self,
         now: Instant,
-        endpoint: &mut Endpoint,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
         config: &SubscriberConfig,
         tracks: &mut Tracks,
     ) {
-        let Some(peer) = &mut self.peer else { return };
         peer.on_ready(now);
-        tracks.progress.ready += 1;
+        self.setup = peer.setup_time();
+        tracks.note_relay(peer);
+        match config.flow {
+            SubscribeFlow::Subscribe => {
+                let all = 0..self.wanted.len();
+                self.ask_for(now, (endpoint, peer), config, tracks, all);
+            }
+            SubscribeFlow::SubscribeNamespace | SubscribeFlow::SubscribeTracks => {
+                self.discover(now, (endpoint, peer), config, tracks);
+            }
+        }
+    }
+
+    /// SUBSCRIBE for the tracks of these numbers that were not asked for yet.
+    pub(super) fn ask_for(
+        &mut self,
+        now: Instant,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        config: &SubscriberConfig,
+        tracks: &mut Tracks,
+        numbers: impl IntoIterator<Item = usize>,
+    ) {
         let Some((session, mut connection)) = peer.open(now, endpoint) else {
             return;
         };
-        let receivers = &mut tracks.receivers[self.first..];
-        let subscriptions = self
-            .subscriptions
-            .iter_mut()
-            .zip(receivers)
-            .zip(self.wanted.iter());
-        for ((subscription, receiver), wanted) in subscriptions {
-            let parameters = config.request.parameters(&config.plans[wanted.plan]);
+        for number in numbers {
+            let (subscription, wanted) = (&mut self.subscriptions[number], &self.wanted[number]);
+            if subscription.asked.is_some() {
+                continue;
+            }
             subscription.asked = Some(now);
+            let parameters = config.request.parameters(&config.plans[wanted.plan]);
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
-                Ok(request) => subscription.request = request,
+                Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {
+                    let receiver = &mut tracks.receivers[self.first + number];
                     subscription.failure = Some(format!("could not subscribe: {refused}"));
                     receiver.fail(Failure::Refused);
                     receiver.end(End::Disconnected);
@@ -417,7 +405,7 @@ impl SubscriberClient {
         }
     }
 
-    fn on_accepted(&mut self, tracks: &mut Tracks, id: RequestId) {
+    pub(super) fn on_accepted(&mut self, tracks: &mut Tracks, id: RequestId) {
         if let Some(number) = self.number_of(id)
             && !std::mem::replace(&mut self.subscriptions[number].accepted, true)
         {
@@ -426,6 +414,13 @@ impl SubscriberClient {
     }
 
     fn on_rejected(&mut self, tracks: &mut Tracks, id: RequestId, error: &RequestError) {
+        if self.discovery == Some(id) {
+            let RequestError { code, reason, .. } = error;
+            return self.fail(
+                tracks,
+                format!("the relay refused to tell what there is: {code} {reason:?}"),
+            );
+        }
         let Some(number) = self.number_of(id) else {
             return;
         };
@@ -457,7 +452,7 @@ impl SubscriberClient {
     fn on_subgroup(
         &mut self,
         now: Instant,
-        endpoint: &mut Endpoint,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
         stream: StreamId,
         request: RequestId,
         header: &SubgroupHeader,
@@ -468,9 +463,7 @@ impl SubscriberClient {
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) =
-                    self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-                {
+                if let Some((session, mut connection)) = peer.open(now, endpoint) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
@@ -512,23 +505,8 @@ impl SubscriberClient {
         }
     }
 
-    /// A subscriber serves nobody.
-    fn refuse(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        let error = RequestError {
-            code: RequestErrorCode::UNINTERESTED,
-            retry_after: None,
-            reason: "a benchmark subscriber asks for what it wants".to_owned(),
-            redirect: None,
-        };
-        if let Some((session, mut connection)) =
-            self.peer.as_mut().and_then(|peer| peer.open(now, endpoint))
-        {
-            session.request_error(&mut connection, id, error);
-        }
-    }
-
     /// The connection is of no more use.
-    fn fail(&mut self, tracks: &mut Tracks, reason: String) {
+    pub(super) fn fail(&mut self, tracks: &mut Tracks, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
             tracks.progress.failed += 1;
@@ -537,20 +515,42 @@ impl SubscriberClient {
         }
     }
 
-    /// The subscription that a request belongs to. Requests are sent in the order of the
-    /// subscriptions, so their IDs ascend.
+    /// The subscription that a request belongs to.
     #[inline]
     fn number_of(&self, request: RequestId) -> Option<usize> {
-        self.subscriptions
-            .binary_search_by_key(&request, |one| one.request)
-            .ok()
+        let place = self
+            .requests
+            .binary_search_by_key(&request, |(one, _)| *one);
+        place.ok().map(|place| self.requests[place].1)
     }
+}
+
+/// A subscriber serves nobody.
+pub(super) fn refuse(now: Instant, (endpoint, peer): (&mut Endpoint, &mut Peer), id: RequestId) {
+    let error = RequestError {
+        code: RequestErrorCode::UNINTERESTED,
+        retry_after: None,
+        reason: "a benchmark subscriber asks for what it wants".to_owned(),
+        redirect: None,
+    };
+    if let Some((session, mut connection)) = peer.open(now, endpoint) {
+        session.request_error(&mut connection, id, error);
+    }
+}
+
+/// Notes the subscription that a request belongs to. Requests come in ascending order, but for those of the relay.
+pub(super) fn insert_request(
+    requests: &mut Vec<(RequestId, usize)>,
+    request: RequestId,
+    number: usize,
+) {
+    let place = requests.partition_point(|(one, _)| *one < request);
+    requests.insert(place, (request, number));
 }
 
 impl Subscription {
     fn new() -> Self {
         Self {
-            request: RequestId(u64::MAX),
             asked: None,
             first_object: None,
             accepted: false,
@@ -561,7 +561,7 @@ impl Subscription {
 
     /// Counts the end of the track once.
     #[inline]
-    fn note_end(&mut self, receiver: &TrackReceiver, progress: &mut SubscriberProgress) {
+    pub(super) fn note_end(&mut self, receiver: &TrackReceiver, progress: &mut SubscriberProgress) {
         if !self.ended && receiver.has_ended() {
             self.ended = true;
             progress.ended += 1;
@@ -569,7 +569,7 @@ impl Subscription {
     }
 
     /// From SUBSCRIBE to the first object.
-    fn first_object_time(&self) -> Option<std::time::Duration> {
+    fn first_object_time(&self) -> Option<Duration> {
         Some(self.first_object?.saturating_duration_since(self.asked?))
     }
 }

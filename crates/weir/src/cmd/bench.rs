@@ -10,15 +10,17 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use weir_bench::{
     limits::PROFILE_BYTES_MAX,
-    profile::Profile,
+    profile::{Mode, Profile},
     publisher::PublishFlow,
     report::{Report, html, json, terminal},
     service_level::ServiceLevel,
+    subscriber::SubscribeFlow,
 };
+use weir_moqt::token::Token;
 
 use crate::{
     cmd::{archive_file, progress::Progress},
-    run::{self, CoreChoice, Machine, Plan, RelayChoice, RelayUrl, TrustChoice},
+    run::{self, CoreChoice, Machine, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice},
     signals,
 };
 
@@ -39,12 +41,29 @@ pub(crate) struct BenchArguments {
     /// Number of subscribers
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     subscribers: usize,
-    /// Subscribers started per second
+    /// Meetings instead of one publisher and its subscribers: every client publishes all tracks of the profile, and
+    /// subscribes to those of all others of its meeting
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
+    meetings: Option<usize>,
+    /// Clients in each meeting
+    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "meetings")]
+    clients_per_meeting: usize,
+    /// What is done here, whatever the profile's `mode` says; the rest is another process's, with the same --seed
+    #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
+    role: Option<Role>,
+    /// Clients started per second; 0 for all at once, a join storm
     #[arg(long, value_name = "PER_SECOND", default_value_t = 200)]
     ramp: u32,
-    /// How the publisher offers its tracks
+    /// How publishers offer their tracks
     #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
     publish_flow: Flow,
+    /// How subscribers come to their tracks
+    #[arg(long, value_enum, default_value_t = Discovery::Subscribe, value_name = "FLOW")]
+    subscribe_flow: Discovery,
+    /// Token that every client shows in SETUP and with its requests: @FILE, or the token itself, which other users of
+    /// this machine can see
+    #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
+    token: Option<String>,
     /// Begin the start delay at once instead of when all subscribers are served
     #[arg(long)]
     no_wait: bool,
@@ -52,7 +71,7 @@ pub(crate) struct BenchArguments {
     #[arg(
         long,
         value_name = "CLAUSES",
-        default_value = "loss=0,failed=0,p99<100ms"
+        default_value = DEFAULT_LEVEL
     )]
     slo: String,
     /// Write the report as JSON
@@ -103,6 +122,26 @@ enum Flow {
     Publish,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Discovery {
+    /// SUBSCRIBE for each track by its name
+    Subscribe,
+    /// `SUBSCRIBE_NAMESPACE`, and SUBSCRIBE for what the relay tells of
+    Namespace,
+    /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH
+    Tracks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Role {
+    /// Publish only (mode 1)
+    Publish,
+    /// Subscribe only (mode 2)
+    Subscribe,
+    /// Both (mode 3)
+    Both,
+}
+
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let plan = plan(arguments, &machine)?;
@@ -132,16 +171,19 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let name = arguments.profile.display().to_string();
     let profile = read_profile(&arguments.profile, &name)?;
-    let level: ServiceLevel = arguments.slo.parse().context("--slo")?;
+    let level: ServiceLevel = match arguments.role {
+        // Who only publishes sees no loss and no latency.
+        Some(Role::Publish) if arguments.slo == DEFAULT_LEVEL => PUBLISHER_LEVEL.parse(),
+        _ => arguments.slo.parse(),
+    }
+    .context("--slo")?;
     if arguments.subscribers == 0 || arguments.subscribers > SUBSCRIBERS_MAX {
         bail!(
             "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
             arguments.subscribers
         );
     }
-    if arguments.ramp == 0 {
-        bail!("--ramp: expected at least 1");
-    }
+    let meetings = meetings(arguments)?;
     let relay = match &arguments.relay {
         None => RelayChoice::Own,
         Some(url) => {
@@ -169,19 +211,83 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         profile,
         relay,
         subscribers: arguments.subscribers,
+        meetings,
+        role: arguments.role.map(|role| match role {
+            Role::Publish => Mode::Publisher,
+            Role::Subscribe => Mode::Subscriber,
+            Role::Both => Mode::Both,
+        }),
         ramp_per_second: arguments.ramp,
         flow: match arguments.publish_flow {
             Flow::Namespace => PublishFlow::PublishNamespace,
             Flow::Publish => PublishFlow::Publish,
         },
+        subscribe_flow: match arguments.subscribe_flow {
+            Discovery::Subscribe => SubscribeFlow::Subscribe,
+            Discovery::Namespace => SubscribeFlow::SubscribeNamespace,
+            Discovery::Tracks => SubscribeFlow::SubscribeTracks,
+        },
+        tokens: tokens(arguments)?,
         level,
         seed: arguments.seed.map_or_else(random_seed, Ok)?,
         cores: cores(arguments, machine)?,
         socket_per_subscriber: arguments.socket_per_subscriber,
         no_wait: arguments.no_wait,
         trust,
-        command_line: std::env::args().collect::<Vec<_>>().join(" "),
+        command_line: command_line(),
     })
+}
+
+fn meetings(arguments: &BenchArguments) -> anyhow::Result<Option<Meetings>> {
+    let Some(meetings) = arguments.meetings else {
+        return Ok(None);
+    };
+    let clients_per_meeting = arguments.clients_per_meeting;
+    let clients = meetings.saturating_mul(clients_per_meeting);
+    if meetings == 0 || clients_per_meeting < 2 || clients > SUBSCRIBERS_MAX {
+        bail!(
+            "--meetings: expected at least one meeting of at least 2, and at most {SUBSCRIBERS_MAX} clients in all, \
+             not {meetings} of {clients_per_meeting}"
+        );
+    }
+    Ok(Some(Meetings {
+        meetings,
+        clients_per_meeting,
+    }))
+}
+
+/// The token as it goes over the wire: of the type that is agreed on elsewhere. [moqt-18 §10.2.2]
+fn tokens(arguments: &BenchArguments) -> anyhow::Result<Vec<Token>> {
+    let Some(text) = &arguments.token else {
+        return Ok(Vec::new());
+    };
+    let value = match text.strip_prefix('@') {
+        Some(file) => std::fs::read(file).with_context(|| format!("--token: {file}"))?,
+        None => text.clone().into_bytes(),
+    };
+    let value = value.trim_ascii().to_vec();
+    if value.is_empty() || value.len() > TOKEN_BYTES_MAX {
+        bail!("--token: expected 1 to {TOKEN_BYTES_MAX} bytes");
+    }
+    Ok(vec![Token::UseValue {
+        token_type: 0,
+        value: value.into(),
+    }])
+}
+
+/// The command line for the report, which is passed on: without the token.
+fn command_line() -> String {
+    let mut words = Vec::new();
+    let mut is_token = false;
+    for word in std::env::args() {
+        words.push(match word.split_once('=') {
+            _ if std::mem::take(&mut is_token) => "***".to_owned(),
+            Some(("--token", _)) => "--token=***".to_owned(),
+            Some(_) | None => word.clone(),
+        });
+        is_token = word == "--token";
+    }
+    words.join(" ")
 }
 
 fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
@@ -273,6 +379,12 @@ pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
         .context("cannot write to standard output")
 }
 
+/// What a relay has to achieve if nobody says otherwise.
+const DEFAULT_LEVEL: &str = "loss=0,failed=0,p99<100ms";
+/// What of it can be seen where nobody subscribes.
+const PUBLISHER_LEVEL: &str = "failed=0";
+/// Tokens travel in control messages, which have 64 KiB at most.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// A single process has no more UDP ports than this per address.
 pub(super) const SUBSCRIBERS_MAX: usize = 50_000;
 /// Columns when the report does not go to a terminal.

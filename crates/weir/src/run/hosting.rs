@@ -11,7 +11,8 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use weir_bench::{
-    publisher::{PublisherProgress, PublisherRole},
+    meeting::MeetingRole,
+    publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
 };
 use weir_net::{
@@ -58,95 +59,128 @@ impl Gate {
 }
 
 /// A role on a thread of its own.
-pub(crate) struct Hosted<H: Hosting> {
-    thread: JoinHandle<anyhow::Result<H>>,
-    view: View<H::Seen>,
+pub(crate) struct Hosted {
+    thread: JoinHandle<anyhow::Result<LoadHost>>,
+    view: View,
 }
 
-/// A role with what it needs to run under a conductor.
-pub(crate) trait Hosting: App + Send + 'static {
-    /// What others may see of it.
-    type Seen: Clone + Default + Send + 'static;
+/// What a thread of the generator does.
+pub(crate) enum Load {
+    /// It publishes.
+    Publishers(Box<PublisherRole>),
+    /// It subscribes.
+    Subscribers(Box<SubscriberRole>),
+    /// Each of its clients does both.
+    Meetings(Box<MeetingRole>),
 }
 
-/// What other threads may see of a role. Clones are the same view.
-#[derive(Debug)]
-pub(crate) struct View<S> {
-    seen: Arc<Mutex<S>>,
-    pub(crate) telemetry: Arc<Telemetry>,
-}
+impl Load {
+    /// What it is called in reports and in lists of threads.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Publishers(_) => "publishers",
+            Self::Subscribers(_) => "subscribers",
+            Self::Meetings(_) => "clients",
+        }
+    }
 
-impl<S> Clone for View<S> {
-    fn clone(&self) -> Self {
-        Self {
-            seen: Arc::clone(&self.seen),
-            telemetry: Arc::clone(&self.telemetry),
+    /// The clients that publish, if this thread has any.
+    pub(crate) fn publishers(&self) -> Option<&PublisherRole> {
+        match self {
+            Self::Publishers(role) => Some(role),
+            Self::Subscribers(_) => None,
+            Self::Meetings(role) => Some(role.publishers()),
+        }
+    }
+
+    /// The clients that subscribe, if this thread has any.
+    pub(crate) fn subscribers(&self) -> Option<&SubscriberRole> {
+        match self {
+            Self::Publishers(_) => None,
+            Self::Subscribers(role) => Some(role),
+            Self::Meetings(role) => Some(role.subscribers()),
+        }
+    }
+
+    fn app(&self) -> &dyn App {
+        match self {
+            Self::Publishers(role) => &**role,
+            Self::Subscribers(role) => &**role,
+            Self::Meetings(role) => &**role,
+        }
+    }
+
+    fn app_mut(&mut self) -> &mut dyn App {
+        match self {
+            Self::Publishers(role) => &mut **role,
+            Self::Subscribers(role) => &mut **role,
+            Self::Meetings(role) => &mut **role,
+        }
+    }
+
+    fn start(&mut self, now: Instant) {
+        match self {
+            Self::Publishers(_) => {}
+            Self::Subscribers(role) => role.start(now),
+            Self::Meetings(role) => role.start(now),
+        }
+    }
+
+    fn release(&mut self, now: Instant, endpoint: &mut Endpoint) -> Result<(), ReleaseError> {
+        match self {
+            Self::Publishers(role) => role.release(now, endpoint),
+            Self::Subscribers(_) => Ok(()),
+            Self::Meetings(role) => role.release(now, endpoint),
         }
     }
 }
 
-impl<S: Clone> View<S> {
-    fn seen(&self) -> S {
-        self.lock().clone()
+/// What other threads may see of a role. Clones are the same view.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) name: &'static str,
+    seen: Arc<Mutex<Seen>>,
+    pub(crate) telemetry: Arc<Telemetry>,
+}
+
+impl View {
+    pub(crate) fn seen(&self) -> Seen {
+        *self.lock()
     }
 
-    fn lock(&self) -> MutexGuard<'_, S> {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
         // A thread that panicked is found out when it is joined.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What is seen of publishers.
+/// What is seen of a role.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PublishersSeen {
-    progress: PublisherProgress,
-    has_announced: bool,
-    is_served: bool,
+pub(crate) struct Seen {
+    pub(crate) publishers: PublisherProgress,
+    pub(crate) subscribers: SubscriberProgress,
+    /// Whether the relay has answered every offer.
+    pub(crate) has_announced: bool,
+    /// Whether the relay takes objects of every track.
+    pub(crate) is_served: bool,
+    /// Whether the relay has answered every subscription.
+    pub(crate) is_subscribed: bool,
 }
 
-/// What is seen of subscribers.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SubscribersSeen {
-    progress: SubscriberProgress,
-    is_subscribed: bool,
-}
-
-impl View<PublishersSeen> {
-    pub(crate) fn progress(&self) -> PublisherProgress {
-        self.seen().progress
-    }
-
-    pub(crate) fn has_announced(&self) -> bool {
-        self.seen().has_announced
-    }
-
-    pub(crate) fn is_served(&self) -> bool {
-        self.seen().is_served
-    }
-}
-
-impl View<SubscribersSeen> {
-    pub(crate) fn progress(&self) -> SubscriberProgress {
-        self.seen().progress
-    }
-
-    pub(crate) fn is_subscribed(&self) -> bool {
-        self.seen().is_subscribed
-    }
-}
-
-/// Publishers under a conductor.
-pub(crate) struct PublisherHost {
-    role: PublisherRole,
+/// A role under a conductor.
+pub(crate) struct LoadHost {
+    load: Load,
     gate: Gate,
-    view: View<PublishersSeen>,
+    view: View,
     next_look: Instant,
+    is_started: bool,
+    is_released: bool,
     refused_release: Option<String>,
 }
 
-impl PublisherHost {
-    pub(crate) fn role(&self) -> &PublisherRole {
-        &self.role
+impl LoadHost {
+    pub(crate) fn load(&self) -> &Load {
+        &self.load
     }
 
     /// Why the schedules could not begin.
@@ -154,40 +188,54 @@ impl PublisherHost {
         self.refused_release.as_deref()
     }
 
+    /// Follows the conductor, and shows what there is to see.
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_look = now + LOOK_PERIOD;
-        if self.gate.inner.release.load(Ordering::Acquire)
-            && self.role.has_announced()
-            && let Err(problem) = self.role.release(now, endpoint)
-        {
-            self.refused_release = Some(problem.to_string());
-            self.role.close(now, endpoint);
+        let state = &self.gate.inner;
+        if !self.is_started && state.subscribers.load(Ordering::Acquire) {
+            self.is_started = true;
+            self.load.start(now);
         }
-        *self.view.lock() = PublishersSeen {
-            progress: self.role.progress(),
-            has_announced: self.role.has_announced(),
-            is_served: self.role.is_served(),
+        let publishers = self.load.publishers();
+        let has_announced = publishers.is_none_or(PublisherRole::has_announced);
+        if !self.is_released && has_announced && state.release.load(Ordering::Acquire) {
+            self.is_released = true;
+            if let Err(problem) = self.load.release(now, endpoint) {
+                self.refused_release = Some(problem.to_string());
+                self.load.app_mut().handle_shutdown(now, endpoint);
+            }
+        }
+        let (publishers, subscribers) = (self.load.publishers(), self.load.subscribers());
+        *self.view.lock() = Seen {
+            publishers: publishers.map(PublisherRole::progress).unwrap_or_default(),
+            subscribers: subscribers
+                .map(SubscriberRole::progress)
+                .unwrap_or_default(),
+            has_announced,
+            is_served: publishers.is_none_or(PublisherRole::is_served),
+            is_subscribed: subscribers.is_none_or(|role| self.is_started && role.is_subscribed()),
         };
     }
 }
 
-impl Hosting for PublisherHost {
-    type Seen = PublishersSeen;
-}
-
-impl App for PublisherHost {
+impl App for LoadHost {
+    #[inline]
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        self.role.handle_event(now, endpoint, event);
+        match &mut self.load {
+            Load::Publishers(role) => role.handle_event(now, endpoint, event),
+            Load::Subscribers(role) => role.handle_event(now, endpoint, event),
+            Load::Meetings(role) => role.handle_event(now, endpoint, event),
+        }
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let role = self.role.poll_timeout();
+        let role = self.load.app().poll_timeout();
         Some(role.map_or(self.next_look, |role| role.min(self.next_look)))
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.role.poll_timeout().is_some_and(|at| at <= now) {
-            self.role.handle_timeout(now, endpoint);
+        if self.load.app().poll_timeout().is_some_and(|at| at <= now) {
+            self.load.app_mut().handle_timeout(now, endpoint);
         }
         if self.next_look <= now {
             self.look(now, endpoint);
@@ -195,144 +243,71 @@ impl App for PublisherHost {
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.role.handle_shutdown(now, endpoint);
+        self.load.app_mut().handle_shutdown(now, endpoint);
     }
 
     fn is_finished(&self) -> bool {
-        self.role.is_finished()
+        self.load.app().is_finished()
     }
 }
 
-/// Subscribers under a conductor.
-pub(crate) struct SubscriberHost {
-    role: SubscriberRole,
-    gate: Gate,
-    view: View<SubscribersSeen>,
-    next_look: Instant,
-    is_started: bool,
-}
-
-impl SubscriberHost {
-    pub(crate) fn role(&self) -> &SubscriberRole {
-        &self.role
-    }
-}
-
-impl Hosting for SubscriberHost {
-    type Seen = SubscribersSeen;
-}
-
-impl App for SubscriberHost {
-    #[inline]
-    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        self.role.handle_event(now, endpoint, event);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        let role = self.role.poll_timeout();
-        Some(role.map_or(self.next_look, |role| role.min(self.next_look)))
-    }
-
-    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.role.poll_timeout().is_some_and(|at| at <= now) {
-            self.role.handle_timeout(now, endpoint);
-        }
-        if self.next_look > now {
-            return;
-        }
-        self.next_look = now + LOOK_PERIOD;
-        if !self.is_started && self.gate.inner.subscribers.load(Ordering::Acquire) {
-            self.is_started = true;
-            self.role.start(now);
-        }
-        *self.view.lock() = SubscribersSeen {
-            progress: self.role.progress(),
-            is_subscribed: self.is_started && self.role.is_subscribed(),
+impl Hosted {
+    /// Starts a thread that does `load`, on `sockets` sockets.
+    pub(crate) fn start(
+        load: Load,
+        gate: &Gate,
+        core: Option<usize>,
+        stop: &Stop,
+        url: &RelayUrl,
+        sockets: u32,
+    ) -> anyhow::Result<Self> {
+        let view = View {
+            name: load.name(),
+            seen: Arc::new(Mutex::new(Seen::default())),
+            telemetry: Arc::new(Telemetry::default()),
         };
+        let host = LoadHost {
+            load,
+            gate: gate.clone(),
+            view: view.clone(),
+            next_look: clock::now(),
+            is_started: false,
+            is_released: false,
+            refused_release: None,
+        };
+        let thread = start_thread(host, core, stop, url, sockets)?;
+        Ok(Self { thread, view })
     }
 
-    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.role.handle_shutdown(now, endpoint);
-    }
-
-    fn is_finished(&self) -> bool {
-        self.role.is_finished()
-    }
-}
-
-impl<H: Hosting> Hosted<H> {
     /// Whether the role has ended, well or not.
     pub(crate) fn is_done(&self) -> bool {
         self.thread.is_finished()
     }
 
-    pub(crate) fn view(&self) -> View<H::Seen> {
+    pub(crate) fn view(&self) -> View {
         self.view.clone()
     }
 
+    /// What is seen of the role.
+    pub(crate) fn seen(&self) -> Seen {
+        self.view.seen()
+    }
+
     /// The role, once it has ended.
-    pub(crate) fn join(self) -> anyhow::Result<H> {
+    pub(crate) fn join(self) -> anyhow::Result<LoadHost> {
         self.thread
             .join()
             .map_err(|_| anyhow!("a thread of the load generator panicked"))?
     }
 }
 
-/// Starts the publishers.
-pub(crate) fn start_publishers(
-    role: PublisherRole,
-    gate: &Gate,
-    core: Option<usize>,
-    stop: &Stop,
-    url: &RelayUrl,
-) -> anyhow::Result<Hosted<PublisherHost>> {
-    let view = new_view();
-    let host = PublisherHost {
-        role,
-        gate: gate.clone(),
-        view: view.clone(),
-        next_look: clock::now(),
-        refused_release: None,
-    };
-    start("weir-publishers", host, view, core, stop, url, 1)
-}
-
-/// Starts the subscribers, on `sockets` sockets.
-pub(crate) fn start_subscribers(
-    role: SubscriberRole,
-    gate: &Gate,
+fn start_thread(
+    mut app: LoadHost,
     core: Option<usize>,
     stop: &Stop,
     url: &RelayUrl,
     sockets: u32,
-) -> anyhow::Result<Hosted<SubscriberHost>> {
-    let view = new_view();
-    let host = SubscriberHost {
-        role,
-        gate: gate.clone(),
-        view: view.clone(),
-        next_look: clock::now(),
-        is_started: false,
-    };
-    start("weir-subscribers", host, view, core, stop, url, sockets)
-}
-
-fn new_view<S: Default>() -> View<S> {
-    View {
-        seen: Arc::new(Mutex::new(S::default())),
-        telemetry: Arc::new(Telemetry::default()),
-    }
-}
-
-fn start<H: Hosting>(
-    name: &str,
-    mut app: H,
-    view: View<H::Seen>,
-    core: Option<usize>,
-    stop: &Stop,
-    url: &RelayUrl,
-    sockets: u32,
-) -> anyhow::Result<Hosted<H>> {
+) -> anyhow::Result<JoinHandle<anyhow::Result<LoadHost>>> {
     if sockets > 1 {
         let limit = raise_open_files_limit().context("cannot raise the limit of open files")?;
         if u64::from(sockets) + FILES_BESIDE > limit {
@@ -356,9 +331,10 @@ fn start<H: Hosting>(
         ..limits
     };
     let endpoint = endpoints::endpoint(limits, None, offload, None)?;
-    let telemetry = Arc::clone(&view.telemetry);
+    let telemetry = Arc::clone(&app.view.telemetry);
+    let name = format!("weir-{}", app.view.name);
     let stop = stop.clone();
-    let work = move || -> anyhow::Result<H> {
+    let work = move || -> anyhow::Result<LoadHost> {
         if let Some(core) = core {
             pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
         }
@@ -376,11 +352,10 @@ fn start<H: Hosting>(
         host.run(&mut app).context("the event loop failed")?;
         Ok(app)
     };
-    let thread = std::thread::Builder::new()
-        .name(name.to_owned())
+    std::thread::Builder::new()
+        .name(name.clone())
         .spawn(work)
-        .with_context(|| format!("cannot start the thread {name}"))?;
-    Ok(Hosted { thread, view })
+        .with_context(|| format!("cannot start the thread {name}"))
 }
 
 fn socket_config(sockets: u32) -> SocketConfig {

@@ -13,21 +13,22 @@ use anyhow::{Context as _, bail};
 use weir_bench::{
     archive::Archive,
     clock::RunClock,
+    meeting::MeetingRole,
     metrics::TrackPlan,
     outcome::{self, Surroundings},
-    profile::{Profile, TrackProfile},
+    profile::{Mode, Profile, TrackProfile},
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
     report::{Cores, Run},
-    scenario::Scenario,
+    scenario::{Roles, Scenario},
     service_level::ServiceLevel,
-    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
+    subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole},
 };
-use weir_moqt::draft::Draft;
+use weir_moqt::{draft::Draft, token::Token};
 use weir_net::{Stop, clock};
 
 use self::{
     child::ChildRelay,
-    hosting::{Gate, Hosted, PublisherHost, SubscriberHost},
+    hosting::{Gate, Hosted, Load, LoadHost, Seen},
     watch::{Watch, Window},
 };
 pub(crate) use self::{
@@ -41,9 +42,18 @@ pub(crate) struct Plan {
     pub(crate) profile_name: String,
     pub(crate) profile: Profile,
     pub(crate) relay: RelayChoice,
+    /// Subscribers of a fan-out.
     pub(crate) subscribers: usize,
+    /// Meetings instead of a fan-out.
+    pub(crate) meetings: Option<Meetings>,
+    /// What is done here of a fan-out, whatever the profile says; the rest is another process's to do.
+    pub(crate) role: Option<Mode>,
+    /// Clients started per second; all at once if zero.
     pub(crate) ramp_per_second: u32,
     pub(crate) flow: PublishFlow,
+    pub(crate) subscribe_flow: SubscribeFlow,
+    /// What every client shows in its SETUP and with its requests.
+    pub(crate) tokens: Vec<Token>,
     pub(crate) level: ServiceLevel,
     pub(crate) seed: u64,
     pub(crate) cores: CoreChoice,
@@ -52,6 +62,24 @@ pub(crate) struct Plan {
     pub(crate) no_wait: bool,
     pub(crate) trust: TrustChoice,
     pub(crate) command_line: String,
+}
+
+/// Groups of clients that each publish, and subscribe to all others of their group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Meetings {
+    pub(crate) meetings: usize,
+    pub(crate) clients_per_meeting: usize,
+}
+
+impl Plan {
+    /// Subscribers in all, wherever they are.
+    pub(crate) fn subscribers_total(&self) -> usize {
+        self.meetings.map_or(self.subscribers, |meetings| {
+            meetings
+                .meetings
+                .saturating_mul(meetings.clients_per_meeting)
+        })
+    }
 }
 
 /// Which relay is measured.
@@ -91,12 +119,12 @@ pub(crate) fn run(
     };
     let origin_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     let generator = Generator::start(plan, &url, RunClock::new(started, origin_ns))?;
-    let views = (generator.publishers.view(), generator.subscribers.view());
-    let mut watch = Watch::new(started, pid, own, views.0, views.1);
+    let views = generator.threads.iter().map(Hosted::view).collect();
+    let mut watch = Watch::new(started, pid, own, views);
     let interrupted = generator.conduct(plan, stop, &mut watch, &mut say);
-    let roles = generator.end(interrupted.is_some())?;
-    roles.check(&url, interrupted.as_deref())?;
-    let subscribers = roles.subscribers.role();
+    let finished = generator.end(interrupted.is_some())?;
+    finished.check(&url, interrupted.as_deref())?;
+    let subscribers = finished.subscribers();
     let implementation = subscribers
         .relay()
         .and_then(|(_, name)| name.map(str::to_owned));
@@ -113,11 +141,10 @@ pub(crate) fn run(
         relay,
         generator: seen,
     };
-    let publishers = roles.publishers.role();
     Ok(outcome::archive(
         &plan.profile,
-        &roles.plans,
-        publishers,
+        &finished.plans,
+        finished.publishers(),
         subscribers,
         &plan.level,
         surroundings,
@@ -140,10 +167,14 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         relay_url: url.to_string(),
         draft: None,
         transport: url.scheme.transport().to_owned(),
-        publish_flow: flow_name(plan.flow).to_owned(),
-        latency_clock: "one clock: publishers and subscribers in one process".to_owned(),
-        subscribers_requested: plan.subscribers as u64,
-        publishers_requested: 1,
+        publish_flow: flow_name(plan).to_owned(),
+        latency_clock: latency_clock(plan).to_owned(),
+        subscribers_requested: if plan.role == Some(Mode::Publisher) {
+            0
+        } else {
+            plan.subscribers_total() as u64
+        },
+        publishers_requested: plan.meetings.map_or(1, |_| plan.subscribers_total() as u64),
         cores: cores(&plan.cores, machine, matches!(plan.relay, RelayChoice::Own)),
         kernel: machine.kernel.clone(),
         cpu_model: machine.cpu_model.clone(),
@@ -152,67 +183,79 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     }
 }
 
-/// The load generator at work: publishers and subscribers on threads of their own.
+/// The load generator at work, on threads of its own.
 struct Generator {
     plans: Arc<[TrackPlan]>,
-    publishers: Hosted<PublisherHost>,
-    subscribers: Hosted<SubscriberHost>,
+    threads: Vec<Hosted>,
     gate: Gate,
-    /// Asks the two threads to stop.
+    /// Asks the threads to stop.
     stop: Stop,
+    /// Roles without a client, for what is not done here.
+    nobody: (PublisherRole, SubscriberRole),
 }
 
 /// The roles of a run that is over.
-struct Roles {
+struct Finished {
     plans: Arc<[TrackPlan]>,
-    publishers: PublisherHost,
-    subscribers: SubscriberHost,
+    threads: Vec<LoadHost>,
+    nobody: (PublisherRole, SubscriberRole),
 }
 
 impl Generator {
     fn start(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Self> {
-        let target = target::target(url, &plan.trust, socket_count(plan))?;
-        let plans: Arc<[TrackPlan]> = (0_u64..)
-            .zip(&plan.profile.tracks)
-            .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock))
-            .collect();
-        let scenario = Scenario::fan_out(&plan.profile, plan.subscribers, plan.seed)
-            .with_context(|| plan.profile_name.clone())?;
+        let configs = configs(plan, url, run_clock)?;
+        let plans = Arc::clone(&configs.publishers.plans);
         let stop = Stop::new().context("cannot make an event descriptor")?;
         let gate = Gate::new(plan.no_wait);
-        let publishers = PublisherConfig {
-            target: target::Target {
-                sockets: 1,
-                ..target.clone()
-            },
-            plans: Arc::clone(&plans),
-            publishers: scenario.publishers,
-            flow: plan.flow,
-            session_limits: weir_moqt::limits::Limits::default(),
-        };
-        let subscribers = SubscriberConfig {
-            target,
-            plans: Arc::clone(&plans),
-            subscribers: scenario.subscribers,
-            request: SubscribeRequest::default(),
-            ramp_per_second: plan.ramp_per_second,
-            start_timeout: START_TIMEOUT,
-            verify_content: true,
-            session_limits: weir_moqt::limits::Limits::default(),
-        };
-        let role = PublisherRole::new(publishers, run_clock.origin());
-        let core = plan.cores.publishers;
-        let publishers = hosting::start_publishers(role, &gate, core, &stop, url)?;
-        let role = SubscriberRole::new(subscribers);
-        let core = plan.cores.subscribers;
-        let sockets = socket_count(plan);
-        let subscribers = hosting::start_subscribers(role, &gate, core, &stop, url, sockets)?;
+        let now = run_clock.origin();
+        let nobody = (
+            PublisherRole::new(
+                PublisherConfig {
+                    publishers: Vec::new(),
+                    ..configs.publishers.clone()
+                },
+                now,
+            ),
+            SubscriberRole::new(SubscriberConfig {
+                subscribers: Vec::new(),
+                ..configs.subscribers.clone()
+            }),
+        );
+        let sockets = configs.subscribers.target.sockets;
+        let (publishers, subscribers) = (configs.publishers, configs.subscribers);
+        let mut loads = Vec::new();
+        if plan.meetings.is_some() {
+            let role = MeetingRole::new(publishers, subscribers, now);
+            loads.push((
+                Load::Meetings(Box::new(role)),
+                plan.cores.subscribers,
+                sockets,
+            ));
+        } else {
+            if !publishers.publishers.is_empty() {
+                let role = PublisherRole::new(publishers, now);
+                loads.push((Load::Publishers(Box::new(role)), plan.cores.publishers, 1));
+            }
+            if !subscribers.subscribers.is_empty() {
+                let role = SubscriberRole::new(subscribers);
+                loads.push((
+                    Load::Subscribers(Box::new(role)),
+                    plan.cores.subscribers,
+                    sockets,
+                ));
+            }
+        }
+        let start = |(load, core, sockets)| Hosted::start(load, &gate, core, &stop, url, sockets);
+        let threads = loads
+            .into_iter()
+            .map(start)
+            .collect::<anyhow::Result<Vec<_>>>()?;
         Ok(Self {
             plans,
-            publishers,
-            subscribers,
+            threads,
             gate,
             stop,
+            nobody,
         })
     }
 
@@ -225,15 +268,8 @@ impl Generator {
         say: &mut impl FnMut(&str),
     ) -> Option<String> {
         let started = clock::now();
-        let (publishers, subscribers) = (self.publishers.view(), self.subscribers.view());
-        let ramp = plan.subscribers as u64 / u64::from(plan.ramp_per_second.max(1));
-        let patience = START_TIMEOUT + Duration::from_secs(ramp) * 2;
-        let lengths = plan
-            .profile
-            .tracks
-            .iter()
-            .map(|track| track.total_transmit_time() + track.ttl.max(Duration::from_secs(2)));
-        let length = lengths.max().unwrap_or_default() + END_TIMEOUT;
+        let patience = patience(plan);
+        let length = longest(&plan.profile) + END_TIMEOUT;
         let mut released = None;
         loop {
             if stop.wait(STEP) {
@@ -246,20 +282,22 @@ impl Generator {
             if let Some(death) = watch.relay_death() {
                 return Some(death);
             }
-            if self.publishers.is_done()
-                && (self.subscribers.is_done() || publishers.progress().failed > 0)
-            {
+            let seen: Vec<Seen> = self.threads.iter().map(Hosted::seen).collect();
+            if self.is_over(&seen) {
                 return None;
             }
-            let progress = publishers.progress();
-            if now - started > START_TIMEOUT && progress.ready + progress.failed == 0 {
+            let has_met = |one: &Seen| {
+                let (publishers, subscribers) = (one.publishers, one.subscribers);
+                publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
+            };
+            if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
                 return Some(format!("no answer within {} s", START_TIMEOUT.as_secs()));
             }
             let is_late = now - started > patience;
-            if publishers.has_announced() || is_late {
+            if seen.iter().all(|one| one.has_announced) || is_late {
                 self.gate.admit_subscribers();
             }
-            let is_ready = subscribers.is_subscribed() && publishers.is_served();
+            let is_ready = seen.iter().all(|one| one.is_subscribed && one.is_served);
             if released.is_none() && (is_ready || is_late) {
                 watch.on_connected();
                 self.gate.release();
@@ -272,40 +310,153 @@ impl Generator {
         }
     }
 
+    /// Whether all threads are done, or the publishers are and failed, so that nothing more can come.
+    fn is_over(&self, seen: &[Seen]) -> bool {
+        let of_publishers = |one: &Seen| one.publishers.publishers > 0;
+        let failed = seen.iter().any(|one| one.publishers.failed > 0);
+        let mut threads = self.threads.iter().zip(seen);
+        threads.all(|(thread, seen)| thread.is_done() || (failed && !of_publishers(seen)))
+    }
+
     /// Waits for the threads, after asking them to stop if the run was broken off.
-    fn end(self, is_broken_off: bool) -> anyhow::Result<Roles> {
-        if is_broken_off || !self.publishers.is_done() || !self.subscribers.is_done() {
+    fn end(self, is_broken_off: bool) -> anyhow::Result<Finished> {
+        if is_broken_off || !self.threads.iter().all(Hosted::is_done) {
             self.stop.request();
         }
-        Ok(Roles {
+        let threads = self.threads.into_iter().map(Hosted::join);
+        Ok(Finished {
             plans: self.plans,
-            publishers: self.publishers.join()?,
-            subscribers: self.subscribers.join()?,
+            threads: threads.collect::<anyhow::Result<_>>()?,
+            nobody: self.nobody,
         })
     }
 }
 
-impl Roles {
+impl Finished {
+    fn publishers(&self) -> &PublisherRole {
+        let mut roles = self
+            .threads
+            .iter()
+            .filter_map(|one| one.load().publishers());
+        roles.next().unwrap_or(&self.nobody.0)
+    }
+
+    fn subscribers(&self) -> &SubscriberRole {
+        let mut roles = self
+            .threads
+            .iter()
+            .filter_map(|one| one.load().subscribers());
+        roles.next().unwrap_or(&self.nobody.1)
+    }
+
     /// Whether there is anything to report; if not, why.
     fn check(&self, url: &RelayUrl, interrupted: Option<&str>) -> anyhow::Result<()> {
-        if let Some(problem) = self.publishers.refused_release() {
+        if let Some(problem) = self.threads.iter().find_map(LoadHost::refused_release) {
             bail!("{problem}");
         }
-        let publishers = self.publishers.role();
-        let has_met = publishers.progress().ready > 0 || self.subscribers.role().relay().is_some();
-        if !has_met {
-            let failure = publishers
-                .failures()
-                .next()
-                .map(|(_, reason)| reason.to_owned());
-            let failure = failure.or_else(|| interrupted.map(str::to_owned));
-            bail!(
-                "{url}: {}",
-                failure.unwrap_or_else(|| "no session could be set up".to_owned())
-            );
+        let (publishers, subscribers) = (self.publishers(), self.subscribers());
+        let failure = publishers
+            .failures()
+            .next()
+            .map(|(_, reason)| reason.to_owned());
+        // Where nobody subscribes, a publisher that failed is all there is to say.
+        let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
+        if (publishers.progress().ready > 0 && !is_silent) || subscribers.relay().is_some() {
+            return Ok(());
         }
-        Ok(())
+        let of_subscribers = || {
+            let results = subscribers.results(|_| None);
+            results.into_iter().find_map(|result| result.failure)
+        };
+        let failure = failure
+            .or_else(|| interrupted.map(str::to_owned))
+            .or_else(of_subscribers);
+        let failure = failure.unwrap_or_else(|| "no session could be set up".to_owned());
+        bail!("{url}: {failure}")
     }
+}
+
+/// What both kinds of clients are made from.
+struct Configs {
+    publishers: PublisherConfig,
+    subscribers: SubscriberConfig,
+}
+
+fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
+    let mut target = target::target(url, &plan.trust, socket_count(plan))?;
+    target.setup.authorization_tokens.clone_from(&plan.tokens);
+    let plans: Arc<[TrackPlan]> = (0_u64..)
+        .zip(&plan.profile.tracks)
+        .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock))
+        .collect();
+    let (profile, seed) = (&plan.profile, plan.seed);
+    let scenario = if let Some(groups) = plan.meetings {
+        Scenario::meetings(profile, groups.meetings, groups.clients_per_meeting, seed)
+    } else {
+        let roles = Roles { given: plan.role };
+        Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
+    };
+    let scenario = scenario.with_context(|| plan.profile_name.clone())?;
+    let mut session_limits = weir_moqt::limits::Limits::default();
+    let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
+    session_limits.requests_local_max = session_limits
+        .requests_local_max
+        .max(requests.unwrap_or(0) + REQUESTS_BESIDE);
+    let publishers = PublisherConfig {
+        target: target::Target {
+            sockets: if plan.meetings.is_some() {
+                target.sockets
+            } else {
+                1
+            },
+            ..target.clone()
+        },
+        plans: Arc::clone(&plans),
+        publishers: scenario.publishers,
+        flow: plan.flow,
+        ramp_per_second: plan.ramp_per_second,
+        tokens: plan.tokens.clone(),
+        session_limits: session_limits.clone(),
+    };
+    let subscribers = SubscriberConfig {
+        target,
+        plans,
+        subscribers: scenario.subscribers,
+        flow: plan.subscribe_flow,
+        request: SubscribeRequest {
+            tokens: plan.tokens.clone(),
+            ..SubscribeRequest::default()
+        },
+        ramp_per_second: plan.ramp_per_second,
+        start_timeout: longest(&plan.profile).max(START_TIMEOUT),
+        verify_content: true,
+        session_limits,
+    };
+    Ok(Configs {
+        publishers,
+        subscribers,
+    })
+}
+
+/// How long the clients may take to get ready.
+fn patience(plan: &Plan) -> Duration {
+    if plan.role == Some(Mode::Publisher) {
+        return AUDIENCE_TIMEOUT;
+    }
+    let rate = u64::from(plan.ramp_per_second);
+    let ramp = (plan.subscribers_total() as u64)
+        .checked_div(rate)
+        .unwrap_or(0);
+    START_TIMEOUT + Duration::from_secs(ramp) * 2
+}
+
+/// The longest that a track of the profile takes, drain included.
+fn longest(profile: &Profile) -> Duration {
+    let lengths = profile
+        .tracks
+        .iter()
+        .map(|track| track.total_transmit_time() + track.ttl.max(Duration::from_secs(2)));
+    lengths.max().unwrap_or_default()
 }
 
 /// The steady part of the data phase, in which all tracks send: a second or a tenth of it after the last has
@@ -328,16 +479,38 @@ fn window(profile: &Profile, released: std::time::Instant) -> Window {
 
 fn socket_count(plan: &Plan) -> u32 {
     if plan.socket_per_subscriber {
-        u32::try_from(plan.subscribers).unwrap_or(u32::MAX).max(1)
+        u32::try_from(plan.subscribers_total())
+            .unwrap_or(u32::MAX)
+            .max(1)
     } else {
         1
     }
 }
 
-fn flow_name(flow: PublishFlow) -> &'static str {
-    match flow {
-        PublishFlow::Publish => "PUBLISH",
-        PublishFlow::PublishNamespace => "PUBLISH_NAMESPACE",
+fn flow_name(plan: &Plan) -> &'static str {
+    match (plan.flow, plan.subscribe_flow) {
+        (PublishFlow::Publish, SubscribeFlow::Subscribe) => "PUBLISH",
+        (PublishFlow::Publish, SubscribeFlow::SubscribeNamespace) => "PUBLISH, SUBSCRIBE_NAMESPACE",
+        (PublishFlow::Publish, SubscribeFlow::SubscribeTracks) => "PUBLISH, SUBSCRIBE_TRACKS",
+        (PublishFlow::PublishNamespace, SubscribeFlow::Subscribe) => "PUBLISH_NAMESPACE",
+        (PublishFlow::PublishNamespace, SubscribeFlow::SubscribeNamespace) => {
+            "PUBLISH_NAMESPACE, SUBSCRIBE_NAMESPACE"
+        }
+        (PublishFlow::PublishNamespace, SubscribeFlow::SubscribeTracks) => {
+            "PUBLISH_NAMESPACE, SUBSCRIBE_TRACKS"
+        }
+    }
+}
+
+/// Where one-way latency takes its time from (decision 34).
+fn latency_clock(plan: &Plan) -> &'static str {
+    let roles = Roles { given: plan.role };
+    let modes = || plan.profile.tracks.iter().map(|track| track.mode);
+    let is_whole = modes().all(|mode| roles.publishes(mode) == roles.subscribes(mode));
+    if is_whole {
+        "one clock: publishers and subscribers in one process"
+    } else {
+        "wall clock: publishers in another process, exact only if that is on the same host"
     }
 }
 
@@ -367,6 +540,10 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 
 /// How often the run is looked at.
 const STEP: Duration = Duration::from_millis(20);
+/// How long publishers wait for subscribers of another process.
+const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Requests of a session beside its subscriptions: offers, and questions for namespaces.
+const REQUESTS_BESIDE: usize = 128;
 /// How long a relay may take to let clients in, after the last has started.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How much longer than its profile says a run may take.

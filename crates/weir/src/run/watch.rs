@@ -13,7 +13,7 @@ use weir_net::{TelemetrySnapshot, clock};
 use super::{
     Plan, RelayChoice,
     child::ChildRelay,
-    hosting::{PublishersSeen, SubscribersSeen, View},
+    hosting::{Seen, View},
     process::{self, Usage},
 };
 
@@ -29,8 +29,7 @@ pub(crate) struct Watch {
     started: Instant,
     pid: Option<u32>,
     child: Option<ChildRelay>,
-    publishers: View<PublishersSeen>,
-    subscribers: View<SubscribersSeen>,
+    views: Vec<View>,
     window: Option<Window>,
     /// The relay before anyone was there.
     idle: Option<Usage>,
@@ -49,8 +48,8 @@ struct Sample {
     at: Instant,
     relay: Option<Usage>,
     objects: u64,
-    publishers: TelemetrySnapshot,
-    subscribers: TelemetrySnapshot,
+    /// One for each thread of the generator.
+    threads: Vec<TelemetrySnapshot>,
 }
 
 impl Watch {
@@ -58,15 +57,13 @@ impl Watch {
         started: Instant,
         pid: Option<u32>,
         child: Option<ChildRelay>,
-        publishers: View<PublishersSeen>,
-        subscribers: View<SubscribersSeen>,
+        views: Vec<View>,
     ) -> Self {
         Self {
             started,
             pid,
             child,
-            publishers,
-            subscribers,
+            views,
             window: None,
             idle: pid.and_then(|pid| process::usage(pid).ok()),
             connected: None,
@@ -133,7 +130,12 @@ impl Watch {
         if self.begin.is_some() && self.end.is_none() {
             self.end = Some(self.sample());
         }
-        let sessions = self.subscribers.progress().ready + self.publishers.progress().ready;
+        // In a meeting, both are the same sessions.
+        let sessions = self.views.iter().map(View::seen).map(|seen| {
+            let publishers = seen.publishers.ready;
+            publishers.max(seen.subscribers.ready)
+        });
+        let sessions = sessions.sum();
         let generator = self.generator(plan);
         let cost = self.cost(sessions);
         let counters = self.child.take().map(ChildRelay::stop).unwrap_or_default();
@@ -166,17 +168,25 @@ impl Watch {
         Sample {
             at: clock::now(),
             relay: self.usage(),
-            objects: self.subscribers.progress().objects,
-            publishers: self.publishers.telemetry.snapshot(),
-            subscribers: self.subscribers.telemetry.snapshot(),
+            objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
+            threads: self
+                .views
+                .iter()
+                .map(|view| view.telemetry.snapshot())
+                .collect(),
         }
     }
 
+    /// What is seen of each thread of the generator.
+    fn seen(&self) -> impl Iterator<Item = Seen> {
+        self.views.iter().map(View::seen)
+    }
+
     fn line(&self, second: u64) -> String {
-        let publishers = self.publishers.progress();
-        let subscribers = self.subscribers.progress();
-        let failed = if subscribers.failed > 0 {
-            format!(", {} failed", subscribers.failed)
+        let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
+        let failures = sum(|seen| seen.subscribers.failed);
+        let failed = if failures > 0 {
+            format!(", {failures} failed")
         } else {
             String::new()
         };
@@ -187,10 +197,10 @@ impl Watch {
             .unwrap_or_default();
         format!(
             "{second:>4} s  {}/{} subscribed{failed}, {} sent, {} delivered{cpu}",
-            subscribers.accepted,
-            subscribers.subscriptions,
-            publishers.objects_sent,
-            subscribers.objects,
+            sum(|seen| seen.subscribers.accepted),
+            sum(|seen| seen.subscribers.subscriptions),
+            sum(|seen| seen.publishers.objects_sent),
+            sum(|seen| seen.subscribers.objects),
         )
     }
 
@@ -241,12 +251,10 @@ impl Watch {
         let mut drops = 0;
         if let (Some(begin), Some(end)) = (&self.begin, &self.end) {
             let elapsed = end.at - begin.at;
-            let pairs = [
-                ("publishers", &begin.publishers, &end.publishers),
-                ("subscribers", &begin.subscribers, &end.subscribers),
-            ];
+            let pairs = begin.threads.iter().zip(&end.threads);
             let mut cpu = 0.0;
-            for (name, before, after) in pairs {
+            for (view, (before, after)) in self.views.iter().zip(pairs) {
+                let name = view.name;
                 let lag = after.lag.since(&before.lag);
                 let thread = GeneratorThread {
                     name: name.to_owned(),

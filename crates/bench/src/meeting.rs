@@ -1,0 +1,181 @@
+//! Meetings: clients that publish and subscribe on one connection each. [evens-00 §4.3]
+//!
+//! A [`MeetingRole`] joins a [`PublisherRole`] and the subscribers of the same clients: client number *n*
+//! publishes what publisher *n* does and receives what subscriber *n* does. The connections are the
+//! publishers'; what a session has to say goes to whom it concerns. The order of a run is that of the other
+//! roles: all tracks are offered, then subscribers begin, then the schedules.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::session::Event as SessionEvent;
+use weir_quic::{App, Endpoint, Event};
+
+use crate::limits::CONNECTS_PER_TURN_MAX;
+use crate::metrics::End;
+use crate::peer::{Peer, Rest};
+use crate::publisher::{PublisherConfig, PublisherRole};
+use crate::subscriber::{SubscriberConfig, SubscriberRole, drain_of};
+
+/// Clients that publish and subscribe.
+#[derive(Debug)]
+pub struct MeetingRole {
+    publishers: PublisherRole,
+    subscribers: SubscriberRole,
+    next_check: Instant,
+}
+
+impl MeetingRole {
+    /// Clients that start to connect at `now`.
+    ///
+    /// # Panics
+    /// If the configurations are not of the same clients.
+    pub fn new(
+        mut publishers: PublisherConfig,
+        subscribers: SubscriberConfig,
+        now: Instant,
+    ) -> Self {
+        assert_eq!(
+            publishers.publishers.len(),
+            subscribers.subscribers.len(),
+            "every client of a meeting publishes and subscribes"
+        );
+        publishers.session_limits.done_linger = drain_of(&publishers.plans);
+        Self {
+            publishers: PublisherRole::held_open(publishers, now),
+            subscribers: SubscriberRole::new(subscribers),
+            next_check: now,
+        }
+    }
+
+    /// The clients as publishers.
+    pub fn publishers(&self) -> &PublisherRole {
+        &self.publishers
+    }
+
+    /// The clients as subscribers.
+    pub fn subscribers(&self) -> &SubscriberRole {
+        &self.subscribers
+    }
+
+    /// Lets the clients subscribe, at the rate of the configuration.
+    pub fn start(&mut self, now: Instant) {
+        self.subscribers.start(now);
+    }
+
+    /// Begins all schedules now; see [`PublisherRole::release`].
+    ///
+    /// # Errors
+    /// Those of [`PublisherRole::release`].
+    pub fn release(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+    ) -> Result<(), crate::publisher::ReleaseError> {
+        self.publishers.release(now, endpoint)
+    }
+
+    /// Ends all tracks that have not ended, and closes all connections.
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, end: End) {
+        self.subscribers.subscribers.end(end);
+        self.publishers.close(now, endpoint);
+    }
+
+    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        let subscribers = &mut self.subscribers.subscribers;
+        while let Some(event) = self.publishers.peers.poll_event(number) {
+            if subscribers.takes(number, &event) {
+                let peers = &mut self.publishers.peers;
+                subscribers.on_session_event(now, endpoint, peers, number, event);
+                continue;
+            }
+            if let SessionEvent::Violated(violation) = &event {
+                let (code, reason) = (violation.code, violation.reason);
+                subscribers.fail(
+                    number,
+                    format!("the relay broke the protocol: {reason} ({code})"),
+                );
+            }
+            self.publishers
+                .on_session_event(now, endpoint, number, event);
+        }
+        self.publishers.note_failure(number);
+        subscribers.note_connection(&self.publishers.peers, number);
+    }
+
+    /// Lets those subscribe whose turn it is.
+    fn join_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let subscribers = &mut self.subscribers.subscribers;
+        for _ in 0..CONNECTS_PER_TURN_MAX {
+            let Some(number) = subscribers.next_to_join(now) else {
+                return;
+            };
+            match self.publishers.peers.peer_mut(number) {
+                Some(peer) if peer.is_ready() => {
+                    subscribers.subscribe(now, endpoint, peer, number);
+                }
+                peer => {
+                    let reason = peer.as_deref().and_then(Peer::failure);
+                    let reason = reason.unwrap_or("the session was not open in time");
+                    subscribers.fail(number, reason.to_owned());
+                }
+            }
+        }
+    }
+}
+
+impl App for MeetingRole {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let Some(number) = self.publishers.peers.client_of(&event) else {
+            return;
+        };
+        let rest = self.publishers.take_event(now, endpoint, number, event);
+        if let Rest::Datagram(request, datagram) = rest {
+            let subscribers = &mut self.subscribers.subscribers;
+            return subscribers.on_datagram(now, number, request, &datagram);
+        }
+        self.publishers.on_rest(now, endpoint, number, &rest);
+        self.drain(now, endpoint, number);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let publishers = self.publishers.next_timeout();
+        let subscribers = self.subscribers.subscribers.next_timeout();
+        let times = [publishers, subscribers, Some(self.next_check)];
+        let next = times.into_iter().flatten().min();
+        next.filter(|_| !self.is_finished())
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.is_finished() {
+            return;
+        }
+        self.publishers.on_timeout(now, endpoint);
+        self.join_some(now, endpoint);
+        if self.next_check <= now {
+            self.next_check = now + CHECK_PERIOD;
+            for number in 0..self.publishers.len() {
+                self.publishers.peers.handle_timeout(now, endpoint, number);
+                self.drain(now, endpoint, number);
+            }
+        }
+        let subscribers = &mut self.subscribers.subscribers;
+        if subscribers.takes_check(now) {
+            // A client that has received everything may still be sending; its connection stays.
+            subscribers.check(now);
+        }
+        if subscribers.is_closed() && self.publishers.is_done() {
+            self.publishers.close(now, endpoint);
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.close(now, endpoint, End::Interrupted);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.publishers.is_finished() && self.subscribers.is_finished()
+    }
+}
+
+/// How often time-outs of sessions are looked after.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);

@@ -1,0 +1,128 @@
+//! How a subscriber finds its tracks where it does not ask for them by name (decision 33).
+
+use std::time::Instant;
+
+use weir_moqt::message::{Publish, RequestOk};
+use weir_moqt::name::Namespace;
+use weir_moqt::parameter::Parameters;
+use weir_moqt::session::RequestId;
+use weir_quic::Endpoint;
+
+use super::audience::Tracks;
+use super::client::{SubscriberClient, insert_request, refuse};
+use super::{SubscribeFlow, SubscriberConfig};
+use crate::metrics::{End, Failure};
+use crate::peer::Peer;
+
+impl SubscriberClient {
+    /// Asks what there is under the prefix that all wanted tracks share.
+    pub(super) fn discover(
+        &mut self,
+        now: Instant,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        config: &SubscriberConfig,
+        tracks: &mut Tracks,
+    ) {
+        let Some(prefix) = self.prefix() else { return };
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+            return;
+        };
+        let parameters = Parameters {
+            authorization_tokens: config.request.tokens.clone(),
+            ..Parameters::default()
+        };
+        let asked = if config.flow == SubscribeFlow::SubscribeTracks {
+            session.subscribe_tracks(&mut connection, prefix, parameters)
+        } else {
+            session.subscribe_namespace(&mut connection, prefix, parameters)
+        };
+        match asked {
+            Ok(request) => self.discovery = Some(request),
+            Err(refused) => self.fail(tracks, format!("could not ask for namespaces: {refused}")),
+        }
+    }
+
+    /// A namespace exists: asks for the wanted tracks in it.
+    pub(super) fn on_namespace(
+        &mut self,
+        now: Instant,
+        on: (&mut Endpoint, &mut Peer),
+        config: &SubscriberConfig,
+        tracks: &mut Tracks,
+        (id, suffix): (RequestId, &Namespace),
+    ) {
+        let Some(prefix) = self.prefix().filter(|_| self.discovery == Some(id)) else {
+            return;
+        };
+        let Ok(whole) = prefix.join(suffix) else {
+            return;
+        };
+        let found = |number: &usize| self.wanted[*number].name.namespace == whole;
+        let numbers: Vec<usize> = (0..self.wanted.len()).filter(found).collect();
+        self.ask_for(now, on, config, tracks, numbers);
+    }
+
+    /// The relay offers a track under the prefix.
+    pub(super) fn on_publish(
+        &mut self,
+        now: Instant,
+        on: (&mut Endpoint, &mut Peer),
+        config: &SubscriberConfig,
+        tracks: &mut Tracks,
+        (id, publish): (RequestId, &Publish),
+    ) {
+        let wanted = self
+            .wanted
+            .iter()
+            .position(|one| one.name == publish.track)
+            .filter(|_| config.flow == SubscribeFlow::SubscribeTracks);
+        let Some(number) = wanted.filter(|number| self.subscriptions[*number].asked.is_none())
+        else {
+            return refuse(now, on, id);
+        };
+        let (endpoint, peer) = on;
+        self.subscriptions[number].asked = Some(now);
+        insert_request(&mut self.requests, id, number);
+        let plan = &config.plans[self.wanted[number].plan];
+        let mut parameters = config.request.parameters(plan);
+        // Who offers waits for nobody.
+        parameters.rendezvous_timeout = None;
+        parameters.forward = Some(true);
+        if let Some((session, mut connection)) = peer.open(now, endpoint) {
+            let ok = RequestOk {
+                parameters,
+                ..RequestOk::default()
+            };
+            session.request_ok(&mut connection, id, ok);
+        }
+        self.on_accepted(tracks, id);
+    }
+
+    /// Fails what was never found.
+    pub(super) fn give_up_search(&mut self, tracks: &mut Tracks) {
+        let receivers = &mut tracks.receivers[self.first..];
+        for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
+            if subscription.asked.is_none() && !subscription.ended {
+                subscription.failure = Some("the relay never told of the track".to_owned());
+                receiver.fail(Failure::Refused);
+                receiver.end(End::Idle);
+                subscription.note_end(receiver, &mut tracks.progress);
+            }
+        }
+    }
+
+    /// The longest prefix of the namespaces of all wanted tracks.
+    fn prefix(&self) -> Option<Namespace> {
+        let mut namespaces = self.wanted.iter().map(|one| &one.name.namespace);
+        let mut shared: Vec<&[u8]> = namespaces.next()?.fields().collect();
+        for namespace in namespaces {
+            let same = shared
+                .iter()
+                .zip(namespace.fields())
+                .take_while(|(one, other)| **one == *other);
+            let same = same.count();
+            shared.truncate(same);
+        }
+        Namespace::new(shared).ok()
+    }
+}
