@@ -188,7 +188,7 @@ impl Relay {
             }
             Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
             Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
-            Part::Feeder(_) => return None,
+            Part::Feeder(_) | Part::Status(_) | Part::Inquiry => return None,
         })
     }
 
@@ -220,7 +220,7 @@ impl Relay {
                 peer.remove(id);
                 self.fetch_gone(now, endpoint, (handle, id));
             }
-            Some(Part::Source(_) | Part::Feeder(_)) | None => {}
+            Some(Part::Source(_) | Part::Feeder(_) | Part::Status(_) | Part::Inquiry) | None => {}
         }
     }
 

@@ -282,7 +282,10 @@ impl TrackCache {
         let limits = keeper.limits;
         let size = content.bytes();
         self.largest = self.largest.max(Some(location));
-        if limits.cache_track_bytes_max == 0 || self.absent.around(location).is_some() {
+        // Somebody waits for what was fetched.
+        let is_awaited = matches!(content, Content::Fetched { .. });
+        let is_off = limits.cache_track_bytes_max == 0 && !is_awaited;
+        if is_off || self.absent.around(location).is_some() {
             return;
         }
         if size > limits.cache_object_bytes_max {

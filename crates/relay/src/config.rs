@@ -81,6 +81,8 @@ pub struct Limits {
     pub fetches_per_session_max: usize,
     /// Fetches that the relay may have open with one publisher; beyond it that one is not asked.
     pub fetches_upstream_per_session_max: usize,
+    /// Questions of one session how tracks stand that publishers were asked; refused with `EXCESSIVE_LOAD` beyond.
+    pub inquiries_per_session_max: usize,
     /// How long a fetch may wait for publishers in all, whatever its `FILL_TIMEOUT` says [moqt-18 §10.2.5].
     pub fill_max: Duration,
     /// Longest time that a SUBSCRIBE may wait for a publisher, whatever it asks for.
@@ -127,6 +129,7 @@ impl Default for Limits {
             subgroups_per_track_max: 256,
             fetches_per_session_max: 64,
             fetches_upstream_per_session_max: 256,
+            inquiries_per_session_max: 64,
             fill_max: Duration::from_secs(10),
             rendezvous_max: Duration::from_secs(30),
             publisher_linger: Duration::from_secs(5),

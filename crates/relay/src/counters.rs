@@ -106,6 +106,8 @@ numbers! {
         fetches_upstream,
         /// Of these, answers that did not keep to what was asked for.
         fetches_malformed,
+        /// Questions how a track stands that were passed on to publishers.
+        inquiries,
         /// Tracks that nobody used and whose objects were forgotten because there were too many.
         tracks_resting_forgotten,
         /// Groups forgotten because the cache was full.

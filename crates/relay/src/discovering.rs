@@ -161,7 +161,9 @@ impl Relay {
             | Part::Subscriber(_)
             | Part::Namespace(_)
             | Part::Fetch(_)
-            | Part::Feeder(_) => false,
+            | Part::Feeder(_)
+            | Part::Status(_)
+            | Part::Inquiry => false,
         });
         if overlaps {
             self.counters.refused_overlap += 1;
@@ -342,6 +344,8 @@ pub(crate) fn interest(peer: &mut Peer, id: RequestId) -> Option<&mut Interest> 
         | Part::Subscriber(_)
         | Part::Namespace(_)
         | Part::Fetch(_)
-        | Part::Feeder(_) => None,
+        | Part::Feeder(_)
+        | Part::Status(_)
+        | Part::Inquiry => None,
     }
 }

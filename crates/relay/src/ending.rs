@@ -374,6 +374,11 @@ impl Relay {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
                 self.fail_feeder(now, endpoint, (handle, request), code);
             }
+            Part::Status(asked) => self.asker_gone(now, endpoint, asked),
+            Part::Inquiry => {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.inquiry_gone(now, endpoint, (handle, request), code);
+            }
         }
     }
 }

@@ -35,6 +35,7 @@ mod priority;
 mod publishing;
 mod rate;
 mod relay;
+mod standing;
 mod subgroup;
 mod subscriber;
 mod subscribing;

@@ -97,6 +97,10 @@ pub(crate) enum Part {
     Fetch(TrackId),
     /// The relay fetches objects of the track from it.
     Feeder(TrackId),
+    /// It wants to know how a track stands; the relay's own question to a publisher.
+    Status((Handle, RequestId)),
+    /// The relay wants to know how a track stands.
+    Inquiry,
 }
 
 /// How many requests of each kind a session has.
@@ -108,6 +112,7 @@ pub(crate) struct Counts {
     pub(crate) prefixes: usize,
     pub(crate) fetches: usize,
     pub(crate) feeders: usize,
+    pub(crate) inquiries: usize,
 }
 
 impl Peer {
@@ -147,6 +152,8 @@ impl Peer {
             Part::Interest(_) => self.counts.prefixes += 1,
             Part::Fetch(_) => self.counts.fetches += 1,
             Part::Feeder(_) => self.counts.feeders += 1,
+            Part::Status(_) => self.counts.inquiries += 1,
+            Part::Inquiry => {}
         }
         let before = self.requests.insert(request, part);
         debug_assert!(
@@ -168,6 +175,8 @@ impl Peer {
             Part::Interest(_) => self.counts.prefixes -= 1,
             Part::Fetch(_) => self.counts.fetches -= 1,
             Part::Feeder(_) => self.counts.feeders -= 1,
+            Part::Status(_) => self.counts.inquiries -= 1,
+            Part::Inquiry => {}
         }
         Some(part)
     }
@@ -190,7 +199,9 @@ impl Peer {
                 | Part::Namespace(_)
                 | Part::Interest(_)
                 | Part::Fetch(_)
-                | Part::Feeder(_) => None,
+                | Part::Feeder(_)
+                | Part::Status(_)
+                | Part::Inquiry => None,
             })
     }
 

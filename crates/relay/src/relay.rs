@@ -19,6 +19,7 @@ use crate::{
     incoming::CUT,
     namespaces::Namespaces,
     peer::Peers,
+    standing::Inquiry,
     subgroup::{Subgroup, SubgroupId},
     timers::{Timer, Timers},
     tracks::{TrackId, Tracks},
@@ -40,6 +41,8 @@ pub struct Relay {
     pub(crate) fetches: BTreeMap<FetchId, Box<Fetch>>,
     /// What the relay fetches.
     pub(crate) feeders: BTreeMap<FetchId, Feeder>,
+    /// How tracks stand, asked of publishers.
+    pub(crate) inquiries: BTreeMap<(Handle, RequestId), Inquiry>,
     /// Sessions that may have something to say though nothing came.
     pub(crate) restless: Vec<Handle>,
     /// Subgroups that grew in this turn.
@@ -73,6 +76,7 @@ impl Relay {
             ledger: Ledger::default(),
             fetches: BTreeMap::new(),
             feeders: BTreeMap::new(),
+            inquiries: BTreeMap::new(),
             restless: Vec::new(),
             grown: Vec::new(),
             fallen: Vec::new(),
@@ -210,18 +214,15 @@ impl Relay {
             E::Accepted {
                 id,
                 ok: Accepted::Ok(ok),
-            } => self.on_offer_accepted(now, endpoint, handle, id, &ok),
+            } => {
+                self.on_inquiry_answered(now, endpoint, (handle, id), &ok);
+                self.on_offer_accepted(now, endpoint, handle, id, &ok);
+            }
             E::Accepted {
                 id,
                 ok: Accepted::Fetch(ok),
             } => self.on_feeder_granted(now, endpoint, (handle, id), &ok),
-            E::Rejected { id, error } if self.feeders.contains_key(&(handle, id)) => {
-                self.fail_feeder(now, endpoint, (handle, id), error.code);
-            }
-            E::Rejected { id, error } => {
-                self.on_source_rejected(now, endpoint, handle, id, &error);
-                self.on_offer_rejected(now, endpoint, handle, id);
-            }
+            E::Rejected { id, error } => self.on_rejected(now, endpoint, handle, id, &error),
             E::Closed { id, reason } if self.feeders.contains_key(&(handle, id)) => {
                 let is_clean = reason == CloseReason::Fin;
                 self.on_feeder_closed(now, endpoint, (handle, id), is_clean);
@@ -291,6 +292,26 @@ impl Relay {
         }
     }
 
+    /// A request of the relay's was refused.
+    fn on_rejected(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        error: &RequestError,
+    ) {
+        let who = (handle, id);
+        if self.inquiries.contains_key(&who) {
+            self.on_inquiry_rejected(now, endpoint, who, error);
+        } else if self.feeders.contains_key(&who) {
+            self.fail_feeder(now, endpoint, who, error.code);
+        } else {
+            self.on_source_rejected(now, endpoint, handle, id, error);
+            self.on_offer_rejected(now, endpoint, handle, id);
+        }
+    }
+
     fn on_request(
         &mut self,
         now: Instant,
@@ -325,7 +346,7 @@ impl Relay {
                 self.on_publish_namespace(now, endpoint, handle, id, &publish.namespace);
             }
             Request::TrackStatus(status) => {
-                self.on_track_status(now, endpoint, handle, id, &status.track);
+                self.on_track_status(now, endpoint, handle, id, status.track);
             }
             Request::Fetch(fetch) => self.on_fetch(now, endpoint, handle, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
@@ -399,6 +420,9 @@ impl Relay {
             }
             Timer::Orphaned(track) => self.on_orphaned(now, endpoint, track),
             Timer::Leaving(track) => self.on_leaving(now, endpoint, track),
+            Timer::Inquiry(handle, request) => {
+                self.on_inquiry_late(now, endpoint, (handle, request));
+            }
             Timer::Cache => self.on_cache_due(now),
             Timer::Fill(handle, request) => self.on_fill_over(now, endpoint, (handle, request)),
         }

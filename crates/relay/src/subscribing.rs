@@ -6,7 +6,6 @@ use weir_moqt::{
     error::RequestErrorCode,
     location::Location,
     message::{RequestError, RequestOk, Subscribe, SubscribeOk},
-    name::FullTrackName,
     parameter::{Filter, Parameters},
     session::RequestId,
 };
@@ -292,32 +291,6 @@ impl Relay {
         self.update_fetch(now, endpoint, (handle, id), parameters);
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, answer);
-        });
-    }
-
-    /// A session asks how a track stands.
-    pub(crate) fn on_track_status(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-        name: &FullTrackName,
-    ) {
-        let track = self.tracks.find(name).and_then(|id| self.tracks.get(id));
-        let Some(track) = track.filter(|track| track.is_established()) else {
-            self.counters.refused_does_not_exist += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::DOES_NOT_EXIST);
-        };
-        let ok = RequestOk {
-            parameters: Parameters {
-                largest_object: track.largest,
-                ..Parameters::default()
-            },
-            properties: track.properties.clone(),
-        };
-        self.with_session(now, endpoint, handle, |session, connection| {
-            session.request_ok(connection, id, ok);
         });
     }
 

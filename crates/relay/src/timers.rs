@@ -24,6 +24,8 @@ pub(crate) enum Timer {
     Leaving(TrackId),
     /// A fetch has waited for publishers long enough.
     Fill(Handle, RequestId),
+    /// A publisher has had time enough to say how a track stands.
+    Inquiry(Handle, RequestId),
     /// The oldest group of the cache may be too old.
     Cache,
 }

@@ -296,8 +296,8 @@ impl Actor {
             Request::Subscribe(subscribe) => subscribe,
             Request::Publish(publish) => return self.on_offer(now, endpoint, id, publish),
             Request::Fetch(fetch) => return self.on_fetch(now, endpoint, id, fetch),
-            Request::TrackStatus(_)
-            | Request::PublishNamespace(_)
+            Request::TrackStatus(_) => return self.on_inquiry(now, endpoint, id),
+            Request::PublishNamespace(_)
             | Request::SubscribeNamespace(_)
             | Request::SubscribeTracks(_) => panic!("the relay asks for {request:?}"),
         };
@@ -350,6 +350,18 @@ impl Actor {
                 session.finish(connection, id);
             });
         }
+    }
+
+    fn on_inquiry(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        self.archive.inquired.push(id);
+        self.exchange(id);
+        let Some(answer) = self.archive.answer() else {
+            return;
+        };
+        self.with(now, endpoint, |session, connection| match answer {
+            Ok(ok) => session.request_ok(connection, id, ok),
+            Err(error) => session.request_error(connection, id, error),
+        });
     }
 
     fn on_offer(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, publish: Publish) {

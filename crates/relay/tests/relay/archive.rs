@@ -8,7 +8,7 @@ use weir_moqt::{
     draft::Draft,
     error::RequestErrorCode,
     location::Location,
-    message::{Fetch, FetchKind, FetchOk, RequestError},
+    message::{Fetch, FetchKind, FetchOk, RequestError, RequestOk},
     parameter::{GroupOrder, Parameters},
     property::Properties,
     session::{RequestId, StreamEnd},
@@ -41,6 +41,10 @@ pub(crate) struct Archive {
     pub(crate) objects: BTreeMap<Location, Vec<u8>>,
     pub(crate) properties: Properties,
     pub(crate) serving: Serving,
+    /// What it says when it is asked how a track stands; nothing if it does not answer.
+    pub(crate) standing: Option<Result<Location, RequestErrorCode>>,
+    /// The tracks that it was asked about.
+    pub(crate) inquired: Vec<RequestId>,
     /// Requests to fetch that came from the relay.
     pub(crate) asked: Vec<(RequestId, Fetch)>,
 }
@@ -70,6 +74,25 @@ impl Archive {
                 self.objects.insert(Location::new(group, object), payload);
             }
         }
+    }
+
+    /// How a track stands.
+    pub(crate) fn answer(&self) -> Option<Result<RequestOk, RequestError>> {
+        Some(match self.standing? {
+            Ok(largest) => Ok(RequestOk {
+                parameters: Parameters {
+                    largest_object: Some(largest),
+                    ..Parameters::default()
+                },
+                properties: self.properties.clone(),
+            }),
+            Err(code) => Err(RequestError {
+                code,
+                retry_after: None,
+                reason: String::new(),
+                redirect: None,
+            }),
+        })
     }
 
     pub(crate) fn reply(&self, id: RequestId, fetch: &Fetch) -> Option<Reply> {
@@ -201,6 +224,16 @@ impl Stage {
     ) -> Asked {
         let id = self.act(node, |session, connection| {
             session.fetch(connection, kind, parameters)
+        });
+        let id = self.noted(node, id);
+        Asked { node, id, alias: 0 }
+    }
+
+    /// A client wants to know how a track stands.
+    pub(crate) fn inquire(&mut self, node: NodeId, track: &str) -> Asked {
+        let track = crate::stage::name(track);
+        let id = self.act(node, |session, connection| {
+            session.track_status(connection, track, Parameters::default())
         });
         let id = self.noted(node, id);
         Asked { node, id, alias: 0 }

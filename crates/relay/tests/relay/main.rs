@@ -29,6 +29,7 @@ mod offering;
 mod publishers;
 mod sharing;
 mod slow;
+mod standing;
 mod streams;
 mod timeouts;
 mod waiting;

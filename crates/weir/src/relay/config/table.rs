@@ -127,6 +127,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.tracks_resting_max in COUNT, "Tracks that nobody publishes or wants but of which objects are kept; the oldest is forgotten beyond."),
         setting!(limits.relay.fetches_per_session_max in COUNT, "Fetches of a session; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.fetches_upstream_per_session_max in COUNT, "Fetches of the relay at one publisher; it is not asked beyond."),
+        setting!(limits.relay.inquiries_per_session_max in COUNT, "Questions of a session how tracks stand that publishers were asked; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.fill_max in 0..=HOUR, "How long a fetch may wait for publishers, whatever it asks for."),
         setting!(limits.relay.cache_track_bytes_max in 0..=1 << 40, "Bytes of objects that are kept of a track; 0: none."),
         setting!(limits.relay.cache_bytes_max in 0..=1 << 40, "Bytes of objects that are kept of all tracks; the oldest make room."),

@@ -1,0 +1,218 @@
+//! TRACK_STATUS: how a track stands, from what the relay knows or from a publisher.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::{
+    error::{RequestErrorCode, ResetCode},
+    message::{RequestError, RequestOk},
+    name::FullTrackName,
+    parameter::Parameters,
+    session::RequestId,
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{Relay, peer::Part, timers::Timer};
+
+/// A question that was passed on to a publisher.
+#[derive(Debug)]
+pub(crate) struct Inquiry {
+    track: FullTrackName,
+    /// Who wants to know.
+    asker: (Handle, RequestId),
+    /// Who else may be asked.
+    others: Vec<Handle>,
+    until: Instant,
+}
+
+impl Relay {
+    /// A session asks how a track stands. Without an established subscription to it, a publisher of its namespace is
+    /// asked [moqt-18 §10.14].
+    pub(crate) fn on_track_status(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        name: FullTrackName,
+    ) {
+        let track = self.tracks.find(&name).and_then(|id| self.tracks.get(id));
+        if let Some(track) = track.filter(|track| track.is_established()) {
+            let ok = RequestOk {
+                parameters: Parameters {
+                    largest_object: track.largest,
+                    ..Parameters::default()
+                },
+                properties: track.properties.clone(),
+            };
+            self.with_session(now, endpoint, handle, |session, connection| {
+                session.request_ok(connection, id, ok);
+            });
+            return;
+        }
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        if peer.counts.inquiries >= self.config.limits.inquiries_per_session_max {
+            self.counters.refused_load += 1;
+            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let mut others = self.namespaces.matching(&name.namespace);
+        others.retain(|&other| other != handle);
+        let inquiry = Inquiry {
+            track: name,
+            asker: (handle, id),
+            others,
+            until: now + ANSWER_MAX,
+        };
+        self.inquire(now, endpoint, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+    }
+
+    /// Asks the next publisher; if none is left, the answer is `code`.
+    fn inquire(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        mut inquiry: Inquiry,
+        code: RequestErrorCode,
+    ) {
+        while !inquiry.others.is_empty() {
+            let publisher = inquiry.others.remove(0);
+            let track = inquiry.track.clone();
+            let request = self.with_session(now, endpoint, publisher, |session, connection| {
+                session.track_status(connection, track, Parameters::default())
+            });
+            let Some(Ok(request)) = request else {
+                continue;
+            };
+            self.counters.inquiries += 1;
+            let asked = (publisher, request);
+            if let Some(peer) = self.peers.get(publisher) {
+                peer.insert(request, Part::Inquiry);
+            }
+            if let Some(peer) = self.peers.get(inquiry.asker.0) {
+                peer.remove(inquiry.asker.1);
+                peer.insert(inquiry.asker.1, Part::Status(asked));
+            }
+            self.timers
+                .set(inquiry.until, Timer::Inquiry(publisher, request));
+            self.inquiries.insert(asked, inquiry);
+            return;
+        }
+        let (handle, id) = inquiry.asker;
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(id);
+        }
+        if code == RequestErrorCode::DOES_NOT_EXIST {
+            self.counters.refused_does_not_exist += 1;
+        }
+        self.refuse(now, endpoint, handle, id, code);
+    }
+
+    /// A publisher says how a track stands; the answer is passed on as it is.
+    pub(crate) fn on_inquiry_answered(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+        ok: &RequestOk,
+    ) {
+        let Some(inquiry) = self.end_inquiry(asked) else {
+            return;
+        };
+        let (handle, id) = inquiry.asker;
+        if let Some(peer) = self.peers.get(handle) {
+            peer.remove(id);
+        }
+        let ok = RequestOk {
+            parameters: Parameters {
+                largest_object: ok.parameters.largest_object,
+                ..Parameters::default()
+            },
+            properties: ok.properties.clone(),
+        };
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.request_ok(connection, id, ok);
+        });
+    }
+
+    /// A publisher does not say how a track stands: another one is asked.
+    pub(crate) fn on_inquiry_rejected(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+        error: &RequestError,
+    ) {
+        let code = if error.code == RequestErrorCode::REDIRECT {
+            RequestErrorCode::DOES_NOT_EXIST
+        } else {
+            error.code
+        };
+        self.inquiry_gone(now, endpoint, asked, code);
+    }
+
+    /// A publisher that was asked is gone, or has no answer.
+    pub(crate) fn inquiry_gone(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+        code: RequestErrorCode,
+    ) {
+        if let Some(inquiry) = self.end_inquiry(asked) {
+            self.inquire(now, endpoint, inquiry, code);
+        }
+    }
+
+    /// Publishers have had time enough to answer.
+    pub(crate) fn on_inquiry_late(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+    ) {
+        if let Some(mut inquiry) = self.end_inquiry(asked) {
+            self.cancel_inquiry(now, endpoint, asked);
+            inquiry.others.clear();
+            self.counters.refused_timeout += 1;
+            self.inquire(now, endpoint, inquiry, RequestErrorCode::TIMEOUT);
+        }
+    }
+
+    /// Who asked does not want to know any more.
+    pub(crate) fn asker_gone(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+    ) {
+        if self.end_inquiry(asked).is_some() {
+            self.cancel_inquiry(now, endpoint, asked);
+        }
+    }
+
+    fn cancel_inquiry(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (publisher, request): (Handle, RequestId),
+    ) {
+        self.with_session(now, endpoint, publisher, |session, connection| {
+            session.cancel(connection, request, ResetCode::CANCELLED);
+        });
+    }
+
+    fn end_inquiry(&mut self, asked: (Handle, RequestId)) -> Option<Inquiry> {
+        let inquiry = self.inquiries.remove(&asked)?;
+        let (publisher, request) = asked;
+        self.timers
+            .cancel(inquiry.until, Timer::Inquiry(publisher, request));
+        if let Some(peer) = self.peers.get(publisher) {
+            peer.remove(request);
+        }
+        Some(inquiry)
+    }
+}
+
+/// How long publishers may take to say how a track stands.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
