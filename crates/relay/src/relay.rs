@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
+    message::RequestError,
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, RequestId, Session, StreamEnd},
     transport::{Direction, StreamId},
