@@ -155,16 +155,10 @@ impl ClientTls {
         let builder = builder
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
-        let mut config = match trust {
-            Trust::Roots(certificates) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates {
-                    roots
-                        .add(certificate)
-                        .map_err(|error| TlsError::Root(error.to_string()))?;
-                }
-                builder.with_root_certificates(roots).with_no_client_auth()
-            }
+        let config = match trust {
+            Trust::Roots(certificates) => builder
+                .with_root_certificates(root_store(certificates)?)
+                .with_no_client_auth(),
             Trust::Hashes(hashes) => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Pinned::new(Some(hashes))))
@@ -174,6 +168,26 @@ impl ClientTls {
                 .with_custom_certificate_verifier(Arc::new(Pinned::new(None)))
                 .with_no_client_auth(),
         };
+        Self::finish(config, protocols)
+    }
+
+    /// A client that trusts the certificates that lead to one of `roots`, and proves itself by `chain` and `key`.
+    pub fn with_certificate(
+        roots: Vec<CertificateDer<'static>>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        protocols: &[&str],
+    ) -> Result<Self, TlsError> {
+        let config = rustls::ClientConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| TlsError::Parameters(error.to_string()))?
+            .with_root_certificates(root_store(roots)?)
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| TlsError::Certificate(error.to_string()))?;
+        Self::finish(config, protocols)
+    }
+
+    fn finish(mut config: rustls::ClientConfig, protocols: &[&str]) -> Result<Self, TlsError> {
         config.alpn_protocols = wire_protocols(protocols);
         let config = QuicClientConfig::try_from(config)
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
@@ -181,6 +195,16 @@ impl ClientTls {
             config: Arc::new(config),
         })
     }
+}
+
+fn root_store(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates {
+        roots
+            .add(certificate)
+            .map_err(|error| TlsError::Root(error.to_string()))?;
+    }
+    Ok(roots)
 }
 
 /// Accepts certificates by their hash, or all, but still checks that the peer holds the key.

@@ -6,6 +6,7 @@ mod find_max;
 mod progress;
 mod relay;
 mod report;
+mod token;
 
 use std::{
     io::{IsTerminal as _, Write as _},
@@ -32,6 +33,8 @@ enum Command {
     Bench(Box<BenchCommand>),
     /// Run a relay
     Relay(Box<relay::RelayArguments>),
+    /// Make keys and tokens for a relay
+    Token(token::TokenArguments),
 }
 
 /// A run of a profile, or a question that takes more than one run.
@@ -73,6 +76,7 @@ impl Arguments {
                 arguments.run()
             }
             Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
+            Command::Token(arguments) => token::run(arguments),
         }
     }
 }

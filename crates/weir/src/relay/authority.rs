@@ -16,6 +16,8 @@ use crate::relay::{
     metrics::Keys,
 };
 
+pub(crate) use jwt::{Claims, Prefix, Prefixes};
+
 /// Decides by the configuration.
 #[derive(Debug)]
 pub(crate) struct Gate {

@@ -2,5 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod access;
+mod admin;
+mod client;
 mod configuration;
 mod program;
+mod reload;

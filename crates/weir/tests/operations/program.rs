@@ -76,6 +76,11 @@ impl Relay {
         self.ready["listening"].as_str().unwrap().parse().unwrap()
     }
 
+    /// Where its operators ask.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.ready["admin"].as_str().unwrap().parse().unwrap()
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         i32::try_from(self.child.id()).unwrap()
     }
