@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
@@ -24,8 +25,7 @@ use crate::{
         authority::Gate,
         certificates::Certificates,
         config::Configured,
-        observed::Observed,
-        observed::Slot,
+        observed::{Observed, Slot, View},
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
@@ -228,19 +228,34 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     }
     let host_config = HostConfig {
         rest: config.rest,
-        shutdown_limit: config.drain.time,
+        // The relay closes what is left by then itself; the host ends only a relay that does not.
+        shutdown_limit: config.drain.time + LEAVE_MARGIN,
     };
-    let mut host = Host::new(host_config, vec![socket], endpoint, telemetry, stop)
-        .context("cannot set up the event loop")?;
+    let mut host = Host::new(
+        host_config,
+        vec![socket],
+        endpoint,
+        Arc::clone(&telemetry),
+        stop,
+    )
+    .context("cannot set up the event loop")?;
     let relay_config = Config {
         implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
         limits: config.limits.relay.clone(),
         session_limits: config.limits.session.clone(),
         pauses_publishers: config.pauses_publishers,
+        load: config.limits.load.clone(),
+        drain_max: config.drain.time,
+        successor: config.drain.successor.clone(),
         ..Config::default()
     };
     let relay = Relay::with_authority(relay_config, gate);
-    let mut relay = Observed::new(relay, slot, clock::now());
+    let view = View {
+        slot,
+        telemetry: Arc::clone(&telemetry),
+        memory: operations.memory(),
+    };
+    let mut relay = Observed::new(relay, view, clock::now());
     let mut ready = json!({
         "listening": address.to_string(),
         "protocols": protocols(),
@@ -249,8 +264,8 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     if let Some(admin) = admin {
         ready["admin"] = admin.to_string().into();
     }
-    print_json(&ready)?;
     operations.ready();
+    print_json(&ready)?;
     host.run(&mut relay).context("the event loop failed")?;
     let counters: serde_json::Map<String, serde_json::Value> = relay
         .counters()
@@ -285,5 +300,7 @@ fn print(text: &str) -> anyhow::Result<()> {
         .context("cannot write to standard output")
 }
 
+/// What the relay gets for its last packets after the time to drain is over.
+const LEAVE_MARGIN: Duration = Duration::from_secs(1);
 /// A configuration has some hundred lines.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -113,6 +113,7 @@ pub(crate) struct AdminConfig {
 pub(crate) struct DrainConfig {
     pub(crate) delay: Duration,
     pub(crate) time: Duration,
+    pub(crate) successor: Option<String>,
 }
 
 /// What is logged, and how.
@@ -134,6 +135,7 @@ pub(crate) struct QlogConfig {
 /// The limits of every layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
+    pub(crate) load: weir_relay::LoadLimits,
     pub(crate) relay: weir_relay::Limits,
     pub(crate) quic: weir_quic::Limits,
     pub(crate) session: weir_moqt::limits::Limits,
@@ -161,7 +163,8 @@ impl Default for RelayConfig {
             },
             drain: DrainConfig {
                 delay: Duration::ZERO,
-                time: Duration::from_secs(5),
+                time: Duration::from_secs(10),
+                successor: None,
             },
             log: LogConfig {
                 filter: "warn".to_owned(),

@@ -1,12 +1,16 @@
 //! The relay as the rest of the program sees it: once a second its numbers are put where other threads find them.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
+use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
-use weir_relay::{Counters, Gauges, Relay};
+use weir_relay::{Counters, Gauges, Load, Relay};
 
 /// The numbers of one relay and its endpoint at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,19 +39,36 @@ impl Slot {
     }
 }
 
-/// A relay that publishes its numbers.
+/// What a relay is observed through.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    /// Where it leaves its numbers.
+    pub(crate) slot: Arc<Slot>,
+    /// Its host's numbers.
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// Memory of the process in bytes, as somebody else keeps it up to date.
+    pub(crate) memory: Arc<AtomicU64>,
+}
+
+/// A relay that publishes its numbers, and that is told how its host keeps up.
 pub(crate) struct Observed {
     relay: Relay,
-    slot: Arc<Slot>,
-    next: Instant,
+    view: View,
+    /// When the host is looked at next, and when numbers are published next.
+    look_at: Instant,
+    publish_at: Instant,
+    /// The host's lag when it was last looked at.
+    lag: Delays,
 }
 
 impl Observed {
-    pub(crate) fn new(relay: Relay, slot: Arc<Slot>, now: Instant) -> Self {
+    pub(crate) fn new(relay: Relay, view: View, now: Instant) -> Self {
         Self {
             relay,
-            slot,
-            next: now,
+            view,
+            look_at: now,
+            publish_at: now,
+            lag: Delays::default(),
         }
     }
 
@@ -56,8 +77,18 @@ impl Observed {
         self.relay.counters()
     }
 
+    fn look(&mut self, endpoint: &mut Endpoint) {
+        let lag = self.view.telemetry.snapshot().lag;
+        let load = Load {
+            queue_delay: lag.since(&self.lag).quantile(TYPICAL),
+            memory_bytes: self.view.memory.load(Ordering::Relaxed),
+        };
+        self.lag = lag;
+        self.relay.observe_load(endpoint, load);
+    }
+
     fn publish(&self, now: Instant, endpoint: &Endpoint) {
-        self.slot.put(&Snapshot {
+        self.view.slot.put(&Snapshot {
             counters: self.relay.counters(),
             gauges: self.relay.gauges(),
             quic: endpoint.counters(),
@@ -73,17 +104,18 @@ impl App for Observed {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        Some(
-            self.relay
-                .poll_timeout()
-                .map_or(self.next, |at| at.min(self.next)),
-        )
+        let own = self.look_at.min(self.publish_at);
+        Some(self.relay.poll_timeout().map_or(own, |at| at.min(own)))
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.next <= now {
+        if self.look_at <= now {
+            self.look(endpoint);
+            self.look_at = now + LOOK_INTERVAL;
+        }
+        if self.publish_at <= now {
             self.publish(now, endpoint);
-            self.next = now + INTERVAL;
+            self.publish_at = now + PUBLISH_INTERVAL;
         }
         if self.relay.poll_timeout().is_some_and(|at| at <= now) {
             self.relay.handle_timeout(now, endpoint);
@@ -100,4 +132,8 @@ impl App for Observed {
 }
 
 /// How old numbers can be. Looking at every track is not for every packet.
-const INTERVAL: Duration = Duration::from_secs(1);
+const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a load can be too much before it is noticed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// Nine of ten turns may be quicker than what counts as the delay: one slow turn is no overload.
+const TYPICAL: f64 = 0.9;

@@ -38,6 +38,8 @@ pub(crate) struct Operations {
     /// One for each event loop.
     threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
     manager: Manager,
+    /// Memory of the process in bytes.
+    memory: Arc<AtomicU64>,
     started: Instant,
     reloads_done: AtomicU64,
     reloads_failed: AtomicU64,
@@ -57,6 +59,7 @@ impl Operations {
             logs,
             threads,
             manager: Manager::find(|name| std::env::var(name).ok()),
+            memory: Arc::default(),
             started: clock::now(),
             reloads_done: AtomicU64::new(0),
             reloads_failed: AtomicU64::new(0),
@@ -80,6 +83,11 @@ impl Operations {
             },
             _ => Page::text(404, "there are /metrics, /healthz and /readyz"),
         }
+    }
+
+    /// Memory of the process in bytes, kept up to date from now on.
+    pub(crate) fn memory(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.memory)
     }
 
     /// The event loops are about to run: clients are welcome.
@@ -194,6 +202,8 @@ impl Operations {
                 manager.tell("WATCHDOG=1");
             }
             self.warn_of_expiry(&mut warned);
+            let memory = process::usage(std::process::id()).map(|usage| usage.resident_bytes);
+            self.memory.store(memory.unwrap_or(0), Ordering::Relaxed);
         }
     }
 

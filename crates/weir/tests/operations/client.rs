@@ -73,7 +73,10 @@ impl Client {
         })
         .unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
-        let config = ClientConfig { tls: arrival.tls };
+        let config = ClientConfig {
+            tls: arrival.tls,
+            web_transport: None,
+        };
         let handle = endpoint
             .connect(clock::now(), &config, relay, "localhost", 0)
             .unwrap();

@@ -45,6 +45,10 @@ fn operation() -> Vec<Setting<RelayConfig>> {
         setting!(drain.delay in 0..=HOUR, "On SIGTERM, how long /readyz says 503 before clients are told to go."),
         setting!(drain.time in 0..=DAY, "How long clients may then take to go before the relay ends."),
         setting!(
+            drain.successor,
+            "Where clients are sent then (a URL); not set: to the same place."
+        ),
+        setting!(
             log.filter,
             "What to log on standard error, e.g. `info` or `weir_relay=debug`."
         ),
@@ -110,6 +114,12 @@ fn access() -> Vec<Setting<RelayConfig>> {
 
 fn limits() -> Vec<Setting<RelayConfig>> {
     vec![
+        setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Lag of the event loop above which nothing new is taken on, until it is half of that."),
+        setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Memory of the process above which nothing new is taken on, until it is nine tenths of that."),
+        setting!(limits.relay.sessions_max in COUNT, "Sessions in all; newcomers are closed beyond."),
+        setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one address (IPv6: a /64); newcomers are closed beyond. The machine's own do not count."),
+        setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATEs of a session in a second; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.resets_per_second_max in COUNT, "Streams that a session may reset or stop in a second; it is closed beyond."),
         setting!(limits.relay.subscriptions_per_session_max in COUNT, "Subscriptions of a session, waiting ones included; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.publications_per_session_max in COUNT, "Tracks that a session may publish; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.namespaces_per_session_max in COUNT, "Namespaces that a session may announce; EXCESSIVE_LOAD beyond."),

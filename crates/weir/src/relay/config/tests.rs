@@ -64,6 +64,7 @@ fn every_limit_of_every_layer_can_be_set() {
     let limits = Limits::default();
     let table = table();
     for (section, text) in [
+        ("load", format!("{:#?}", limits.load)),
         ("relay", format!("{:#?}", limits.relay)),
         ("quic", format!("{:#?}", limits.quic)),
         ("session", format!("{:#?}", limits.session)),
