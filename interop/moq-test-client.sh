@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Runs the cases of moq-test-client, a conformance client that others wrote, against our relay over
-# raw QUIC, and prints a table. Fails if a required case fails.
+# raw QUIC and over WebTransport, and prints a table for each. Fails if a required case fails.
 #
 # interop/moq-test-client.sh --client FILE (--weir FILE | --relay URL) [--output FOLDER]
 #
 # --client FILE    the program moq-test-client
 # --weir FILE      our program, which is started as a relay on a free port
-# --relay URL      another relay that already runs, e.g. moqt://127.0.0.1:4443
+# --relay URL      another relay that already runs, moqt://127.0.0.1:4443 or https://127.0.0.1:4443; only
+#                  the transport that the URL names is used
 # --output FOLDER  where each case's output goes (target/interop)
 set -euo pipefail
 
@@ -65,7 +66,7 @@ stop_relay() {
 }
 trap 'stop_relay || true' EXIT
 
-# Starts our relay and sets `relay` to its URL, once it has said where it listens.
+# Starts our relay and sets `relays` to its URLs, once it has said where it listens.
 start_relay() {
     "$weir" relay --listen 127.0.0.1:0 >"$output/relay.json" 2>"$output/relay.log" &
     relay_process=$!
@@ -76,9 +77,9 @@ start_relay() {
         sleep 0.05
         address=$(sed -n 's/.*"listening":"\([^"]*\)".*/\1/p' "$output/relay.json")
     done
-    relay=moqt://$address
+    relays=("moqt://$address" "https://$address")
 }
-[ -n "$relay" ] || start_relay
+if [ -n "$relay" ]; then relays=("$relay"); else start_relay; fi
 
 is_required() {
     local name
@@ -91,7 +92,7 @@ is_required() {
 # Runs one case and prints its row; fails if the case failed. The client's exit codes: 0 passed,
 # 1 failed, 127 unknown to it; 124 is the time limit's.
 run_case() {
-    local name=$1 log=$output/$1.tap start=$SECONDS code=0 result
+    local name=$1 log=$output/${relay%%:*}-$1.tap start=$SECONDS code=0 result
     timeout "$CASE_SECONDS_MAX" "$client" --relay "$relay" --test "$name" --tls-disable-verify \
         >"$log" 2>&1 || code=$?
     case $code in
@@ -112,14 +113,16 @@ reason() {
     printf '%.90s' "$line"
 }
 
-echo "$("$client" --version 2>/dev/null || echo moq-test-client) against $relay"
-printf '%-36s %-9s %5s  %s\n' case required time result
 failed=0
-for name in "${REQUIRED[@]}"; do
-    run_case "$name" yes || failed=$((failed + 1))
-done
-for name in $("$client" --list); do
-    is_required "$name" || run_case "$name" no || true
+for relay in "${relays[@]}"; do
+    echo "$("$client" --version 2>/dev/null || echo moq-test-client) against $relay"
+    printf '%-36s %-9s %5s  %s\n' case required time result
+    for name in "${REQUIRED[@]}"; do
+        run_case "$name" yes || failed=$((failed + 1))
+    done
+    for name in $("$client" --list); do
+        is_required "$name" || run_case "$name" no || true
+    done
 done
 
 if [ -n "$relay_process" ] && ! stop_relay; then
@@ -127,7 +130,7 @@ if [ -n "$relay_process" ] && ! stop_relay; then
     failed=$((failed + 1))
 fi
 if [ "$failed" -gt 0 ]; then
-    echo "$failed of ${#REQUIRED[@]} required cases failed; the output is in $output"
+    echo "$failed of $((${#REQUIRED[@]} * ${#relays[@]})) required cases failed; the output is in $output"
     exit 1
 fi
-echo "all ${#REQUIRED[@]} required cases passed"
+echo "all $((${#REQUIRED[@]} * ${#relays[@]})) required cases passed"

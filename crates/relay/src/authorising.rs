@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError, Violation},
     message::{FetchKind, Setup},
     name::Namespace,
     parameter::Parameters,
     session::{Request, RequestId},
     token::Token,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::{Carrier, Endpoint, Handle};
 
 use crate::{
     Credentials, Denial, Grant, Relay,
@@ -26,19 +26,28 @@ impl Relay {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        setup: Setup,
+        setup: &Setup,
     ) {
-        let connection = endpoint.connection(now, handle);
-        let has_client_certificate =
-            connection.is_some_and(|connection| connection.has_peer_certificate());
+        let Some(connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let has_client_certificate = connection.has_peer_certificate();
+        let named = match asked_for(connection.carrier(), setup) {
+            Ok(named) => named,
+            Err(violation) => {
+                self.counters.sessions_violated += 1;
+                let Violation { code, reason } = violation;
+                return self.close_session(now, endpoint, handle, code, reason);
+            }
+        };
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
         let credentials = Credentials {
             session_tokens: access_tokens(&setup.authorization_tokens),
             request_tokens: Vec::new(),
-            path: setup.path,
-            authority: setup.authority,
+            path: named.0,
+            authority: named.1,
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
@@ -306,4 +315,33 @@ impl Relay {
         }
         self.set_expiry_timer(handle);
     }
+}
+
+/// Path and authority that a client asks for. Over WebTransport its request names them, and SETUP may not
+/// [moqt-18 §10.3.1.1, §10.3.1.2].
+fn asked_for(
+    carrier: Carrier<'_>,
+    setup: &Setup,
+) -> Result<(Option<String>, Option<String>), Violation> {
+    let request = match carrier {
+        Carrier::Quic | Carrier::Neighbour | Carrier::WebTransport(None) => {
+            return Ok((setup.path.clone(), setup.authority.clone()));
+        }
+        Carrier::WebTransport(Some(request)) => request,
+    };
+    if setup.path.is_some() {
+        let reason = "PATH over WebTransport";
+        return Err(Violation {
+            code: SessionError::INVALID_PATH,
+            reason,
+        });
+    }
+    if setup.authority.is_some() {
+        let reason = "AUTHORITY over WebTransport";
+        return Err(Violation {
+            code: SessionError::INVALID_AUTHORITY,
+            reason,
+        });
+    }
+    Ok((Some(request.path.clone()), Some(request.authority.clone())))
 }

@@ -200,7 +200,7 @@ impl Relay {
         match event {
             E::Ready { peer } => {
                 self.counters.sessions += 1;
-                self.authorise_session(now, endpoint, handle, peer);
+                self.authorise_session(now, endpoint, handle, &peer);
             }
             E::Request { id, request } => self.on_request(now, endpoint, handle, id, request),
             E::Update { id, parameters, .. } => {

@@ -95,6 +95,53 @@ fn a_socket_for_each_subscriber_and_publish_give_the_same_result() {
 }
 
 #[test]
+fn a_run_over_web_transport_gives_the_same_result() {
+    let folder = Folder::new("web-transport");
+    let json = folder.file("run.json");
+    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let relay = Relay::start(&[]);
+    let url = format!("https://localhost:{}/live", relay.port);
+    let mut arguments = vec![
+        "bench",
+        &profile,
+        "--relay",
+        &url,
+        "--certificate-hash",
+        &relay.certificate_hash,
+        "--subscribers",
+        "10",
+        "--json",
+        &json,
+        "--slo",
+        "loss=0,failed=0",
+    ];
+    let output = weir(&arguments);
+    let text = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
+    assert!(
+        text.starts_with("held: 10 subscribers, 500 objects delivered, 0 lost"),
+        "{text}"
+    );
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    assert_eq!(report["run"]["draft"], "moqt-18");
+    assert_eq!(report["run"]["transport"], "WebTransport");
+    // Another certificate's hash.
+    let other = "00".repeat(32);
+    arguments[5] = &other;
+    let line = refusal(&arguments);
+    assert!(
+        line.contains(&url) && line.contains("certificate"),
+        "{line}"
+    );
+    arguments[5] = "00ff";
+    let line = refusal(&arguments);
+    assert!(
+        line.contains("--certificate-hash: expected 64 hexadecimal digits"),
+        "{line}"
+    );
+}
+
+#[test]
 fn a_profile_that_is_wrong_is_named_with_line_and_key() {
     let folder = Folder::new("profiles");
     for (old, new, expected) in [
@@ -336,6 +383,7 @@ struct Relay {
     child: Child,
     out: BufReader<ChildStdout>,
     port: u16,
+    certificate_hash: String,
 }
 
 impl Relay {
@@ -355,6 +403,7 @@ impl Relay {
             child,
             out,
             port: address.port(),
+            certificate_hash: ready["certificate_sha256"].as_str().unwrap().to_owned(),
         }
     }
 }

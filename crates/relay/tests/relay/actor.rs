@@ -143,6 +143,11 @@ impl Actor {
         }
     }
 
+    /// Connects in another way.
+    pub(crate) fn with_config(self, config: ClientConfig) -> Self {
+        Self { config, ..self }
+    }
+
     pub(crate) fn is_ready(&self) -> bool {
         self.session.as_ref().is_some_and(Session::is_ready)
     }

@@ -33,3 +33,4 @@ mod standing;
 mod streams;
 mod timeouts;
 mod waiting;
+mod web_transport;

@@ -109,7 +109,7 @@ impl Stage {
     pub(crate) fn new(seed: u64, setting: Setting) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(setting.link);
-        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let server = Some(crate::web_transport::server_tls(&sim));
         let relay = sim.add_node(NodeConfig {
             server,
             limits: setting.quic,

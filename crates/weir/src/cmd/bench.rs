@@ -94,6 +94,9 @@ pub(crate) struct BenchArguments {
         conflicts_with = "insecure"
     )]
     ca: Option<PathBuf>,
+    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
+    #[arg(long, value_name = "HASH", requires = "relay", conflicts_with_all = ["insecure", "ca"])]
+    certificate_hash: Option<String>,
     /// Allow a relay that is neither on this machine nor in a private network
     #[arg(long, requires = "relay")]
     allow_public: bool,
@@ -140,6 +143,26 @@ enum Role {
     Subscribe,
     /// Both (mode 3)
     Both,
+}
+
+/// The 32 bytes of a hash.
+fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
+    let mut hash = [0; 32];
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|character| *character != ':')
+        .map(|character| {
+            character
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        })
+        .collect::<Option<_>>()
+        .filter(|digits: &Vec<u8>| digits.len() == 2 * hash.len())
+        .context("expected 64 hexadecimal digits")?;
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(hash)
 }
 
 pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
@@ -204,7 +227,10 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         // Its certificate is made a moment before, for this run only.
         (RelayChoice::Own, _) => TrustChoice::Anyone,
         (RelayChoice::At { .. }, _) if arguments.insecure => TrustChoice::Anyone,
-        (RelayChoice::At { .. }, file) => TrustChoice::Roots(file.clone()),
+        (RelayChoice::At { .. }, file) => match &arguments.certificate_hash {
+            Some(hash) => TrustChoice::Hash(hash_of(hash).context("--certificate-hash")?),
+            None => TrustChoice::Roots(file.clone()),
+        },
     };
     Ok(Plan {
         profile_name: name,

@@ -177,6 +177,31 @@ fn quic(page: &mut Page, numbers: &Numbers) {
             "Handshakes that failed.",
             |snapshot| snapshot.quic.handshakes_failed,
         ),
+        (
+            "weir_web_transport_sessions_total",
+            "WebTransport sessions that stood.",
+            |snapshot| snapshot.quic.web_transport_sessions,
+        ),
+        (
+            "weir_web_transport_streams_refused_total",
+            "Streams of no WebTransport session that stands.",
+            |snapshot| snapshot.quic.web_transport_streams_refused,
+        ),
+        (
+            "weir_web_transport_datagrams_dropped_total",
+            "Datagrams of no WebTransport session that stands.",
+            |snapshot| snapshot.quic.web_transport_datagrams_dropped,
+        ),
+        (
+            "weir_http3_requests_refused_total",
+            "HTTP/3 requests that opened no session.",
+            |snapshot| snapshot.quic.http3_requests_refused,
+        ),
+        (
+            "weir_http3_violations_total",
+            "HTTP/3 connections closed because the peer broke the rules.",
+            |snapshot| snapshot.quic.http3_violations,
+        ),
     ] {
         page.counter(name, help, sum(of));
     }

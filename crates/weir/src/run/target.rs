@@ -67,6 +67,8 @@ pub(crate) enum UrlError {
 pub(crate) enum TrustChoice {
     /// Anybody: for relays with self-made certificates.
     Anyone,
+    /// The server whose certificate has this SHA-256 hash.
+    Hash([u8; 32]),
     /// The certificates in a PEM file, or the system's if there is none.
     Roots(Option<PathBuf>),
 }
@@ -157,6 +159,7 @@ impl fmt::Display for RelayUrl {
 pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice, sockets: u32) -> anyhow::Result<Target> {
     let trust = match trust {
         TrustChoice::Anyone => Trust::Anyone,
+        TrustChoice::Hash(hash) => Trust::Hashes(vec![*hash]),
         TrustChoice::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file)?),
         TrustChoice::Roots(None) => Trust::Roots(certificate::system_roots()?),
     };
