@@ -7,11 +7,10 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quinn_proto::{
-    IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt, congestion::CubicConfig,
-};
+use quinn_proto::{IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt};
 
 use crate::{
+    Congestion,
     tls::{ClientTls, ServerTls},
     web_transport::Request,
 };
@@ -46,6 +45,8 @@ pub struct Limits {
     /// Ping after this long without traffic, to hold the connection; `None` for servers. Less than
     /// `idle_timeout`.
     pub keep_alive: Option<Duration>,
+    /// How much may be in flight.
+    pub congestion: Congestion,
 }
 
 impl Default for Limits {
@@ -63,6 +64,7 @@ impl Default for Limits {
             datagram_send_bytes_max: 256 << 10,
             idle_timeout: Duration::from_secs(30),
             keep_alive: None,
+            congestion: Congestion::default(),
         }
     }
 }
@@ -160,7 +162,7 @@ impl Limits {
             .max_idle_timeout(Some(idle))
             .keep_alive_interval(self.keep_alive)
             .enable_segmentation_offload(segmentation_offload)
-            .congestion_controller_factory(Arc::new(CubicConfig::default()))
+            .congestion_controller_factory(self.congestion.factory())
             .qlog_stream(qlog);
         Ok(transport)
     }

@@ -17,6 +17,7 @@
 
 mod app;
 mod config;
+mod congestion;
 mod connection;
 mod connection_id;
 mod crossing;
@@ -33,6 +34,7 @@ mod wheel;
 
 pub use app::App;
 pub use config::{ClientConfig, ConfigError, EndpointConfig, Limits, OpenLog, Qlog, TimeSource};
+pub use congestion::{Congestion, QUEUE_TARGET};
 pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};
 pub use crossing::Letter;
 pub use endpoint::{ConnectError, Counters, Endpoint, Handle, NeighbourCounters};

@@ -4,6 +4,7 @@ mod audience;
 mod echo;
 
 mod clean;
+mod congestion;
 mod determinism;
 mod faults;
 

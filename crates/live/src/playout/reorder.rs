@@ -1,0 +1,79 @@
+//! Frames of two layers into one order: Algorithm 2 of the thesis.
+
+use crate::FrameKind;
+
+/// Puts frames into the order of decoding; drops B-frames that are late and holds those that are
+/// early.
+#[derive(Clone, Debug)]
+pub struct Reorder<T> {
+    target_us: i64,
+    /// In the order of decode times.
+    buffer: Vec<Reordered<T>>,
+    /// Decode time and duration of the frame handed out last.
+    last: Option<(i64, i64)>,
+}
+
+/// A frame with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reordered<T> {
+    /// How it was coded.
+    pub kind: FrameKind,
+    /// When it is decoded, in microseconds of media time.
+    pub decode_us: i64,
+    /// How long it is shown, in microseconds.
+    pub duration_us: i64,
+    /// What travels with it.
+    pub frame: T,
+}
+
+impl<T> Reorder<T> {
+    /// An empty buffer that hands frames out while it holds more than `target_us` of media.
+    pub fn new(target_us: i64) -> Self {
+        Self {
+            target_us,
+            buffer: Vec::new(),
+            last: None,
+        }
+    }
+
+    /// Takes a frame. Returns it if it is a B-frame that is late.
+    pub fn push(&mut self, frame: Reordered<T>) -> Result<(), Reordered<T>> {
+        let is_late = self.last.is_some_and(|(last, _)| frame.decode_us < last);
+        if frame.kind == FrameKind::Bidirectional && is_late {
+            return Err(frame);
+        }
+        let place = self
+            .buffer
+            .partition_point(|known| known.decode_us <= frame.decode_us);
+        self.buffer.insert(place, frame);
+        Ok(())
+    }
+
+    /// The next frame in order, if there is enough behind it.
+    pub fn poll(&mut self) -> Option<Reordered<T>> {
+        if self.size_us() <= self.target_us {
+            return None;
+        }
+        let next = self.buffer.first()?;
+        let follows = self.last.is_none_or(|(last, duration)| {
+            // Times were rounded to microseconds.
+            (next.decode_us - last - duration).abs() <= 1
+        });
+        let is_base = |frame: &Reordered<T>| frame.kind != FrameKind::Bidirectional;
+        // A B-frame that is early may be ahead of frames of the base layer, unless one came later.
+        if !is_base(next) && !follows && !self.buffer.iter().any(is_base) {
+            return None;
+        }
+        let next = self.buffer.remove(0);
+        self.last = Some((next.decode_us, next.duration_us));
+        Some(next)
+    }
+
+    /// How much media waits.
+    pub fn size_us(&self) -> i64 {
+        match (self.buffer.first(), self.buffer.last()) {
+            (Some(oldest), Some(newest)) => newest.decode_us - oldest.decode_us,
+            _ => 0,
+        }
+    }
+}

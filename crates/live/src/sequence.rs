@@ -1,0 +1,88 @@
+//! One track as if it were one stream: its groups one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Holds what arrives of a group until the one before it has ended, as a single stream would.
+#[derive(Debug)]
+pub(crate) struct Sequence<T> {
+    /// The group that may pass.
+    current: Option<u64>,
+    ended: BTreeSet<u64>,
+    waiting: BTreeMap<u64, Vec<T>>,
+}
+
+impl<T> Sequence<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            current: None,
+            ended: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// Something of a group has arrived.
+    pub(crate) fn push(&mut self, group: u64, item: T) {
+        self.current.get_or_insert(group);
+        self.waiting.entry(group).or_default().push(item);
+        if self.waiting.len() > GROUPS_MAX {
+            self.current = self.waiting.first_key_value().map(|(group, _)| *group);
+        }
+    }
+
+    /// Nothing more of a group will arrive.
+    pub(crate) fn end(&mut self, group: u64) {
+        self.ended.insert(group);
+        while self.ended.len() > GROUPS_MAX {
+            self.ended.pop_first();
+        }
+    }
+
+    /// What may pass, in order.
+    pub(crate) fn poll(&mut self) -> Vec<T> {
+        let mut passing = Vec::new();
+        while let Some(current) = self.current {
+            passing.extend(self.waiting.remove(&current).into_iter().flatten());
+            if !self.ended.remove(&current) {
+                break;
+            }
+            self.current = Some(current + 1);
+        }
+        passing
+    }
+}
+
+/// Groups that may wait; the oldest one that waits may pass beyond.
+const GROUPS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_pass_one_after_the_other() {
+        let mut sequence = Sequence::new();
+        sequence.push(3, 'a');
+        assert_eq!(sequence.poll(), ['a']);
+        sequence.push(4, 'd');
+        sequence.push(5, 'e');
+        sequence.push(3, 'b');
+        sequence.end(4);
+        assert_eq!(sequence.poll(), ['b']);
+        sequence.push(3, 'c');
+        sequence.end(3);
+        assert_eq!(sequence.poll(), ['c', 'd', 'e']);
+    }
+
+    #[test]
+    fn a_group_that_never_ends_does_not_hold_the_rest_for_ever() {
+        let mut sequence = Sequence::new();
+        sequence.push(0, 0);
+        sequence.poll();
+        for group in 1..=GROUPS_MAX as u64 {
+            sequence.push(group, group);
+            assert!(sequence.poll().is_empty());
+        }
+        sequence.push(GROUPS_MAX as u64 + 1, 0);
+        assert_eq!(sequence.poll(), [1]);
+    }
+}

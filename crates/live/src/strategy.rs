@@ -1,0 +1,105 @@
+//! How a live stream is put into tracks, groups, subgroups and priorities.
+//!
+//! A strategy says all it has to say in MOQT's own terms, so that a relay that has never heard of it
+//! delivers by it: which stream an object goes to, which publisher priority the stream has, in which
+//! order groups go, and which streams are no longer worth sending and are reset.
+
+mod layers;
+mod protective;
+mod whole;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use weir_moqt::parameter::GroupOrder;
+
+use self::layers::Layers;
+use self::protective::Protective;
+use self::whole::Whole;
+use crate::Frame;
+use crate::playout::{Buffering, PlayerSettings};
+
+/// A way to deliver a live stream.
+pub trait Strategy: Debug {
+    /// The name it is chosen by.
+    fn name(&self) -> &'static str;
+
+    /// Its tracks; the first one has the keyframes. Groups are aligned.
+    fn tracks(&self) -> &[TrackTerms];
+
+    /// Says what is to be done now that `frame` is there, in order.
+    fn place(&mut self, frame: &Frame, steps: &mut Vec<Step>);
+
+    /// How its player plays.
+    fn player(&self) -> PlayerSettings;
+
+    /// Whether its connections are to keep queues short, by a congestion controller that listens to
+    /// delay.
+    fn wants_short_queues(&self) -> bool;
+}
+
+/// What a track says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrackTerms {
+    /// Its name.
+    pub name: &'static str,
+    /// Which groups go first, where priorities are equal.
+    pub order: GroupOrder,
+}
+
+/// One stream of a strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    /// The track's place among the strategy's tracks.
+    pub track: usize,
+    /// The group.
+    pub group: u64,
+    /// The subgroup.
+    pub subgroup: u64,
+}
+
+/// Something to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Write the frame to this stream, which is opened if need be.
+    Write {
+        /// The stream.
+        stream: StreamKey,
+        /// Its publisher priority; lower is sent first.
+        priority: u8,
+        /// Reset the stream when this time has passed, delivered or not.
+        reset_after: Option<Duration>,
+    },
+    /// Nothing more comes on this stream.
+    Finish(StreamKey),
+    /// What is left of this stream is not worth sending.
+    Reset(StreamKey),
+}
+
+/// The names of all strategies; the last is the default.
+pub const NAMES: [&str; 5] = ["baseline", "deprioritize-b", "skip", "combined", "weir"];
+
+/// The strategy with this name.
+pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
+    Some(match name {
+        "baseline" => Box::new(Whole::baseline()),
+        "skip" => Box::new(Whole::skip()),
+        "deprioritize-b" => Box::new(Layers::deprioritize()),
+        "combined" => Box::new(Layers::combined()),
+        "weir" => Box::new(Protective::default()),
+        _ => return None,
+    })
+}
+
+/// The player of the thesis: a jitter buffer of 100 ms.
+const THESIS_PLAYER: PlayerSettings = PlayerSettings {
+    buffering: Buffering::Fixed(100_000),
+    snap_us: None,
+    reorders: false,
+    catches_up: false,
+    in_sequence: false,
+    stops_stale: false,
+};
+/// A gap that B-frames cannot make, of which there are at most three in a row, at 24 frames per
+/// second and more.
+const SNAP_US: i64 = 250_000;

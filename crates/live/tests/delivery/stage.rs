@@ -1,0 +1,176 @@
+//! The stage of a story: an origin, a relay, and a player behind a link whose rate changes.
+
+use std::time::Duration;
+
+use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
+use weir_live::figures::{Figures, FrameRecord};
+use weir_live::source::{FrameTrace, TraceSource};
+use weir_live::{Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
+use weir_moqt::draft::Draft;
+use weir_moqt::message::Setup;
+use weir_moqt::name::Namespace;
+use weir_moqt::parameter::Filter;
+use weir_quic::{Congestion, Limits};
+use weir_relay::{Config, Relay};
+use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+
+/// From when on the link has which rate, in kilobits per second.
+pub(crate) type Profile = Vec<(Duration, u32)>;
+
+pub(crate) fn constant(kilobits: u32) -> Profile {
+    vec![(Duration::ZERO, kilobits)]
+}
+
+/// Plenty for eight seconds, a third of what the stream needs for twelve, plenty again.
+pub(crate) fn dip() -> Profile {
+    [(0, 1000), (8, 200), (20, 1000)]
+        .map(|(at, kilobits)| (Duration::from_secs(at), kilobits))
+        .into()
+}
+
+/// What came of a stream.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) figures: Figures,
+    pub(crate) records: Vec<FrameRecord>,
+}
+
+impl Run {
+    /// How many frames were shown from one second to another.
+    pub(crate) fn shown_between(&self, from: i64, until: i64) -> usize {
+        let is_within = |shown: i64| (from * 1_000_000..until * 1_000_000).contains(&shown);
+        let shown = self.records.iter().filter_map(|record| record.shown_us);
+        shown.filter(|shown| is_within(*shown)).count()
+    }
+
+    /// Mean latency of the frames shown from one second to another, in seconds.
+    pub(crate) fn latency_between(&self, from: i64, until: i64) -> f64 {
+        let is_within = |shown: i64| (from * 1_000_000..until * 1_000_000).contains(&shown);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for record in &self.records {
+            if let Some(shown) = record.shown_us.filter(|shown| is_within(*shown)) {
+                let latency = u32::try_from(shown - record.available_us).expect("short");
+                sum += f64::from(latency) / 1e6;
+                count += 1.0;
+            }
+        }
+        sum / f64::max(count, 1.0)
+    }
+}
+
+pub(crate) struct Stage {
+    strategy: &'static str,
+    seed: u64,
+}
+
+impl Stage {
+    pub(crate) fn new(strategy: &'static str, seed: u64) -> Self {
+        Self { strategy, seed }
+    }
+
+    /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
+    pub(crate) fn run(&self, profile: &Profile, duration: Duration) -> Run {
+        let strategy = strategy::by_name(self.strategy).expect("a known name");
+        let mut sim = Sim::new(self.seed);
+        let delay = Delay::fixed(Duration::from_millis(1)).expect("short");
+        sim.set_default_link(Link {
+            delay,
+            ..Link::default()
+        });
+        let congestion = if strategy.wants_short_queues() {
+            Congestion::LOW_LATENCY
+        } else {
+            Congestion::Cubic
+        };
+        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let relay = sim.add_node(NodeConfig {
+            server,
+            limits: Limits {
+                congestion,
+                ..Limits::default()
+            },
+            ..NodeConfig::default()
+        });
+        let (origin, viewer) = (
+            sim.add_node(NodeConfig::default()),
+            sim.add_node(NodeConfig::default()),
+        );
+        let far = Link {
+            delay: Delay::fixed(Duration::from_millis(20)).expect("short"),
+            queue: Queue {
+                bytes_max: 62_500,
+                packets_max: 1_000_000,
+            },
+            ..Link::default()
+        };
+        sim.set_path(relay, viewer, far);
+        for (at, kilobits) in profile.clone() {
+            sim.at(at, move |sim| {
+                let rate = Rate::Fixed(Bitrate::from_kilobits_per_second(kilobits));
+                sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
+            });
+        }
+        sim.start(relay, Relay::new(Config::default()));
+        let namespace = Namespace::new(["live"]).expect("short");
+        let target = |sim: &Sim| Target {
+            remote: sim.address(relay),
+            server_name: SERVER_NAME.to_owned(),
+            client: sim.client_config(&[Draft::Draft18.alpn()]),
+            setup: Setup::default(),
+        };
+        let timebase = Timebase {
+            at: sim.now(),
+            us: 0,
+        };
+        let settings = strategy.player();
+        let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
+        let tracks: Vec<String> = tracks.collect();
+        let trace = FrameTrace::parse(TRACE).expect("a good trace");
+        let start = sim.instant(Duration::from_secs(1));
+        let frames = u64::try_from((duration.as_millis() * 24) / 1000 - 36).expect("few");
+        let source = TraceSource::new(
+            trace,
+            start,
+            usize::try_from(self.seed).expect("small") * 45,
+            frames,
+        );
+        let origin_target = target(&sim);
+        sim.start(
+            origin,
+            Origin::new(OriginConfig {
+                target: origin_target,
+                namespace: namespace.clone(),
+                strategy,
+                timebase,
+                source: Box::new(source),
+            }),
+        );
+        let viewer_target = target(&sim);
+        sim.run_until(Duration::from_millis(400), |_| false);
+        sim.start(
+            viewer,
+            Viewer::new(ViewerConfig {
+                target: viewer_target,
+                namespace,
+                tracks,
+                filter: Filter::LargestObject,
+                settings,
+                timebase,
+            }),
+        );
+        sim.run_until(duration, |_| false);
+        let published = sim.app::<Origin>(origin);
+        assert_eq!(published.failure(), None);
+        let counters = published.counters();
+        assert_eq!(counters.frames_early, 0, "the relay is there in time");
+        let viewer = sim.app::<Viewer>(viewer);
+        assert_eq!(viewer.failure(), None);
+        // Until the last frame was there.
+        let end_us = 1_000_000 + i64::try_from(frames * 1_000_000 / 24).expect("short");
+        let records = viewer.records().to_vec();
+        let figures = Figures::new(&records, counters.frames, 400_000, end_us);
+        Run { figures, records }
+    }
+}
+
+const TRACE: &str = include_str!("../../traces/life-720p.txt");
