@@ -17,6 +17,7 @@ mod discovering;
 mod draining;
 mod fetching;
 mod filling;
+mod flood;
 mod forwarding;
 mod hostile;
 mod joining;

@@ -10,10 +10,13 @@ use weir_moqt::{
     session::StreamEnd,
 };
 
-use crate::stage::{Asked, Setting, Stage, millis, payload, plain, secs, story};
+use crate::stage::{Asked, Setting, Stage, millis, payload, plain, secs, seed, story};
 
 const RATE_KBIT: u32 = 1000;
 const GROUP_BYTES: usize = 12_500;
+const GROUPS: u64 = 20;
+/// When the first group is sent: everybody has subscribed by then.
+const START: std::time::Duration = secs(5);
 
 fn setting() -> Setting {
     let mut setting = Setting::default();
@@ -46,17 +49,17 @@ fn latencies(stage: &Stage, subscription: Asked) -> Vec<std::time::Duration> {
     streams
         .flat_map(|stream| stream.objects.iter().map(move |object| (stream, object)))
         .map(|(stream, object)| {
-            let sent = start + secs(2) + millis(100 * stream.header.group);
+            let sent = start + START + millis(100 * stream.header.group);
             object.at - sent
         })
         .collect()
 }
 
-/// A group of ten objects every 100 ms to 20 subscribers, of which one may be slow.
+/// A group of ten objects every 100 ms to a hundred subscribers, of which one may be slow.
 fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
     let publisher = stage.client();
     let publication = stage.publish(publisher, "a--x");
-    let nodes = stage.clients(20);
+    let nodes = stage.clients(100);
     let subscriptions: Vec<_> = nodes
         .iter()
         .map(|&node| stage.subscribe(node, "a--x"))
@@ -65,33 +68,31 @@ fn broadcast(stage: &mut Stage, has_slow_one: bool) -> Vec<Asked> {
     if has_slow_one {
         slow_down(stage, subscriptions[0], 10_000);
     }
-    let left = secs(2).checked_sub(stage.sim.elapsed());
-    stage.wait(left.expect("two seconds are enough to subscribe"));
-    for group in 0..60 {
+    let left = START.checked_sub(stage.sim.elapsed());
+    stage.wait(left.expect("there is time enough to subscribe"));
+    for group in 0..GROUPS {
         stage.group(publication, group, 10, GROUP_BYTES / 10);
         stage.wait(millis(100));
         let gauges = stage.gauges();
         assert!(gauges.log_bytes <= 100_000 + 30_000, "{gauges:?}");
         assert!(gauges.subgroups <= 12, "{gauges:?}");
     }
-    stage.step("60 groups in 6 s", millis(500));
+    stage.step("all groups, one every 100 ms", millis(500));
     subscriptions
 }
 
 #[test]
 fn a_slow_subscriber_costs_only_itself() {
-    let alone = std::cell::RefCell::new(Vec::new());
-    story(&setting(), |stage| {
-        let subscriptions = broadcast(stage, false);
-        let others = subscriptions[1..].iter();
-        *alone.borrow_mut() = others.map(|&other| latencies(stage, other)).collect();
-    });
+    let mut stage = Stage::new(seed(), setting());
+    let subscriptions = broadcast(&mut stage, false);
+    let others = subscriptions[1..].iter();
+    let alone: Vec<_> = others.map(|&other| latencies(&stage, other)).collect();
     story(&setting(), |stage| {
         let subscriptions = broadcast(stage, true);
-        let groups: Vec<_> = (0..60).collect();
+        let groups: Vec<_> = (0..GROUPS).collect();
         for (place, &other) in subscriptions[1..].iter().enumerate() {
             stage.expect_objects(other, &groups, 10, GROUP_BYTES / 10);
-            assert_eq!(latencies(stage, other), alone.borrow()[place]);
+            assert_eq!(latencies(stage, other), alone[place]);
         }
         let slow = stage.outcome(subscriptions[0]);
         let ends = slow.streams.iter().map(|stream| stream.end);
@@ -99,15 +100,15 @@ fn a_slow_subscriber_costs_only_itself() {
             .filter(|end| *end == Some(StreamEnd::Reset(ResetCode::TOO_FAR_BEHIND)))
             .count();
         let counters = stage.counters();
-        assert!(resets >= 5, "{resets}");
-        assert!(counters.streams_reset_lag >= 20, "{counters:?}");
+        assert!(resets >= 1, "{resets}");
+        assert!(counters.groups_shed >= 3, "{counters:?}");
         assert!(slow.done.is_none(), "it keeps its subscription");
         stage.step("it catches up", secs(30));
         let slow = stage.outcome(subscriptions[0]);
         let last = slow
             .streams
             .iter()
-            .find(|arrival| arrival.header.group == 59);
+            .find(|arrival| arrival.header.group == GROUPS - 1);
         assert_eq!(last.map(|last| last.end), Some(Some(StreamEnd::Fin)));
         assert_eq!(stage.gauges().log_bytes, 0);
         assert_eq!(stage.gauges().subgroups, 0);
