@@ -12,6 +12,7 @@
 
 pub mod archive;
 pub mod clock;
+pub mod compare;
 pub mod find_max;
 mod handles;
 pub mod histogram;

@@ -205,10 +205,11 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     check(result).map(drop)
 }
 
-/// Asks a process to end, by SIGTERM. Does nothing if it is gone.
+/// Asks a process to end, by SIGTERM, or with a negative number all of that process group. Does nothing if it is gone.
 pub fn terminate(pid: i32) {
-    if pid > 0 {
-        // SAFETY: no pointers; a positive number names one process only.
+    // 0 would name our own group, and -1 everybody.
+    if !(-1..=0).contains(&pid) {
+        // SAFETY: no pointers; the number names one process or one group.
         unsafe { libc::kill(pid, libc::SIGTERM) };
     }
 }

@@ -151,7 +151,7 @@ pub(super) fn track_facts(definition: &TrackDefinition) -> String {
 }
 
 /// `text` without characters that would steer a terminal or hide in a page.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars()
         .map(|letter| {
             if is_control(letter) {

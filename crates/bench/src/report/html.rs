@@ -4,11 +4,13 @@
 //! The file's size is bounded: curves are thinned, and tables of subscribers and tracks are cut with a note.
 
 mod charts;
+mod league;
 mod markup;
 mod plot;
 mod tables;
 
 use self::charts::{latency, relay as relay_charts, subscribers};
+pub(crate) use self::league::page;
 use self::markup::Markup;
 use super::statistics::float;
 use super::verdict::{GENERATOR_LIMIT, Judgement};

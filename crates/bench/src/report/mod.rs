@@ -32,6 +32,7 @@ pub use self::cost::{
 };
 #[cfg(test)]
 pub(crate) use self::example::example_report;
+pub(crate) use self::figures::printable;
 pub use self::sanitize::sanitize;
 pub use self::statistics::{Bucket, Count, Distribution, Spread};
 pub use self::track::{

@@ -1,7 +1,6 @@
 //! `weir bench find-max`: the largest load that a relay carries, and what breaks first.
 
 use std::{
-    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -20,10 +19,11 @@ use weir_net::{Stop, clock};
 
 use super::{
     bench::{self, BenchArguments},
+    print_out,
     progress::Progress,
 };
 use crate::{
-    run::{self, Machine, Plan, RelayChoice},
+    run::{self, Machine, Meetings, Plan, RelayChoice},
     signals,
 };
 
@@ -81,6 +81,8 @@ pub(super) struct FindMaxArguments {
 enum By {
     /// Subscribers of one publisher
     Subscribers,
+    /// Meetings of --clients-per-meeting clients
+    Meetings,
     /// Bit rate of the profile, in kbit/s
     Bitrate,
 }
@@ -125,6 +127,8 @@ struct Search<'a> {
     machine: Machine,
     /// The profile with the probes' windows; its bit rate is the user's.
     profile: Profile,
+    /// How large the meetings are, if there are any.
+    meetings: Meetings,
     probes: Vec<Probe>,
     /// The report of the largest load that held.
     best: Option<Report>,
@@ -153,6 +157,7 @@ impl<'a> Search<'a> {
         );
         let (dimension, from, most) = match arguments.by {
             By::Subscribers => (Dimension::Subscribers, 100, bench::SUBSCRIBERS_MAX as u64),
+            By::Meetings => (Dimension::Meetings, 1, MEETINGS_MAX),
             By::Bitrate => (
                 Dimension::BitRate,
                 kilobits(load::bits_per_second(&profile)),
@@ -179,6 +184,10 @@ impl<'a> Search<'a> {
             bail!("--most: expected at most {}", bench::SUBSCRIBERS_MAX);
         }
         plan.profile = profile.clone();
+        let meetings = plan.meetings.unwrap_or(Meetings {
+            meetings: 1,
+            clients_per_meeting: CLIENTS_PER_MEETING,
+        });
         let recorded = RecordedSearch {
             dimension,
             settings,
@@ -199,6 +208,7 @@ impl<'a> Search<'a> {
             plan,
             machine,
             profile,
+            meetings,
             probes,
             best: None,
         })
@@ -267,7 +277,12 @@ impl<'a> Search<'a> {
             Dimension::Subscribers => {
                 self.plan.subscribers = usize::try_from(load).unwrap_or(usize::MAX);
             }
-            Dimension::Meetings => bail!("meetings are not searched here"),
+            Dimension::Meetings => {
+                self.plan.meetings = Some(Meetings {
+                    meetings: usize::try_from(load).unwrap_or(usize::MAX),
+                    ..self.meetings
+                });
+            }
             Dimension::BitRate => {
                 let bits = Duration::from_millis(load).as_secs_f64() * 1e6;
                 self.plan.profile = load::with_bits_per_second(&self.profile, bits)
@@ -311,10 +326,7 @@ fn write(file: &PathBuf, text: &str) -> anyhow::Result<()> {
 }
 
 fn print(line: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{line}")
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
+    print_out(&format!("{line}\n"))
 }
 
 #[expect(
@@ -326,5 +338,9 @@ fn kilobits(bits: f64) -> u64 {
     (bits / 1e3).round() as u64
 }
 
+/// Clients of a meeting, unless --meetings and --clients-per-meeting say otherwise; as in the draft's scenario 3.
+const CLIENTS_PER_MEETING: usize = 5;
+/// A process has not many more sockets for their clients.
+const MEETINGS_MAX: u64 = 5000;
 /// Ten minutes: a longer probe is a run of its own.
 const STEADY_SECONDS_MAX: u64 = 600;

@@ -2,6 +2,7 @@
 
 mod archive_file;
 mod bench;
+mod compare;
 mod find_max;
 mod progress;
 mod relay;
@@ -13,6 +14,7 @@ use std::{
     process::ExitCode,
 };
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -51,6 +53,8 @@ struct BenchCommand {
 enum Question {
     /// Find the largest load that a relay carries, and what breaks first
     FindMax(Box<find_max::FindMaxArguments>),
+    /// Measure several relays in turns and put them in a table
+    Compare(compare::CompareArguments),
     /// Show a run that was kept with --archive
     Report(report::ReportArguments),
 }
@@ -59,6 +63,7 @@ impl BenchCommand {
     fn run(&self) -> anyhow::Result<ExitCode> {
         match (&self.question, &self.run) {
             (Some(Question::FindMax(arguments)), _) => find_max::run(arguments),
+            (Some(Question::Compare(arguments)), _) => compare::run(arguments),
             (Some(Question::Report(arguments)), _) => report::run(arguments),
             (None, Some(arguments)) => bench::run(arguments),
             (None, None) => {
@@ -110,6 +115,14 @@ pub(crate) fn print_error(error: &anyhow::Error) {
 /// Writes a line to standard error. Nothing can be done if that fails.
 pub(crate) fn print_line(line: &str) {
     drop(writeln!(std::io::stderr().lock(), "{line}"));
+}
+
+/// Writes `text` to standard output as it stands.
+fn print_out(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .context("cannot write to standard output")
 }
 
 /// Bad arguments, files or addresses: nothing was measured. (1 is a run whose service level broke.)

@@ -4,6 +4,7 @@ mod child;
 mod hosting;
 mod machine;
 pub(crate) mod process;
+pub(crate) mod relays;
 mod target;
 mod watch;
 
