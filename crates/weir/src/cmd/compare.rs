@@ -256,9 +256,11 @@ impl Turns {
 
     fn comparison(self, broken_off: Option<String>) -> Comparison {
         let described = &self.described;
-        let subscribers = described.subscribers.map_or_else(String::new, |subscribers| {
-            format!("{subscribers} subscribers, ")
-        });
+        let subscribers = described
+            .subscribers
+            .map_or_else(String::new, |subscribers| {
+                format!("{subscribers} subscribers, ")
+            });
         let setting = format!(
             "{}, {subscribers}{} runs of each relay in turns, {}",
             described.profile.display(),
