@@ -1,0 +1,198 @@
+#!/usr/bin/env bash
+# Interoperation with other people's relays and clients, both ways, as a table in Markdown:
+# our publisher and subscribers at their relays, and their publishers and subscribers at ours.
+# Fails if a row fails.
+#
+# interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
+#
+# --weir FILE      our program
+# --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub, moq-cli lie; what is
+#                  missing is said in the table
+# --output FOLDER  logs, certificate, recordings (target/interop)
+# --markdown FILE  where the table goes, besides standard output
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+READY_SECONDS_MAX=10
+RUN_SECONDS_MAX=60
+MEDIA_SECONDS=6
+SUBSCRIBERS=5
+
+die() {
+    echo "error: $1" >&2
+    exit 2
+}
+
+weir='' peers='' output=target/interop markdown=''
+while [ $# -gt 0 ]; do
+    [ $# -ge 2 ] || die "$1 needs a value"
+    case $1 in
+    --weir) weir=$2 ;;
+    --peers) peers=$2 ;;
+    --output) output=$2 ;;
+    --markdown) markdown=$2 ;;
+    *) die "unknown option $1" ;;
+    esac
+    shift 2
+done
+[ -x "$weir" ] || die "no program at '$weir'"
+[ -d "$peers" ] || die "no folder '$peers': \`make interop\` fills one"
+mkdir -p "$output"
+
+# Ends what was started, each by its own process ID.
+processes=()
+end_all() {
+    local process
+    for process in "${processes[@]}"; do
+        kill -TERM "$process" 2>/dev/null || true
+        wait "$process" 2>/dev/null || true
+    done
+    processes=()
+}
+trap end_all EXIT
+
+version() {
+    local text
+    text=$("$1" --version 2>/dev/null | head -n 1) || true
+    echo "${text:-$(basename "$1")}"
+}
+
+rows=() failed=0
+# Adds a row: what spoke to what, how, the way of the objects, why it failed (empty if it is good), and a note.
+row() {
+    local result=pass${5:+, $5}
+    if [ -n "$4" ]; then
+        result="fail: ${4//|/ }"
+        failed=$((failed + 1))
+    fi
+    rows+=("| $1 | $2 | $3 | $result |")
+    printf '%-34s %-26s %-34s %s\n' "$1" "$2" "$3" "$result"
+}
+# The same for what cannot be tried here.
+missing() {
+    rows+=("| $1 | $2 | $3 | not tried: no \`$4\` here |")
+    printf '%-34s %-26s %-34s not tried: no %s\n' "$1" "$2" "$3" "$4"
+}
+
+certificate() {
+    [ -s "$output/cert.pem" ] && return
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 13 \
+        -subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1 \
+        -keyout "$output/key.pem" -out "$output/cert.pem" 2>"$output/openssl.log" ||
+        die "no certificate: $(tail -n 1 "$output/openssl.log")"
+}
+
+# Starts a relay on a port; sets `address`. Peers do not say when they are ready: what tries them waits.
+start() {
+    local kind=$1
+    address=127.0.0.1:$2
+    case $kind in
+    moq-relay-ietf)
+        "$peers/moq-relay-ietf" --bind "$address" --tls-cert "$output/cert.pem" \
+            --tls-key "$output/key.pem" >"$output/$kind.log" 2>&1 &
+        ;;
+    moq-relay)
+        "$peers/moq-relay" --listen "$address" --listen-tls-cert "$output/cert.pem" \
+            --listen-tls-key "$output/key.pem" --auth-public '**' >"$output/$kind.log" 2>&1 &
+        ;;
+    weir)
+        "$weir" relay --listen "$address" --cert "$output/cert.pem" --key "$output/key.pem" \
+            >"$output/$kind.log" 2>&1 &
+        ;;
+    esac
+    processes+=($!)
+    local process=$! deadline=$((SECONDS + READY_SECONDS_MAX))
+    # In hexadecimal, as the table of UDP sockets shows it.
+    local entry
+    entry=$(printf '0100007F:%04X' "$2")
+    until grep -q "$entry" /proc/net/udp; do
+        kill -0 "$process" 2>/dev/null || die "$kind ended: $(tail -n 3 "$output/$kind.log")"
+        [ $SECONDS -lt $deadline ] || die "$kind does not listen"
+        sleep 0.05
+    done
+}
+
+# Our publisher and subscribers at a relay: every subscription of both tracks has to be good, and the track on
+# streams complete. Datagrams may be lost by right, and are by some relays when the machine is busy: that is told.
+# Whether the run may judge the relay's speed does not matter here.
+ours_at() {
+    local relay=$1 scheme=$2 flow=$3 reason='' note=''
+    local log=$output/ours-at-$relay-$scheme-$flow.log
+    timeout "$RUN_SECONDS_MAX" "$weir" bench interop/both.ini --relay "$scheme://$address" --insecure \
+        --subscribers "$SUBSCRIBERS" --publish-flow "$flow" >"$log" 2>&1 || true
+    local good lost
+    good=$(grep -c "subscriptions *$SUBSCRIBERS good, 0 incomplete, 0 failed" "$log") || true
+    # One line for each track, in the profile's order; the last figure is the sum.
+    mapfile -t lost < <(sed -n 's/^ *lost objects .* //p' "$log")
+    if [ "$good" -ne 2 ] || [ "${lost[1]:-none}" != 0 ]; then
+        reason=$(grep -v '^ *$' "$log" | tail -n 1)
+    elif [ "${lost[0]}" != 0 ]; then
+        note="${lost[0]} datagrams lost"
+    fi
+    row "$(version "$4")" "$scheme, $flow" "weir bench → relay → weir bench" "$reason" "$note"
+}
+
+# Their publisher and subscriber at our relay, with a stream that ffmpeg makes: what the subscriber wrote has to
+# have frames.
+media() {
+    local name=$1 publisher=$2 subscriber=$3 how=$4
+    local file=$output/$name.mp4 frames reason=''
+    eval "$publisher" >"$output/$name-publisher.log" 2>&1 &
+    processes+=($!)
+    sleep 2
+    timeout -s INT "$MEDIA_SECONDS" bash -c "$subscriber" >"$file" 2>"$output/$name-subscriber.log" || true
+    frames=$(ffprobe -v error -count_frames -select_streams v -show_entries stream=nb_read_frames \
+        -of default=nokey=1:noprint_wrappers=1 "$file" 2>/dev/null | head -n 1) || true
+    [ "${frames:-0}" -gt 10 ] 2>/dev/null ||
+        reason="${frames:-no} frames; $(tail -n 1 "$output/$name-subscriber.log" | cut -c 1-80)"
+    row "$name" "$how" "their publisher → weir → their subscriber" "$reason"
+}
+export SOURCE='ffmpeg -hide_banner -v error -re -f lavfi -i testsrc=size=320x240:rate=25 -t 30 -c:v libx264
+    -preset ultrafast -tune zerolatency -g 25 -pix_fmt yuv420p
+    -f mp4 -movflags cmaf+separate_moof+delay_moov+skip_trailer+frag_every_frame -'
+
+certificate
+# moq-relay takes no PUBLISH, and moq-relay-ietf serves what was published only where PUBLISH_NAMESPACE came before.
+for relay in moq-relay-ietf moq-relay; do
+    if [ ! -x "$peers/$relay" ]; then
+        missing "$relay" "" "weir bench → relay → weir bench" "$relay"
+        continue
+    fi
+    start "$relay" 15601
+    ours_at "$relay" moqt namespace "$peers/$relay"
+    ours_at "$relay" https namespace "$peers/$relay"
+    end_all
+done
+start weir 15602
+ours_at weir moqt namespace "$weir"
+ours_at weir moqt publish "$weir"
+ours_at weir https namespace "$weir"
+if [ -x "$peers/moq-pub" ] && [ -x "$peers/moq-sub" ] && command -v ffmpeg >/dev/null; then
+    for scheme in moqt https; do
+        media "moq-pub, moq-sub ($scheme)" \
+            "$(printf '%q ' bash -c "$SOURCE | '$peers/moq-pub' --name interop/$scheme --tls-disable-verify $scheme://$address")" \
+            "'$peers/moq-sub' --name interop/$scheme --tls-disable-verify $scheme://$address" "$scheme"
+    done
+else
+    missing "moq-pub, moq-sub" "" "their publisher → weir → their subscriber" "moq-pub, moq-sub or ffmpeg"
+fi
+if [ -x "$peers/moq-cli" ] && command -v ffmpeg >/dev/null; then
+    media "moq-cli (moqt)" \
+        "$(printf '%q ' bash -c "$SOURCE | '$peers/moq-cli' --help")" \
+        "'$peers/moq-cli' --help" "moqt"
+else
+    missing "moq-cli" "" "their publisher → weir → their subscriber" "moq-cli or ffmpeg"
+fi
+end_all
+
+if [ -n "$markdown" ]; then
+    {
+        echo '| peer | how | direction | result |'
+        echo '|---|---|---|---|'
+        printf '%s\n' "${rows[@]}"
+    } >"$markdown"
+fi
+[ "$failed" -eq 0 ] || {
+    echo "$failed rows failed; the output is in $output"
+    exit 1
+}
