@@ -2,7 +2,7 @@
 //!
 //! A [`SubscriberRole`] hosts any number of subscribers, each on a connection of its own. They
 //! connect at a given rate, subscribe to their tracks, and feed what arrives to their
-//! [`TrackReceiver`]s, which lie side by side in one vector. Objects are not kept: of each, the head
+//! [`TrackReceiver`](crate::metrics::TrackReceiver)s, which lie side by side in one vector. Objects are not kept: of each, the head
 //! is looked at and the rest is compared with what the publisher must have sent.
 
 mod audience;

@@ -21,7 +21,7 @@ pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {
     written.with_context(|| format!("{}: cannot be written", file.display()))
 }
 
-/// Reads what [`write`] wrote; a text that somebody has unpacked is read too.
+/// Reads what [`write()`] wrote; a text that somebody has unpacked is read too.
 pub(super) fn read(file: &Path) -> anyhow::Result<Archive> {
     let name = file.display();
     let mut input = File::open(file)
