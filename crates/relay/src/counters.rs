@@ -88,6 +88,8 @@ numbers! {
         subgroups_refused,
         /// Objects and streams received again from another publisher of the same track.
         duplicates,
+        /// Tracks ended because they broke the rules of the object model.
+        tracks_malformed,
         /// Objects that came for no track that the relay still holds.
         objects_unwanted,
         /// Fetches served to their end.

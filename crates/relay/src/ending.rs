@@ -181,12 +181,12 @@ impl Relay {
         };
         match (last.leaving, last.origin) {
             (Some(leaving), _) => {
-                track.duplicates.clear();
+                track.start_afresh();
                 self.dismiss_subscribers(now, endpoint, track_id, &leaving.done);
                 self.ask_publishers(now, endpoint, track_id, None);
             }
             (None, Origin::Published | Origin::Subscribed) => {
-                track.duplicates.clear();
+                track.start_afresh();
                 self.orphan(now, track_id);
                 self.ask_publishers(now, endpoint, track_id, Some(last.handle));
             }

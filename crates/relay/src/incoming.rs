@@ -49,6 +49,13 @@ impl Relay {
             counters.duplicates += 1;
             return;
         }
+        let (status, properties) = (datagram.status, &datagram.properties);
+        if !track
+            .ends
+            .admits(location, status, properties, track.largest)
+        {
+            return self.on_malformed(now, endpoint, id);
+        }
         track.observe(location);
         datagram.track_alias = track.alias;
         let mut encoded = BytesMut::with_capacity(
@@ -138,6 +145,7 @@ impl Relay {
     pub(crate) fn on_object(
         &mut self,
         now: Instant,
+        endpoint: &mut Endpoint,
         handle: Handle,
         stream: StreamId,
         object: ObjectHeader,
@@ -158,6 +166,10 @@ impl Relay {
             group: inbound.header.group,
             object: object.id,
         };
+        let group = inbound.header.group;
+        if !track.ends.admits_object(group, &object, track.largest) {
+            return self.on_malformed(now, endpoint, track_id);
+        }
         let number = match inbound.flow {
             Flow::Passed(id) => {
                 if let Some(subgroup) = track.subgroup(id) {
@@ -264,6 +276,12 @@ impl Relay {
             subgroup.end(ended);
             self.ledger.hold(before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
+            if let Some(last) = next.checked_sub(1)
+                && ended == Ended::Finished
+                && inbound.header.end_of_group
+            {
+                track.ends.end_group(key.0, last);
+            }
             let sender = (handle, inbound.request);
             track.duplicates.release(now, key, sender, next);
             self.mark_grown(inbound.track, id);

@@ -116,6 +116,7 @@ impl Relay {
         self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
             subscriber.update(connection, &ok.parameters, largest, turn);
         });
+        self.request_group(now, endpoint, track_id, &ok.parameters);
         self.update_upstream(now, endpoint, track_id);
         self.dismiss_if_drained(now, endpoint, track_id, handle, id);
     }

@@ -149,7 +149,7 @@ impl Relay {
     }
 
     /// Sends SUBSCRIBE to a session, unless it is a source of the track already; returns whether it was sent.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -165,9 +165,12 @@ impl Relay {
         {
             return false;
         }
+        let waiting = track.waiting.iter();
+        let wishes = waiting.filter_map(|waiting| waiting.parameters.new_group_request);
         // Whatever the subscribers want now [moqt-18 §9.2].
         let parameters = Parameters {
             forward: Some(true),
+            new_group_request: wishes.max(),
             ..Parameters::default()
         };
         let name = track.name.clone();
@@ -269,7 +272,7 @@ impl Relay {
     }
 
     /// Ends one of the relay's own subscriptions.
-    fn cancel_source(
+    pub(crate) fn cancel_source(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,

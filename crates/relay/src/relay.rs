@@ -248,7 +248,7 @@ impl Relay {
             } => {
                 self.on_subgroup(now, endpoint, handle, stream, request, header);
             }
-            E::Object { stream, object } => self.on_object(now, handle, stream, object),
+            E::Object { stream, object } => self.on_object(now, endpoint, handle, stream, object),
             E::Payload { stream, data } => {
                 if !self.on_payload(handle, stream, &data) {
                     self.on_feeder_payload(now, endpoint, handle, stream, &data);
@@ -288,8 +288,8 @@ impl Relay {
             E::Namespace { .. }
             | E::NamespaceDone { .. }
             | E::PublishBlocked { .. }
-            | E::GoAway(_)
-            | E::RequestGoAway { .. } => {}
+            | E::GoAway(_) => {}
+            E::RequestGoAway { id, .. } => self.on_request_goaway(now, endpoint, handle, id),
         }
     }
 

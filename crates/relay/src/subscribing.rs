@@ -52,6 +52,10 @@ impl Relay {
         let until = now + rendezvous.min(limits.rendezvous_max);
         let answer_by = now + UPSTREAM_ANSWER_MAX;
         let wake = until.max(answer_by);
+        let wishes = Parameters {
+            new_group_request: subscribe.parameters.new_group_request,
+            ..Parameters::default()
+        };
         track.waiting.push(Waiting {
             handle,
             request: id,
@@ -64,6 +68,7 @@ impl Relay {
         peer.insert(id, Part::Subscriber(track_id));
         self.timers.set(wake, Timer::Rendezvous(handle, id));
         if track.is_established() {
+            self.request_group(now, endpoint, track_id, &wishes);
             return self.admit_waiting(now, endpoint, track_id);
         }
         let is_asking = track.is_asking();
@@ -284,6 +289,7 @@ impl Relay {
                     answer.parameters.largest_object = largest;
                 }
             });
+            self.request_group(now, endpoint, track_id, parameters);
             self.update_upstream(now, endpoint, track_id);
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
             answer.parameters.expires = self.expires_in(now, handle, id);

@@ -11,6 +11,7 @@ use weir_quic::Handle;
 use crate::{
     cache::TrackCache,
     duplicates::Duplicates,
+    ends::Ends,
     fetch::FetchId,
     subgroup::{Subgroup, SubgroupId},
     subscriber::{Subscriber, TrackDefaults, smaller},
@@ -32,6 +33,9 @@ pub(crate) struct Track {
     pub(crate) subgroups: Vec<Subgroup>,
     next_subgroup: SubgroupId,
     pub(crate) duplicates: Duplicates,
+    pub(crate) ends: Ends,
+    /// The new group that publishers were asked for, and the largest one at that time.
+    pub(crate) group_asked: Option<(u64, Option<u64>)>,
     pub(crate) cache: TrackCache,
     /// Fetches of peers.
     pub(crate) readers: BTreeSet<FetchId>,
@@ -150,6 +154,8 @@ impl Track {
             subgroups: Vec::new(),
             next_subgroup: 0,
             duplicates: Duplicates::default(),
+            ends: Ends::default(),
+            group_asked: None,
             cache: TrackCache::default(),
             readers: BTreeSet::new(),
             hungry: BTreeSet::new(),
@@ -254,6 +260,13 @@ impl Track {
             object_timeout: smaller(self.properties.object_delivery_timeout(), None),
             subgroup_timeout: smaller(self.properties.subgroup_delivery_timeout(), None),
         }
+    }
+
+    /// The last publisher is gone: the next one starts afresh.
+    pub(crate) fn start_afresh(&mut self) {
+        self.duplicates.clear();
+        self.ends = Ends::default();
+        self.group_asked = None;
     }
 
     /// Notes the location of an object that arrived.

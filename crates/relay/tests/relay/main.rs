@@ -25,6 +25,7 @@ mod late;
 mod limits;
 mod load;
 mod loss;
+mod malformed;
 mod model;
 mod offering;
 mod publishers;

@@ -1,0 +1,109 @@
+//! Tracks that break the rules of the object model, and requests for new groups of those that keep them.
+
+use std::time::Instant;
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    parameter::Parameters,
+    session::RequestId,
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{
+    Relay,
+    track::{Origin, Source},
+    tracks::TrackId,
+};
+
+impl Relay {
+    /// A track turned out to be malformed: its subscribers are told at once, and nothing more of it is taken
+    /// [moqt-18 §2.4.2].
+    pub(crate) fn on_malformed(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        self.counters.tracks_malformed += 1;
+        tracing::debug!(track = %track.name, "malformed");
+        let sources = track.sources.clone();
+        let subscribers = track.subscribers.iter();
+        let subscribers: Vec<_> = subscribers
+            .map(|subscriber| (subscriber.handle, subscriber.request))
+            .collect();
+        for who in subscribers {
+            let code = PublishDoneCode::MALFORMED_TRACK;
+            self.cut_subscriber(now, endpoint, id, who, code);
+        }
+        for source in sources {
+            self.cut_streams(now, source.handle, source.request);
+            self.with_session(now, endpoint, source.handle, |session, connection| {
+                session.cancel(connection, source.request, ResetCode::MALFORMED_TRACK);
+            });
+            let peer = self.peers.get(source.handle);
+            if peer.and_then(|peer| peer.remove(source.request)).is_some() {
+                let who = (source.handle, source.request);
+                let code = RequestErrorCode::MALFORMED_TRACK;
+                self.source_gone(now, endpoint, id, who, code);
+            }
+        }
+        self.publish_grown(now, endpoint);
+    }
+
+    /// A publisher wants one of the relay's subscriptions moved: it is made anew in the same session, since that is
+    /// the only place where the relay can reach it [moqt-18 §10.4].
+    pub(crate) fn on_request_goaway(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+    ) {
+        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
+            return;
+        };
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        let source = track.source(handle, id).cloned();
+        let is_own = |source: &Source| source.origin != Origin::Published;
+        if let Some(source) = source.filter(|source| is_own(source) && source.leaving.is_none()) {
+            self.cancel_source(now, endpoint, track_id, &source);
+            self.ask(now, endpoint, track_id, handle);
+            self.update_upstream(now, endpoint, track_id);
+        }
+    }
+
+    /// A subscriber asks for a new group: its wish goes to the publishers unless they were asked already, or the group
+    /// is there [moqt-18 §10.2.13].
+    pub(crate) fn request_group(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        parameters: &Parameters,
+    ) {
+        let (Some(wanted), Some(track)) = (parameters.new_group_request, self.tracks.get(id))
+        else {
+            return;
+        };
+        let largest = track.largest.map(|largest| largest.group);
+        let is_there = wanted != 0 && largest.is_some_and(|largest| wanted <= largest);
+        let is_asked = track
+            .group_asked
+            .is_some_and(|(asked, at)| asked >= wanted && at == largest);
+        if !track.properties.dynamic_groups() || is_there || is_asked {
+            return;
+        }
+        track.group_asked = Some((wanted, largest));
+        for source in track.sources.clone() {
+            if source.is_established() {
+                let update = Parameters {
+                    new_group_request: Some(wanted),
+                    ..Parameters::default()
+                };
+                self.with_session(now, endpoint, source.handle, |session, connection| {
+                    session.update(connection, source.request, update).is_ok()
+                });
+            }
+        }
+    }
+}
