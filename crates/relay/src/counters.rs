@@ -1,17 +1,22 @@
 //! What a relay has done and what it holds.
 
 macro_rules! numbers {
-    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)+ }) => {
+    ($(#[$outer:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident,)+ }) => {
         $(#[$outer])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct $name {
-            $($(#[$doc])* pub $field: u64,)+
+            $($(#[doc = $doc])* pub $field: u64,)+
         }
 
         impl $name {
             /// Each number with its name, in the order of the fields.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)+].into_iter()
+            }
+
+            /// What each number counts, in a sentence, in the order of the fields.
+            pub fn descriptions() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),*),)+].into_iter().map(str::trim)
             }
         }
     };

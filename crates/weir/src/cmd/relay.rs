@@ -220,7 +220,13 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     let telemetry = Arc::new(Telemetry::default());
     let slot = Arc::new(Slot::default());
     let threads = vec![(Arc::clone(&slot), Arc::clone(&telemetry))];
-    let operations = Operations::new(certificates, Arc::clone(&gate), logs, threads);
+    let operations = Operations::new(
+        certificates,
+        Arc::clone(&gate),
+        logs,
+        threads,
+        config.admin.tracks_max,
+    );
     let operations = Arc::new(operations);
     let (admin, stop) = operations::start(&operations, configured)?;
     if let Some(core) = config.core {
@@ -253,6 +259,7 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     let view = View {
         slot,
         telemetry: Arc::clone(&telemetry),
+        tracks_max: config.admin.tracks_max,
         memory: operations.memory(),
     };
     let mut relay = Observed::new(relay, view, clock::now());

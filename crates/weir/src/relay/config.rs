@@ -4,7 +4,7 @@ mod table;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::relay::settings::{self, Place, Places, Problem, Raw};
+use crate::relay::settings::{self, Place, Places, Problem, Raw, SecretUrl};
 
 pub(crate) use table::table;
 
@@ -52,7 +52,7 @@ pub(crate) struct ClientsConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct JwtConfig {
     pub(crate) keys: Vec<PathBuf>,
-    pub(crate) jwks_url: Option<String>,
+    pub(crate) jwks_url: Option<SecretUrl>,
     pub(crate) jwks_ca: Option<PathBuf>,
     pub(crate) jwks_refresh: Duration,
     pub(crate) jwks_timeout: Duration,
@@ -103,6 +103,7 @@ pub(crate) struct TlsConfig {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AdminConfig {
     pub(crate) listen: Option<SocketAddr>,
+    pub(crate) tracks_max: usize,
     pub(crate) connections_max: usize,
     pub(crate) header_bytes_max: usize,
     pub(crate) timeout: Duration,
@@ -157,6 +158,7 @@ impl Default for RelayConfig {
             },
             admin: AdminConfig {
                 listen: None,
+                tracks_max: 0,
                 connections_max: 16,
                 header_bytes_max: 8 << 10,
                 timeout: Duration::from_secs(5),

@@ -5,6 +5,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use weir_net::{Delays, TelemetrySnapshot};
+use weir_relay::{Counters, Gauges};
 
 use crate::{
     relay::{lifecycle::Phase, observed::Snapshot},
@@ -118,29 +119,31 @@ pub(crate) fn render(numbers: &Numbers) -> String {
 
 fn relay(page: &mut Page, numbers: &Numbers) {
     let snapshots = || numbers.threads.iter().map(|(snapshot, ..)| snapshot);
-    // Each field in turn, added up over the threads.
-    let names: Vec<&str> = snapshots().next().map_or_else(Vec::new, |first| {
-        first.gauges.iter().map(|(name, _)| name).collect()
-    });
-    for name in names {
-        let value: u64 = snapshots()
-            .flat_map(|snapshot| snapshot.gauges.iter())
-            .filter_map(|(of, value)| (of == name).then_some(value))
-            .sum();
-        let help = format!("Held now: {}.", name.replace('_', " "));
-        page.gauge(&format!("weir_relay_{name}"), &help, value);
+    let gauges = sums(snapshots().map(|snapshot| snapshot.gauges.iter().collect()));
+    for ((name, value), help) in gauges.into_iter().zip(Gauges::descriptions()) {
+        page.gauge(&format!("weir_relay_{name}"), help, value);
     }
-    let names: Vec<&str> = snapshots().next().map_or_else(Vec::new, |first| {
-        first.counters.iter().map(|(name, _)| name).collect()
-    });
-    for name in names {
-        let value: u64 = snapshots()
-            .flat_map(|snapshot| snapshot.counters.iter())
-            .filter_map(|(of, value)| (of == name).then_some(value))
-            .sum();
-        let help = format!("Since the start: {}.", name.replace('_', " "));
-        page.counter(&format!("weir_relay_{name}_total"), &help, value);
+    let counters = sums(snapshots().map(|snapshot| snapshot.counters.iter().collect()));
+    for ((name, value), help) in counters.into_iter().zip(Counters::descriptions()) {
+        // Some have the word in their name.
+        let name = name.strip_suffix("_total").unwrap_or(name);
+        page.counter(&format!("weir_relay_{name}_total"), help, value);
     }
+}
+
+/// Adds up the numbers of threads, each by its name.
+fn sums(threads: impl Iterator<Item = Vec<(&'static str, u64)>>) -> Vec<(&'static str, u64)> {
+    let mut all: Vec<(&str, u64)> = Vec::new();
+    for thread in threads {
+        if all.is_empty() {
+            all = thread;
+        } else {
+            for (sum, (_, value)) in all.iter_mut().zip(thread) {
+                sum.1 += value;
+            }
+        }
+    }
+    all
 }
 
 fn quic(page: &mut Page, numbers: &Numbers) {

@@ -2,15 +2,16 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use serde_json::json;
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
-use weir_relay::{Counters, Gauges, Load, Relay};
+use weir_relay::{Counters, Gauges, Load, Relay, TrackState};
 
 /// The numbers of one relay and its endpoint at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,15 +24,33 @@ pub(crate) struct Snapshot {
     pub(crate) at: Option<Instant>,
 }
 
+/// A list of tracks as JSON, or how many there are if they are too many.
+pub(crate) type Listing = Result<Vec<serde_json::Value>, usize>;
+
 /// Where a relay leaves its latest numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     latest: Mutex<Snapshot>,
+    /// Whether somebody waits for a list of tracks.
+    is_asked: AtomicBool,
+    listing: Mutex<Option<Listing>>,
+    listed: Condvar,
 }
 
 impl Slot {
     pub(crate) fn latest(&self) -> Snapshot {
         *self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks for a list of tracks, and waits for it up to `limit`.
+    pub(crate) fn tracks(&self, limit: Duration) -> Option<Listing> {
+        let mut listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        *listing = None;
+        self.is_asked.store(true, Ordering::Release);
+        let waited = self
+            .listed
+            .wait_timeout_while(listing, limit, |listing| listing.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     fn put(&self, snapshot: &Snapshot) {
@@ -46,6 +65,8 @@ pub(crate) struct View {
     pub(crate) slot: Arc<Slot>,
     /// Its host's numbers.
     pub(crate) telemetry: Arc<Telemetry>,
+    /// Tracks that a list may have.
+    pub(crate) tracks_max: usize,
     /// Memory of the process in bytes, as somebody else keeps it up to date.
     pub(crate) memory: Arc<AtomicU64>,
 }
@@ -85,6 +106,23 @@ impl Observed {
         };
         self.lag = lag;
         self.relay.observe_load(endpoint, load);
+        if self.view.slot.is_asked.swap(false, Ordering::AcqRel) {
+            self.list();
+        }
+    }
+
+    fn list(&self) {
+        let most = self.view.tracks_max;
+        let mut tracks: Vec<_> = self.relay.tracks().take(most + 1).collect();
+        let listing = if tracks.len() > most {
+            Err(self.relay.tracks().count())
+        } else {
+            tracks.sort_by(|one, other| one.name.cmp(other.name));
+            Ok(tracks.iter().map(described).collect())
+        };
+        let slot = &self.view.slot;
+        *slot.listing.lock().unwrap_or_else(PoisonError::into_inner) = Some(listing);
+        slot.listed.notify_all();
     }
 
     fn publish(&self, now: Instant, endpoint: &Endpoint) {
@@ -129,6 +167,21 @@ impl App for Observed {
     fn is_finished(&self) -> bool {
         self.relay.is_finished()
     }
+}
+
+fn described(track: &TrackState<'_>) -> serde_json::Value {
+    let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+    let fields = track.name.namespace.fields();
+    json!({
+        "namespace": fields.map(text).collect::<Vec<_>>(),
+        "name": text(track.name.name.as_bytes()),
+        "publishers": track.publishers,
+        "subscribers": track.subscribers,
+        "waiting": track.waiting,
+        "largest_group": track.largest.map(|largest| largest.group),
+        "largest_object": track.largest.map(|largest| largest.object),
+        "log_bytes": track.log_bytes,
+    })
 }
 
 /// How old numbers can be. Looking at every track is not for every packet.

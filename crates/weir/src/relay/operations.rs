@@ -37,6 +37,8 @@ pub(crate) struct Operations {
     logs: Arc<Logs>,
     /// One for each event loop.
     threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
+    /// Tracks that /tracks may list; 0 for no such page.
+    tracks_max: usize,
     manager: Manager,
     /// Memory of the process in bytes.
     memory: Arc<AtomicU64>,
@@ -51,6 +53,7 @@ impl Operations {
         gate: Arc<Gate>,
         logs: Arc<Logs>,
         threads: Vec<(Arc<Slot>, Arc<Telemetry>)>,
+        tracks_max: usize,
     ) -> Self {
         Self {
             lifecycle: Lifecycle::default(),
@@ -58,6 +61,7 @@ impl Operations {
             gate,
             logs,
             threads,
+            tracks_max,
             manager: Manager::find(|name| std::env::var(name).ok()),
             memory: Arc::default(),
             started: clock::now(),
@@ -81,6 +85,7 @@ impl Operations {
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
                 body: metrics::render(&self.numbers()),
             },
+            "/tracks" if self.tracks_max > 0 => self.tracks(),
             _ => Page::text(404, "there are /metrics, /healthz and /readyz"),
         }
     }
@@ -95,6 +100,26 @@ impl Operations {
         self.lifecycle.serve();
         self.manager.tell("READY=1");
         tracing::info!("serving");
+    }
+
+    /// Every track, as JSON; an error instead of a part of them.
+    fn tracks(&self) -> Page {
+        let mut all = Vec::new();
+        for (slot, _) in &self.threads {
+            match slot.tracks(TRACKS_TIMEOUT) {
+                Some(Ok(tracks)) => all.extend(tracks),
+                Some(Err(count)) => return too_many(count),
+                None => return Page::text(503, "an event loop does not answer"),
+            }
+        }
+        if all.len() > self.tracks_max {
+            return too_many(all.len());
+        }
+        Page {
+            status: 200,
+            content_type: "application/json",
+            body: format!("{}\n", serde_json::Value::from(all)),
+        }
     }
 
     fn numbers(&self) -> Numbers {
@@ -262,6 +287,13 @@ pub(crate) fn start(
     Ok((address, stop))
 }
 
+fn too_many(count: usize) -> Page {
+    Page::text(
+        503,
+        &format!("{count} tracks are more than admin.tracks_max"),
+    )
+}
+
 /// Says what an operator may not have meant.
 fn warn(operations: &Operations, config: &RelayConfig) {
     if operations.gate.is_open() && !config.listen.ip().is_loopback() {
@@ -281,6 +313,8 @@ fn warn(operations: &Operations, config: &RelayConfig) {
 
 /// How long an event loop may say nothing before it counts as hung.
 const STANDSTILL: Duration = Duration::from_secs(10);
+/// How long an event loop may take to list its tracks: it looks whether it is to four times a second.
+const TRACKS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the keeper looks around.
 const TICK: Duration = Duration::from_secs(1);
 /// How long before its end a certificate is warned of.

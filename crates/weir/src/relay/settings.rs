@@ -5,6 +5,7 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
 
 use toml::de::{DeTable, DeValue};
+use weir_quic::Congestion;
 
 /// A value as somebody wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -357,6 +358,62 @@ impl Form for String {
     }
 }
 
+impl Form for Congestion {
+    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+        let words: Vec<&str> = raw.text().unwrap_or_default().split_whitespace().collect();
+        let read = match words[..] {
+            ["cubic"] => Some(Self::Cubic),
+            ["delay"] => Some(Self::LOW_LATENCY),
+            ["delay", target] => {
+                let target = humantime::parse_duration(target).ok();
+                let target = target.filter(|target| !target.is_zero());
+                target.map(|queue_target| Self::Delay { queue_target })
+            }
+            _ => None,
+        };
+        *self = read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\""))?;
+        Ok(())
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        let text = match self {
+            Self::Cubic => "cubic".to_owned(),
+            Self::Delay { queue_target } => {
+                format!("delay {}", humantime::format_duration(*queue_target)).replace("s ", "s")
+            }
+        };
+        Some(text.into())
+    }
+}
+
+/// An address that may hold a password or a token, which are not shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecretUrl(pub(crate) String);
+
+impl Form for SecretUrl {
+    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+        self.0.read(raw, shape)
+    }
+
+    fn show(&self, _: Shape) -> Option<toml::Value> {
+        Some(self.to_string().into())
+    }
+}
+
+impl fmt::Display for SecretUrl {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let host = authority.rsplit_once('@');
+        let (secret, host) = host.map_or(("", authority), |(_, host)| ("redacted@", host));
+        let (path, query) = match path.split_once(['?', '#']) {
+            Some((path, _)) => (path, "?redacted"),
+            None => (path, ""),
+        };
+        write!(formatter, "{scheme}://{secret}{host}{path}{query}")
+    }
+}
+
 impl Form for PathBuf {
     fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
         let text = raw.text().filter(|text| !text.is_empty());
@@ -427,6 +484,7 @@ optional!(
     usize = 0,
     Duration = Duration::ZERO,
     String = String::new(),
+    SecretUrl = SecretUrl::default(),
     PathBuf = PathBuf::new(),
     SocketAddr = ([127, 0, 0, 1], 0).into(),
     Vec<String> = Vec::new(),

@@ -1,7 +1,7 @@
 //! Who gets in, and for how long.
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use weir_quic::tls::ClientTls;
+use weir_quic::tls::{ClientTls, Trust};
 
 use crate::{
     admin::metric,
@@ -57,9 +57,18 @@ fn tokens_let_in_where_they_say() {
         path: Some(format!("/?jwt={token}")),
         ..Arrival::default()
     };
-    let client = Client::connect(relay.address(), by_url);
-    client.announce("live/alice");
-    client.expect("accepted");
+    let by_web = Arrival {
+        tls: ClientTls::new(Trust::Anyone, &[weir_quic::h3::ALPN]).unwrap(),
+        web_path: Some(format!("/x?jwt={token}")),
+        ..Arrival::default()
+    };
+    for arrival in [by_url, by_web] {
+        let client = Client::connect(relay.address(), arrival);
+        client.announce("live/alice");
+        client.expect("accepted");
+        client.announce("live/bob");
+        client.expect(REFUSED);
+    }
 
     // Without a token one may come, and do nothing.
     let client = Client::connect(relay.address(), Arrival::default());

@@ -80,6 +80,39 @@ fn metrics_tell_of_sessions_and_of_nothing_that_a_peer_chose() {
 }
 
 #[test]
+fn tracks_are_listed_on_request_and_never_in_part() {
+    let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
+    assert_eq!(get(relay.admin(), "/tracks").0, 404, "off by default");
+
+    let relay = Relay::start(&["--admin", "127.0.0.1:0", "--set", "admin.tracks_max=2"]);
+    let admin = relay.admin();
+    let client = Client::connect(relay.address(), Arrival::default());
+    client.expect("ready");
+    assert_eq!(get(admin, "/tracks"), (200, "[]\n".to_owned()));
+    for (name, count) in [("b", 1.0), ("a", 2.0)] {
+        client.subscribe("room/\u{e9}", name);
+        expect_metric(admin, "weir_relay_tracks", count);
+    }
+    let (status, page) = get(admin, "/tracks");
+    let tracks: serde_json::Value = serde_json::from_str(&page).unwrap();
+    assert_eq!(status, 200, "{page}");
+    assert_eq!(tracks[0]["name"], "a");
+    assert_eq!(tracks[1]["name"], "b");
+    assert_eq!(
+        tracks[0]["namespace"],
+        serde_json::json!(["room", "\\xc3\\xa9"])
+    );
+    assert_eq!(tracks[0]["waiting"], 1);
+    client.subscribe("room", "c");
+    expect_metric(admin, "weir_relay_tracks", 3.0);
+    let (status, page) = get(admin, "/tracks");
+    assert_eq!(
+        (status, page.as_str()),
+        (503, "3 tracks are more than admin.tracks_max\n")
+    );
+}
+
+#[test]
 fn a_relay_that_is_to_end_says_so_first_and_ends_in_time() {
     let arguments = [
         "--admin",

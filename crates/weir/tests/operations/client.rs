@@ -14,7 +14,7 @@ use weir_moqt::{
     draft::Draft,
     limits,
     message::Setup,
-    name::Namespace,
+    name::{FullTrackName, Namespace, TrackName},
     parameter::Parameters,
     session::{self, Session, Side},
     token::Token,
@@ -23,6 +23,7 @@ use weir_net::{Host, HostConfig, SocketConfig, Stop, Telemetry, UdpSocket, clock
 use weir_quic::{
     App, ClientConfig, Endpoint, EndpointConfig, Event, Handle, Limits,
     tls::{ClientTls, Trust},
+    web_transport::Request,
 };
 
 /// How a client comes.
@@ -30,6 +31,8 @@ pub(crate) struct Arrival {
     pub(crate) tls: ClientTls,
     pub(crate) tokens: Vec<String>,
     pub(crate) path: Option<String>,
+    /// Over WebTransport instead of raw QUIC, with this path.
+    pub(crate) web_path: Option<String>,
 }
 
 impl Default for Arrival {
@@ -39,6 +42,7 @@ impl Default for Arrival {
             tls: ClientTls::new(Trust::Anyone, &PROTOCOLS).unwrap(),
             tokens: Vec::new(),
             path: None,
+            web_path: None,
         }
     }
 }
@@ -47,6 +51,7 @@ impl Default for Arrival {
 #[derive(Default)]
 struct Notes {
     announce: Vec<String>,
+    subscribe: Vec<(String, String)>,
     heard: Vec<String>,
 }
 
@@ -75,7 +80,12 @@ impl Client {
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), SocketConfig::default());
         let config = ClientConfig {
             tls: arrival.tls,
-            web_transport: None,
+            web_transport: arrival.web_path.map(|path| Request {
+                authority: relay.to_string(),
+                path,
+                protocols: PROTOCOLS.map(str::to_owned).into(),
+                origin: None,
+            }),
         };
         let handle = endpoint
             .connect(clock::now(), &config, relay, "localhost", 0)
@@ -128,6 +138,12 @@ impl Client {
             .unwrap()
             .announce
             .push(namespace.to_owned());
+    }
+
+    /// Subscribes to a track, and waits for its publisher.
+    pub(crate) fn subscribe(&self, namespace: &str, name: &str) {
+        let track = (namespace.to_owned(), name.to_owned());
+        self.notes.lock().unwrap().subscribe.push(track);
     }
 
     /// All that was heard so far.
@@ -209,9 +225,23 @@ impl Role {
         }
     }
 
-    fn announce(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn ask(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if !self.session.is_ready() || self.session.is_closed() {
             return;
+        }
+        let tracks = std::mem::take(&mut self.notes.lock().unwrap().subscribe);
+        for (namespace, name) in tracks {
+            let fields: Vec<&str> = namespace.split('/').collect();
+            let namespace = Namespace::new(&fields).unwrap();
+            let track = FullTrackName::new(namespace, TrackName::new(name).unwrap()).unwrap();
+            let parameters = Parameters {
+                rendezvous_timeout: Some(Duration::from_secs(30)),
+                ..Parameters::default()
+            };
+            if let Some(mut connection) = endpoint.connection(now, self.handle) {
+                let asked = self.session.subscribe(&mut connection, track, parameters);
+                asked.unwrap();
+            }
         }
         let namespaces = std::mem::take(&mut self.notes.lock().unwrap().announce);
         for namespace in namespaces {
@@ -271,7 +301,7 @@ impl App for Role {
         if let Some(mut connection) = endpoint.connection(now, self.handle) {
             self.session.handle_timeout(now, &mut connection);
         }
-        self.announce(now, endpoint);
+        self.ask(now, endpoint);
         self.settle();
     }
 

@@ -30,6 +30,7 @@ use crate::relay::{
     authority::jwt::{IssuerKey, algorithms},
     config::Configured,
     metrics::Keys,
+    settings::SecretUrl,
 };
 
 /// The keys of issuers, as they are known now.
@@ -54,7 +55,7 @@ struct Sets {
 
 /// Where keys are fetched from.
 struct Source {
-    url: String,
+    url: SecretUrl,
     agent: Agent,
     refresh: Duration,
 }
@@ -149,7 +150,7 @@ impl Issuers {
                 }
                 Err(error) => {
                     // The old keys stay: an issuer that is away must not lock everybody out.
-                    tracing::error!("{}: no keys: {error:#}", without_secrets(&source.url));
+                    tracing::error!("{}: no keys: {error:#}", source.url);
                     self.failed.fetch_add(1, Ordering::Relaxed);
                     let wait = retry;
                     retry = (retry * 2).min(source.refresh.max(RETRY_MIN));
@@ -179,7 +180,7 @@ impl Issuers {
     }
 
     fn fetch(&self, source: &Source) -> anyhow::Result<usize> {
-        let mut response = source.agent.get(&source.url).call()?;
+        let mut response = source.agent.get(&source.url.0).call()?;
         let mut text = String::new();
         let body = response.body_mut().as_reader();
         body.take(JWKS_BYTES_MAX + 1).read_to_string(&mut text)?;
@@ -202,7 +203,7 @@ impl Issuers {
 fn source(configured: &Configured) -> anyhow::Result<Source> {
     let jwt = &configured.config.auth.jwt;
     let url = jwt.jwks_url.clone().unwrap_or_default();
-    if !url.starts_with("https://") {
+    if !url.0.starts_with("https://") {
         bail!(
             "{}: expected an address with https://",
             configured.place("auth.jwt.jwks_url")
@@ -353,15 +354,6 @@ fn finish(
         algorithms,
         key,
     })
-}
-
-/// An address without what may be secret in it: user, password and query.
-pub(crate) fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    let path = path.split(['?', '#']).next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
 }
 
 const RSA: [Algorithm; 6] = [

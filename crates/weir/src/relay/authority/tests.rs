@@ -377,8 +377,4 @@ fn settings_that_cannot_be_used_are_named() {
         let error = format!("{:#}", Gate::load(&configured).unwrap_err());
         assert!(error.starts_with(expected), "{error}");
     }
-    assert_eq!(
-        issuers::without_secrets("https://user:word@host:1/keys?token=x#y"),
-        "https://host:1/keys"
-    );
 }

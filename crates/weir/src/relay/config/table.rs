@@ -39,6 +39,7 @@ fn operation() -> Vec<Setting<RelayConfig>> {
             admin.listen,
             "TCP address for metrics and health; not set: no such listener. It has no access control."
         ),
+        setting!(admin.tracks_max in 0..=100_000, "Tracks that /tracks lists, an error beyond; 0: no such page, as it shows names."),
         setting!(admin.connections_max in 1..=1024, "Connections to it at once; answered with 503 beyond."),
         setting!(admin.header_bytes_max in 256..=1 << 20, "Bytes of a request; answered with 431 beyond."),
         setting!(admin.timeout in MILLISECOND..=MINUTE, "How long a request and its answer may take."),
@@ -129,6 +130,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.tracks_max in COUNT, "Tracks in all; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that a subscription may be behind; its oldest groups are reset with TOO_FAR_BEHIND beyond."),
+        setting!(limits.relay.lag_bytes_per_session_max in BYTES, "The same for all subscriptions of a session together."),
         setting!(limits.relay.streams_per_subscription_max in COUNT, "Open streams of a subscription; the oldest that is behind is reset for one more."),
         setting!(limits.relay.subgroups_per_track_max in COUNT, "Open subgroups of a track; further ones are stopped."),
         setting!(limits.relay.rendezvous_max in 0..=DAY, "How long a SUBSCRIBE may wait for a publisher, whatever it asks for."),
@@ -155,6 +157,10 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.quic.send_bytes_max in BYTES, "Bytes written to a connection's streams and not yet acknowledged."),
         setting!(limits.quic.datagram_receive_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be read; 0: no datagrams."),
         setting!(limits.quic.datagram_send_bytes_max in 0..=1 << 32, "Bytes of a connection's datagrams that wait to be sent; the oldest are dropped beyond."),
+        setting!(
+            limits.quic.congestion,
+            "How much may be in flight: `cubic` fills the queue of the bottleneck, `delay 25ms` keeps it that short."
+        ),
         setting!(limits.quic.idle_timeout in MILLISECOND..=DAY, "A connection on which nothing was heard for this long is lost."),
         setting!(limits.quic.keep_alive in MILLISECOND..=DAY, "Ping after this long without traffic; not set: peers do it."),
         setting!(limits.session.setup_timeout in MILLISECOND..=HOUR, "How long a peer's SETUP may take."),

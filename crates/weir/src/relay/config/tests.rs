@@ -84,6 +84,57 @@ fn every_limit_of_every_layer_can_be_set() {
     }
 }
 
+/// `UPDATE_DOCS=1 cargo test` writes what is missing.
+#[test]
+fn the_documentation_lists_every_setting() {
+    let file =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/relay-settings.md");
+    let default = RelayConfig::default();
+    let mut text = REFERENCE_HEAD.to_owned();
+    let mut section = None;
+    for setting in table() {
+        let of = setting.key.rsplit_once('.').map_or("", |(of, _)| of);
+        if section != Some(of) {
+            section = Some(of);
+            let title = if of.is_empty() {
+                "At the top".to_owned()
+            } else {
+                format!("`[{of}]`")
+            };
+            text.extend([format!(
+                "\n## {title}\n\n| key | default | |\n|---|---|---|\n"
+            )]);
+        }
+        let value = (setting.show)(&default, setting.shape);
+        let value = value.map_or_else(|| "not set".to_owned(), |value| format!("`{value}`"));
+        text.extend([format!(
+            "| `{}` | {value} | {} |\n",
+            setting.key, setting.about
+        )]);
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&file, &text).unwrap();
+    }
+    let found = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(
+        found, text,
+        "docs/relay-settings.md: UPDATE_DOCS=1 cargo test -p weir --bin weir"
+    );
+}
+
+const REFERENCE_HEAD: &str = "\
+# Settings of the relay
+
+Each has a key in the file (`--config relay.toml`), a variable of the environment and `--set KEY=VALUE`. The variable of
+`drain.time` is `WEIR_RELAY_DRAIN_TIME`. Flags win over variables, variables over the file, the file over the default.
+
+- Times are strings with a unit: `\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"1h 30m\"`; `\"0\"` is none.
+- Bytes are numbers, or strings with `KiB`, `MiB` or `GiB`.
+- Lists are `[\"a\", \"b\"]` in the file, and `a,b` elsewhere.
+
+This page is written by a test from the table that the program reads.
+";
+
 #[test]
 fn keys_and_variables_are_distinct() {
     let mut names: Vec<String> = table()

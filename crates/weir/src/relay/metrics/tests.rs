@@ -32,7 +32,7 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
                 .filter(|base| kinds.get(*base) == Some(&"histogram"))
         });
         assert_eq!(base.unwrap_or(family), described, "{line}");
-        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+        let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         assert!(family.bytes().all(is_name), "{family}");
         let value: f64 = value.parse().unwrap();
         assert!(

@@ -113,3 +113,45 @@ fn later_layers_win_and_leave_their_place() {
         ["W_INNER_ON: inner.on: expected true or false, not `yes`"]
     );
 }
+
+#[test]
+fn secrets_of_an_address_are_not_shown() {
+    for (url, shown) in [
+        ("https://a/keys", "https://a/keys"),
+        (
+            "https://user:word@a:1/keys?token=x#y",
+            "https://redacted@a:1/keys?redacted",
+        ),
+        ("https://a?token=x", "https://a?redacted"),
+    ] {
+        assert_eq!(SecretUrl(url.to_owned()).to_string(), shown);
+    }
+}
+
+#[test]
+fn congestion_is_controlled_by_name() {
+    let shape = Shape {
+        is_bytes: false,
+        minimum: 0,
+        maximum: 0,
+    };
+    for text in ["cubic", "delay 25ms", "delay 1s500ms"] {
+        let mut congestion = Congestion::default();
+        congestion
+            .read(&Raw::String(text.to_owned()), shape)
+            .unwrap();
+        assert_eq!(congestion.show(shape), Some(text.into()));
+    }
+    let mut congestion = Congestion::default();
+    congestion
+        .read(&Raw::Text("delay".to_owned()), shape)
+        .unwrap();
+    assert_eq!(congestion, Congestion::LOW_LATENCY);
+    for text in ["reno", "delay 0s", "delay soon", "cubic 1s", ""] {
+        let refused = congestion.read(&Raw::Text(text.to_owned()), shape);
+        assert!(
+            refused.unwrap_err().starts_with("expected \"cubic\""),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,36 @@
+//! Single tracks, for operators who look for one.
+
+use weir_moqt::{location::Location, name::FullTrackName};
+
+use crate::{Relay, subgroup::Subgroup};
+
+/// How a track stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackState<'a> {
+    /// Its name.
+    pub name: &'a FullTrackName,
+    /// Sessions that it comes from.
+    pub publishers: usize,
+    /// Subscriptions that get its objects.
+    pub subscribers: usize,
+    /// Requests that wait for a publisher.
+    pub waiting: usize,
+    /// The largest location that is known.
+    pub largest: Option<Location>,
+    /// Bytes of subgroups that some subscriber has not taken yet.
+    pub log_bytes: u64,
+}
+
+impl Relay {
+    /// Every track. Looks at all of them.
+    pub fn tracks(&self) -> impl Iterator<Item = TrackState<'_>> {
+        self.tracks.iter().map(|track| TrackState {
+            name: &track.name,
+            publishers: track.sources.len(),
+            subscribers: track.subscribers.len(),
+            waiting: track.waiting.len(),
+            largest: track.largest,
+            log_bytes: track.subgroups.iter().map(Subgroup::held).sum(),
+        })
+    }
+}
