@@ -27,6 +27,7 @@ mod peer;
 mod peers;
 pub mod profile;
 pub mod publisher;
+pub mod qperf;
 pub mod report;
 pub mod scenario;
 pub mod schedule;

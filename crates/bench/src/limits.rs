@@ -81,6 +81,9 @@ pub const STREAM_QUEUE_BYTES_MAX: usize = 4 << 20;
 /// Streams that one publisher has open for one track. The oldest is reset for the next.
 pub const STREAMS_PER_TRACK_MAX: usize = 64;
 
+/// FETCH requests that one publisher answers at once.
+pub const FETCHES_MAX: usize = 1024;
+
 /// Items that one track sends in one turn of the event loop, when it has to catch up.
 pub const ITEMS_PER_TURN_MAX: usize = 64;
 

@@ -71,7 +71,10 @@ impl MeetingRole {
         now: Instant,
         endpoint: &mut Endpoint,
     ) -> Result<(), crate::publisher::ReleaseError> {
-        self.publishers.release(now, endpoint)
+        self.publishers.release(now, endpoint)?;
+        let peers = &mut self.publishers.peers;
+        self.subscribers.subscribers.release(now, endpoint, peers);
+        Ok(())
     }
 
     /// Ends all tracks that have not ended, and closes all connections.

@@ -88,6 +88,14 @@ impl Content {
         }
     }
 
+    /// The content of qperf's objects of up to `bytes` bytes, which stands where other content would.
+    pub fn of_qperf(bytes: u32) -> Self {
+        let places = DATA_HEADER_BYTES..DATA_HEADER_BYTES + bytes as usize;
+        Self {
+            bytes: places.map(crate::qperf::content_at).collect(),
+        }
+    }
+
     /// Appends one whole object: header, tag where it fits, content up to `header.data_length`,
     /// which must not exceed the content.
     pub fn write_object(&self, header: &DataHeader, tag: &Tag, object: &mut BytesMut) {

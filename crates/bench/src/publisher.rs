@@ -7,6 +7,7 @@
 //! subscribers, and opens no socket.
 
 mod client;
+mod fetching;
 mod offer;
 mod outgoing;
 mod publication;
@@ -152,7 +153,7 @@ impl PublisherRole {
         let clients: Vec<_> = config
             .publishers
             .iter()
-            .map(|tracks| PublisherClient::new(tracks))
+            .map(|tracks| PublisherClient::new(tracks, &config.plans))
             .collect();
         Self {
             peers: Peers::new(clients.len()),
@@ -325,7 +326,8 @@ impl PublisherRole {
         rest: &Rest,
     ) {
         if let Some(peer) = self.peers.peer_mut(number) {
-            self.clients[number].on_rest(now, endpoint, peer, rest);
+            let plans = &self.config.plans;
+            self.clients[number].on_rest(now, endpoint, peer, plans, rest);
         }
     }
 

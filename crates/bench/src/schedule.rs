@@ -17,6 +17,7 @@ use crate::clock::nanoseconds;
 use crate::message::Start;
 use crate::payload::split_mix;
 use crate::profile::{ObjectSize, Pattern, TrackMode, TrackProfile};
+use crate::qperf::Wire;
 
 /// The plan of one track.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,7 @@ pub struct Schedule {
     object_size: ObjectSize,
     completions: u64,
     rhythm: Rhythm,
+    wire: Wire,
 }
 
 /// When objects are due beside the steady interval.
@@ -44,6 +46,8 @@ enum Rhythm {
     Random { seed: u64 },
     /// So many at once.
     Bursts { objects: u64 },
+    /// All at once, when they are fetched.
+    Fetched,
 }
 
 /// One object on the wire.
@@ -117,13 +121,25 @@ impl Schedule {
                 TrackMode::Stream => 1,
             },
             rhythm: match track.pattern {
-                Pattern::Interval | Pattern::Fetch => Rhythm::Steady,
+                Pattern::Interval => Rhythm::Steady,
+                Pattern::Fetch => Rhythm::Fetched,
                 Pattern::Random => Rhythm::Random { seed: 0 },
                 Pattern::Bursts { objects } => Rhythm::Bursts {
                     objects: u64::from(objects.count()),
                 },
             },
+            wire: Wire::Draft,
         }
+    }
+
+    /// The plan as the older tool would have it: no START, groups from 1, one large object in the whole run, and one
+    /// final object behind the last.
+    #[must_use]
+    pub fn on(mut self, wire: Wire) -> Self {
+        if wire == Wire::Qperf {
+            (self.group_base, self.starts, self.completions) = (1, 0, 1);
+        }
+        Self { wire, ..self }
     }
 
     /// The plan with its chances drawn from `seed`, which publishers and subscribers share.
@@ -162,6 +178,9 @@ impl Schedule {
 
     /// Item `index`, in the order of their times; `None` after the last.
     pub fn item(&self, index: u64) -> Option<Item> {
+        if index >= self.items() {
+            return None;
+        }
         if index < self.starts {
             let at = Duration::from_nanos(index * self.start_period_ns);
             let group = self.group_base + index;
@@ -186,7 +205,7 @@ impl Schedule {
         (copy < self.completions).then(|| Item {
             at: self.data_phase_end() + COMPLETION_SPACING * u32::try_from(copy).unwrap_or(0),
             group: self.completion_group(),
-            object: copy,
+            object: self.completion_object() + copy,
             kind: ItemKind::Completion {
                 last: copy + 1 == self.completions,
             },
@@ -210,6 +229,7 @@ impl Schedule {
                     .saturating_add(chance);
                 planned.min(self.duration_ns)
             }
+            Rhythm::Fetched => 0,
             Rhythm::Bursts { objects } => {
                 (number - number % objects).saturating_mul(self.interval_ns)
             }
@@ -219,7 +239,7 @@ impl Schedule {
     /// The longest time between two objects of the plan.
     pub fn longest_gap(&self) -> Duration {
         Duration::from_nanos(self.interval_ns.saturating_mul(match self.rhythm {
-            Rhythm::Steady => 1,
+            Rhythm::Steady | Rhythm::Fetched => 1,
             Rhythm::Random { .. } => 2,
             Rhythm::Bursts { objects } => objects,
         }))
@@ -243,7 +263,20 @@ impl Schedule {
 
     /// The MOQT Group ID of COMPLETION.
     pub fn completion_group(&self) -> u64 {
-        self.data_group_offset() + self.groups()
+        let groups = self.groups();
+        self.data_group_offset()
+            + match self.wire {
+                Wire::Draft => groups,
+                Wire::Qperf => groups - 1,
+            }
+    }
+
+    /// The MOQT Object ID of the first COMPLETION.
+    fn completion_object(&self) -> u64 {
+        match self.wire {
+            Wire::Draft => 0,
+            Wire::Qperf => self.objects_in_group(self.groups() - 1),
+        }
     }
 
     /// The number in the track of an object given by its group and its number there; `None` if the
@@ -281,16 +314,20 @@ impl Schedule {
 
     /// The size of the largest object.
     pub fn largest_object(&self) -> ObjectSize {
-        if self.objects_per_group == 1 {
+        if self.objects_per_group == 1 && self.wire == Wire::Draft {
             self.first_object_size
         } else {
             self.first_object_size.max(self.object_size)
         }
     }
 
-    /// The size of an object by its number in its group.
-    pub fn size_of(&self, object_number: u64) -> ObjectSize {
-        if object_number == 0 {
+    /// The size of object `number` of the track.
+    pub fn size_of(&self, number: u64) -> ObjectSize {
+        let is_first = match self.wire {
+            Wire::Draft => number.is_multiple_of(self.objects_per_group),
+            Wire::Qperf => number == 0,
+        };
+        if is_first {
             self.first_object_size
         } else {
             self.object_size
@@ -299,9 +336,12 @@ impl Schedule {
 
     /// Bytes of the first `objects` objects together.
     pub fn bytes_of(&self, objects: u64) -> u64 {
-        let groups = objects.div_ceil(self.objects_per_group);
-        let first = groups.saturating_mul(u64::from(self.first_object_size.bytes()));
-        let rest = (objects - groups).saturating_mul(u64::from(self.object_size.bytes()));
+        let large = match self.wire {
+            Wire::Draft => objects.div_ceil(self.objects_per_group),
+            Wire::Qperf => objects.min(1),
+        };
+        let first = large.saturating_mul(u64::from(self.first_object_size.bytes()));
+        let rest = (objects - large).saturating_mul(u64::from(self.object_size.bytes()));
         first.saturating_add(rest)
     }
 
@@ -336,8 +376,9 @@ impl Schedule {
             number,
             group_number,
             object_number,
-            size: self.size_of(object_number),
-            last_in_group: object_number + 1 == self.objects_in_group(group_number),
+            size: self.size_of(number),
+            last_in_group: object_number + 1 == self.objects_in_group(group_number)
+                && (self.wire == Wire::Draft || number + 1 < self.objects),
         }
     }
 }
@@ -351,6 +392,16 @@ impl Cursor {
     /// Whether all objects were taken, and a COMPLETION is next.
     pub fn awaits_completion(&self, schedule: &Schedule) -> bool {
         (schedule.starts + schedule.objects..schedule.items()).contains(&self.next)
+    }
+
+    /// Takes all items that are left.
+    pub fn end(&mut self) {
+        self.next = u64::MAX;
+    }
+
+    /// Whether [`Self::end`] was called.
+    pub fn is_at_end(&self) -> bool {
+        self.next == u64::MAX
     }
 
     /// Takes the next item if it is due `elapsed` after the release. A publisher that is behind

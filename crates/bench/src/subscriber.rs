@@ -8,6 +8,7 @@
 mod audience;
 mod client;
 mod discovery;
+mod fetch;
 mod incoming;
 mod result;
 
@@ -138,6 +139,11 @@ impl SubscriberRole {
     /// Starts to connect, at the rate of the configuration.
     pub fn start(&mut self, now: Instant) {
         self.subscribers.start(now);
+    }
+
+    /// The schedules begin: tracks whose pattern is to be fetched are.
+    pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.subscribers.release(now, endpoint, &mut self.peers);
     }
 
     /// Whether every subscription was accepted, or has ended.

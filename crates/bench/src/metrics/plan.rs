@@ -8,6 +8,7 @@ use crate::clock::RunClock;
 use crate::limits::DRAIN_MIN;
 use crate::payload::{Content, extension_headers};
 use crate::profile::{Pattern, StreamMapping, TrackMode, TrackProfile};
+use crate::qperf::Wire;
 use crate::schedule::Schedule;
 
 /// One track as its publisher and all of its subscribers expect it; they share one.
@@ -24,6 +25,7 @@ pub struct TrackPlan {
     stream_mapping: StreamMapping,
     pattern: Pattern,
     properties: Properties,
+    wire: Wire,
 }
 
 impl TrackPlan {
@@ -44,7 +46,29 @@ impl TrackPlan {
             stream_mapping: track.stream_mapping,
             pattern: track.pattern,
             properties: extension_headers(track.extension_headers, seed),
+            wire: Wire::Draft,
         }
+    }
+
+    /// The plan with messages of that form.
+    #[must_use]
+    pub fn on(self, wire: Wire) -> Self {
+        let schedule = self.schedule.on(wire);
+        let content = match wire {
+            Wire::Draft => self.content,
+            Wire::Qperf => Content::of_qperf(schedule.largest_object().data_length()),
+        };
+        Self {
+            schedule,
+            content,
+            wire,
+            ..self
+        }
+    }
+
+    /// How messages look.
+    pub fn wire(&self) -> Wire {
+        self.wire
     }
 
     /// What is sent when.

@@ -12,6 +12,8 @@ use crate::histogram::Histogram;
 use crate::limits::{MALFORMED_MAX, TRACK_RECEIVER_BYTES_MAX};
 use crate::message::{Completion, DATA_HEADER_BYTES, DataHeader, Message, Start};
 use crate::payload::Tag;
+use crate::profile::Pattern;
+use crate::qperf::{QperfObject, Wire};
 
 pub use self::result::{PublisherVariance, SentTotals, TrackResult};
 
@@ -27,6 +29,8 @@ pub struct TrackReceiver {
     last_message: Option<Instant>,
     bytes: u64,
     counters: Counters,
+    /// When object zero of the older tool was sent, in microseconds since 1970.
+    origin_us: Option<u64>,
     /// MOQT Group ID less benchmark group number, from the first object on (decision 11).
     group_offset: Option<u64>,
     punctuality: Punctuality,
@@ -137,6 +141,7 @@ impl TrackReceiver {
             last_message: None,
             bytes: 0,
             counters: Counters::default(),
+            origin_us: None,
             group_offset: None,
             punctuality: Punctuality::default(),
             arrivals: Arrivals::new(),
@@ -156,9 +161,16 @@ impl TrackReceiver {
         if self.has_ended() || self.failure == Some(Failure::Malformed) {
             return Received::Ignored;
         }
+        if plan.wire() == Wire::Qperf {
+            return self.handle_qperf(now, plan, delivered);
+        }
         match Message::decode(delivered.head, delivered.bytes) {
             Ok(Message::Start(start)) => self.handle_start(now, plan, &start),
-            Ok(Message::Data(header)) => self.handle_data(now, plan, delivered, &header),
+            Ok(Message::Data(header)) => {
+                let tag = delivered.head.get(DATA_HEADER_BYTES..);
+                let tag = tag.and_then(Tag::decode);
+                self.handle_data(now, plan, delivered, &header, tag)
+            }
             Ok(Message::Completion(completion)) => self.handle_completion(now, plan, completion),
             Err(_) => self.handle_malformed(),
         }
@@ -277,20 +289,19 @@ impl TrackReceiver {
         plan: &TrackPlan,
         delivered: &Delivered<'_>,
         header: &DataHeader,
+        tag: Option<Tag>,
     ) -> Received {
         let schedule = plan.schedule();
-        let tag = delivered
-            .head
-            .get(DATA_HEADER_BYTES..)
-            .and_then(Tag::decode);
         if tag.is_some_and(|tag| tag.run_id != plan.run_id()) {
             self.counters.foreign += 1;
             return Received::Foreign;
         }
         let number = schedule.number_of(header.group_number, header.object_number);
-        let size = u64::from(schedule.size_of(header.object_number).bytes());
-        let fits = |number: &u64| tag.is_none_or(|tag| tag.sequence == *number);
-        let Some(number) = number.filter(fits).filter(|_| size == delivered.bytes) else {
+        let fits = |number: &u64| {
+            tag.is_none_or(|tag| tag.sequence == *number)
+                && u64::from(schedule.size_of(*number).bytes()) == delivered.bytes
+        };
+        let Some(number) = number.filter(fits) else {
             return self.handle_malformed();
         };
         self.require_start(plan);
@@ -317,13 +328,71 @@ impl TrackReceiver {
         self.punctuality
             .on_object(header.milliseconds_since_first_object, planned_ns);
         let variance_ns = self.arrivals.on_object(now, planned_ns);
+        // What is fetched was not sent for whoever fetches it: there is no latency to speak of.
+        let tag = tag.filter(|_| plan.pattern() != Pattern::Fetch);
         let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
+        if plan.pattern() == Pattern::Fetch {
+            self.end_if_whole();
+            return Received::Data { latency_ns };
+        }
         let delay_ns = latency_ns.unwrap_or_else(|| u64::try_from(variance_ns).unwrap_or(0));
         if exceeds(delay_ns, plan.ttl()) {
             self.counters.late += 1;
         }
         self.end_if_whole();
         Received::Data { latency_ns }
+    }
+
+    /// An object of the older tool: its place is what MOQT says, its time that of sending.
+    fn handle_qperf(
+        &mut self,
+        now: Instant,
+        plan: &TrackPlan,
+        delivered: &Delivered<'_>,
+    ) -> Received {
+        let schedule = plan.schedule();
+        match QperfObject::decode(delivered.head, delivered.bytes) {
+            Some(QperfObject::Data { sent_us }) => {
+                let group_number = delivered.group.checked_sub(schedule.data_group_offset());
+                let place = group_number.zip(Some(delivered.object));
+                let number = place.and_then(|(group, object)| schedule.number_of(group, object));
+                let Some((number, (group_number, object_number))) = number.zip(place) else {
+                    return self.handle_malformed();
+                };
+                self.started = true;
+                let planned_us = schedule.planned_ns(number) / 1000;
+                let origin_us = *self
+                    .origin_us
+                    .get_or_insert(sent_us.saturating_sub(planned_us));
+                let ms = sent_us.saturating_sub(origin_us) / 1000;
+                let header = DataHeader {
+                    group_number,
+                    object_number,
+                    milliseconds_since_first_object: u32::try_from(ms).unwrap_or(u32::MAX),
+                    data_length: schedule.size_of(number).data_length(),
+                };
+                let sent_ns = sent_us.saturating_mul(1000);
+                let tag = Tag {
+                    run_id: plan.run_id(),
+                    sequence: number,
+                    planned_ns: sent_ns,
+                    sent_ns,
+                };
+                self.handle_data(now, plan, delivered, &header, Some(tag))
+            }
+            Some(QperfObject::Complete(completion)) => {
+                self.started = true;
+                let groups_sent = completion
+                    .objects_sent
+                    .div_ceil(schedule.objects_per_group());
+                let completion = Completion {
+                    groups_sent,
+                    ..completion
+                };
+                self.handle_completion(now, plan, completion)
+            }
+            None => self.handle_malformed(),
+        }
     }
 
     fn handle_completion(

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode};
-use weir_moqt::message::{PublishDone, RequestError, RequestOk};
+use weir_moqt::location::Location;
+use weir_moqt::message::{Fetch, FetchKind, PublishDone, RequestError, RequestOk};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_quic::Endpoint;
 
+use super::fetching::{Fetching, Progress, fetch_ok};
 use super::offer::{
     Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
 };
@@ -18,9 +20,10 @@ use super::{
     PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
 };
 use crate::histogram::Histogram;
+use crate::limits::FETCHES_MAX;
 use crate::metrics::TrackPlan;
 use crate::peer::{Peer, Rest};
-use crate::profile::TrackMode;
+use crate::profile::{Pattern, TrackMode};
 
 /// The tracks of one publisher; its connection is handed in.
 #[derive(Debug)]
@@ -30,17 +33,22 @@ pub(crate) struct PublisherClient {
     pending: BTreeMap<RequestId, Offer>,
     offered: bool,
     failure: Option<String>,
+    /// Ranges that are being fetched.
+    fetches: Vec<Fetching>,
     /// When the end of a track may be announced, by its number.
     ends: BTreeMap<usize, Instant>,
 }
 
 impl PublisherClient {
-    pub(super) fn new(tracks: &[Publish]) -> Self {
+    pub(super) fn new(tracks: &[Publish], plans: &[TrackPlan]) -> Self {
         let tracks = (0..).zip(tracks);
+        let publication = |(alias, track): (u64, &Publish)| {
+            let is_fetched = plans[track.plan].pattern() == Pattern::Fetch;
+            Publication::new(track.plan, track.name.clone(), alias, is_fetched)
+        };
         Self {
-            tracks: tracks
-                .map(|(alias, track)| Publication::new(track.plan, track.name.clone(), alias))
-                .collect(),
+            tracks: tracks.map(publication).collect(),
+            fetches: Vec::new(),
             pending: BTreeMap::new(),
             offered: false,
             failure: None,
@@ -71,17 +79,22 @@ impl PublisherClient {
         now: Instant,
         endpoint: &mut Endpoint,
         peer: &mut Peer,
+        plans: &[TrackPlan],
         rest: &Rest,
     ) {
         match rest {
             // A publisher subscribes to nothing, so no object is for it.
             Rest::Nothing | Rest::Datagram(..) => {}
-            Rest::Writable | Rest::StreamsAvailable => self.flush(now, endpoint, peer),
+            Rest::Writable | Rest::StreamsAvailable => {
+                self.flush(now, endpoint, peer);
+                self.flush_fetches(now, endpoint, peer, plans);
+            }
             Rest::Stopped(stream) => {
                 if let Some((_, mut connection)) = peer.open(now, endpoint) {
                     let stopped =
                         |track: &mut Publication| track.handle_stopped(&mut connection, *stream);
                     let _known = self.tracks.iter_mut().any(stopped);
+                    self.fetches.retain(|fetching| !fetching.is(*stream));
                 }
             }
         }
@@ -96,6 +109,7 @@ impl PublisherClient {
         plans: &[TrackPlan],
     ) {
         self.flush(now, endpoint, peer);
+        self.flush_fetches(now, endpoint, peer, plans);
         self.announce_ends(now, endpoint, peer, plans);
     }
 
@@ -304,7 +318,19 @@ impl PublisherClient {
                     Err(reason) => reason,
                 }
             }
-            Request::Fetch(_) | Request::TrackStatus(_) => NO_PAST,
+            Request::Fetch(fetch) => match fetched_range(&self.tracks, &fetch) {
+                Some((track, range)) if self.fetches.len() < FETCHES_MAX => {
+                    let draft = session.draft();
+                    let plan = &config.plans[self.tracks[track].plan];
+                    session.fetch_ok(&mut connection, id, fetch_ok(plan));
+                    self.fetches
+                        .push(Fetching::new(now, draft, id, track, range));
+                    return self.flush_fetches(now, endpoint, peer, &config.plans);
+                }
+                Some(_) => TOO_MANY_FETCHES,
+                None => NO_PAST,
+            },
+            Request::TrackStatus(_) => NO_PAST,
             Request::Publish(_) | Request::PublishNamespace(_) => NO_INTEREST,
             Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => NO_DISCOVERY,
         };
@@ -368,6 +394,36 @@ impl PublisherClient {
         {
             track.on_unsubscribed(&mut connection);
         }
+        self.fetches.retain(|fetching| fetching.request != id);
+    }
+
+    /// Sends what fetch streams take, and ends those that are through.
+    fn flush_fetches(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        peer: &mut Peer,
+        plans: &[TrackPlan],
+    ) {
+        if self.fetches.is_empty() {
+            return;
+        }
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+            return;
+        };
+        let tracks = &mut self.tracks;
+        self.fetches.retain_mut(|fetching| {
+            let publication = &mut tracks[fetching.track];
+            let plan = &plans[publication.plan];
+            match fetching.flush(now, &mut connection, publication, plan) {
+                Progress::Blocked => true,
+                Progress::Done => {
+                    session.finish(&mut connection, fetching.request);
+                    false
+                }
+                Progress::Abandoned => false,
+            }
+        });
     }
 
     /// Sends `PUBLISH_DONE` for the tracks whose last message has had time to leave.
@@ -415,6 +471,17 @@ impl PublisherClient {
     }
 }
 
+/// The fetched track and range that a request asks for, if this publisher has it.
+fn fetched_range(tracks: &[Publication], fetch: &Fetch) -> Option<(usize, (Location, Location))> {
+    let FetchKind::Standalone { track, start, end } = &fetch.kind else {
+        return None;
+    };
+    let number = tracks
+        .iter()
+        .position(|one| one.name == *track && one.is_fetched())?;
+    Some((number, (*start, *end)))
+}
+
 /// How long `PUBLISH_DONE` waits, since it must not overtake datagrams that wait to be sent.
 const DONE_DELAY: Duration = Duration::from_millis(100);
 /// How often COMPLETION is tried again while objects wait in front of it.
@@ -423,6 +490,7 @@ const NO_PAST: Reason = (
     RequestErrorCode::NOT_SUPPORTED,
     "a benchmark publisher has no past",
 );
+const TOO_MANY_FETCHES: Reason = (RequestErrorCode::EXCESSIVE_LOAD, "too many fetches at once");
 const NO_INTEREST: Reason = (
     RequestErrorCode::UNINTERESTED,
     "a benchmark publisher only publishes",

@@ -106,7 +106,7 @@ pub(super) fn accept(
 }
 
 /// Priority and time to live of a track, as relays are to treat it (decisions 28 and 29).
-fn track_properties(plan: &TrackPlan) -> Properties {
+pub(super) fn track_properties(plan: &TrackPlan) -> Properties {
     let ttl_ms = u64::try_from(plan.ttl().as_millis()).unwrap_or(u64::MAX);
     Properties::builder()
         .int(

@@ -56,6 +56,11 @@ impl Outgoing {
         self.previous
     }
 
+    /// Whether objects wait for the stream.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// Whether `stream` is this one.
     pub(super) fn is(&self, stream: StreamId) -> bool {
         self.stream == Some(stream)

@@ -16,8 +16,10 @@ use weir_quic::{Connection, SendDatagramError};
 
 use super::outgoing::Outgoing;
 use crate::limits::STREAMS_PER_TRACK_MAX;
+use crate::message::COMPLETION_BYTES;
 use crate::metrics::{Refusal, TrackPlan, TrackSender};
 use crate::profile::{StreamMapping, TrackMode};
+use crate::qperf::{self, Wire};
 use crate::schedule::{Cursor, DataItem, Item, ItemKind};
 
 /// A track that a publisher serves.
@@ -34,6 +36,8 @@ pub(super) struct Publication {
     /// Open streams with their MOQT group and subgroup, oldest first.
     streams: VecDeque<((u64, u64), Outgoing)>,
     streams_opened: u64,
+    /// Whether objects are fetched instead of sent by the schedule.
+    is_fetched: bool,
     done: bool,
 }
 
@@ -46,7 +50,7 @@ struct Subscription {
 }
 
 impl Publication {
-    pub(super) fn new(plan: usize, name: FullTrackName, alias: u64) -> Self {
+    pub(super) fn new(plan: usize, name: FullTrackName, alias: u64, is_fetched: bool) -> Self {
         Self {
             plan,
             name,
@@ -57,6 +61,7 @@ impl Publication {
             largest: None,
             streams: VecDeque::new(),
             streams_opened: 0,
+            is_fetched,
             done: false,
         }
     }
@@ -109,8 +114,13 @@ impl Publication {
 
     /// Whether the relay takes objects.
     pub(super) fn is_served(&self) -> bool {
-        self.subscription
-            .is_some_and(|one| one.established && one.forward)
+        let serves = |one: Subscription| one.established && one.forward;
+        self.is_fetched || self.subscription.is_some_and(serves)
+    }
+
+    /// Whether objects are fetched instead of sent by the schedule.
+    pub(super) fn is_fetched(&self) -> bool {
+        self.is_fetched
     }
 
     /// Whether the relay was told that nothing more comes, or cannot be told any more.
@@ -125,6 +135,10 @@ impl Publication {
 
     /// When the next item is due after the release; `None` if all were sent.
     pub(super) fn next_at(&self, plan: &TrackPlan) -> Option<Duration> {
+        if self.is_fetched {
+            // The track can be fetched for as long as another would send.
+            return (!self.cursor.is_at_end()).then(|| plan.schedule().end());
+        }
         self.cursor.next_at(plan.schedule())
     }
 
@@ -142,6 +156,12 @@ impl Publication {
             return false;
         }
         let elapsed = now.saturating_duration_since(released);
+        if self.is_fetched {
+            if elapsed >= plan.schedule().end() {
+                self.cursor.end();
+            }
+            return false;
+        }
         let Some(item) = self.cursor.take_due(plan.schedule(), elapsed) else {
             return false;
         };
@@ -172,7 +192,8 @@ impl Publication {
     /// Whether COMPLETION is next, but not all objects have left yet, so that it cannot say how many
     /// were sent. Their time to live bounds the wait.
     pub(super) fn awaits_streams(&self, plan: &TrackPlan) -> bool {
-        !self.streams.is_empty() && self.cursor.awaits_completion(plan.schedule())
+        let waits = |(_, outgoing): &((u64, u64), Outgoing)| outgoing.has_waiting();
+        self.cursor.awaits_completion(plan.schedule()) && self.streams.iter().any(waits)
     }
 
     /// Takes up streams that were blocked.
@@ -353,11 +374,17 @@ impl Publication {
         match item.kind {
             ItemKind::Start => (plan.schedule().start_message().encode().len(), None),
             ItemKind::Data(data) => (data.size.bytes() as usize, Some((data, planned))),
-            ItemKind::Completion { .. } => (self.sender.completion().encode().len(), None),
+            ItemKind::Completion { .. } => match plan.wire() {
+                Wire::Draft => (COMPLETION_BYTES, None),
+                Wire::Qperf => (qperf::COMPLETE_BYTES, None),
+            },
         }
     }
 
     fn write_payload(&self, at: Turn, plan: &TrackPlan, item: &Item, buffer: &mut BytesMut) {
+        if plan.wire() == Wire::Qperf {
+            return self.write_qperf(at, plan, item, buffer);
+        }
         match item.kind {
             ItemKind::Start => {
                 buffer.extend_from_slice(&plan.schedule().start_message().encode());
@@ -369,6 +396,24 @@ impl Publication {
             }
             ItemKind::Completion { .. } => {
                 buffer.extend_from_slice(&self.sender.completion().encode());
+            }
+        }
+    }
+
+    /// What the older tool would send.
+    fn write_qperf(&self, at: Turn, plan: &TrackPlan, item: &Item, buffer: &mut BytesMut) {
+        let sent_us = plan.clock().ns(at.now) / 1000;
+        match item.kind {
+            ItemKind::Start => {}
+            ItemKind::Data(data) => {
+                let places = qperf::HEADER_BYTES..data.size.bytes() as usize;
+                let content: Vec<u8> = places.map(qperf::content_at).collect();
+                qperf::write_data(sent_us, &content, buffer);
+            }
+            ItemKind::Completion { .. } => {
+                let completion = self.sender.completion();
+                let bytes = plan.schedule().bytes_of(completion.objects_sent);
+                qperf::write_complete(sent_us, &completion, bytes, buffer);
             }
         }
     }
@@ -390,7 +435,7 @@ struct Turn {
 }
 
 /// The extension headers of an item; START and COMPLETION have none.
-fn properties_of(plan: &TrackPlan, item: &Item) -> Properties {
+pub(super) fn properties_of(plan: &TrackPlan, item: &Item) -> Properties {
     match item.kind {
         ItemKind::Data(_) => plan.properties().clone(),
         ItemKind::Start | ItemKind::Completion { .. } => Properties::EMPTY,

@@ -136,7 +136,10 @@ impl Load {
 
     fn release(&mut self, now: Instant, endpoint: &mut Endpoint) {
         match self.publishers.release(now, endpoint) {
-            Ok(()) => self.phase = Phase::Sending,
+            Ok(()) => {
+                self.subscribers.release(now, endpoint);
+                self.phase = Phase::Sending;
+            }
             Err(error) => self.fail(now, endpoint, error.to_string()),
         }
     }

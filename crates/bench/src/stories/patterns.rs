@@ -3,6 +3,7 @@
 use super::relay::Faults;
 use super::world::{Options, World};
 use super::{AUDIO, VIDEO};
+use crate::qperf::Wire;
 use crate::report::Status;
 
 /// Runs a profile and wants every object at every subscriber.
@@ -110,5 +111,43 @@ fn interactive_data_arrives_when_the_seed_says() {
     );
     for result in world.load.results() {
         assert!(result.track.progress.max_delta_ms.unwrap() > 199.0);
+    }
+}
+
+#[test]
+fn the_older_tools_messages_are_understood() {
+    for (profile, objects, bytes) in [
+        (AUDIO, 50, 50 * 120),
+        // One large object in the whole run, not one in each of the four groups.
+        (VIDEO, 31, 21_333 + 30 * 2_666),
+    ] {
+        let options = Options {
+            wire: Wire::Qperf,
+            ..Options::default()
+        };
+        let mut world = World::new(profile, options);
+        world.run();
+        assert_eq!(world.load.failure(), None);
+        let sent = world.load.publishers().results().remove(0).sender;
+        assert_eq!((sent.starts_sent, sent.objects_sent), (0, objects));
+        assert_eq!(sent.bytes_sent, bytes);
+        for result in world.load.results() {
+            assert_eq!(result.track.status, Status::Good, "{result:?}");
+            let completion = result.track.completion;
+            assert_eq!(completion.objects_sent, Some(objects));
+            assert_eq!(
+                (completion.objects_received, completion.lost_objects),
+                (objects, 0)
+            );
+            assert_eq!(
+                completion.groups_received,
+                result.track.delivery.groups_complete
+            );
+            assert_eq!((result.track.misplaced, result.track.corrupt), (0, 0));
+            assert!(completion.average_publisher_variance_ms < 1.1);
+            // Times of qperf are microseconds.
+            let latency = result.track.latency.unwrap();
+            assert!((latency.p50_ms - 2.0).abs() < 0.3, "{latency:?}");
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::clock::{RunClock, any_instant};
 use crate::metrics::TrackPlan;
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
+use crate::qperf::Wire;
 use crate::scenario::Scenario;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use crate::target::Target;
@@ -31,6 +32,7 @@ pub(super) struct Options {
     pub(super) flow: PublishFlow,
     pub(super) subscribe_flow: SubscribeFlow,
     pub(super) start: StartRule,
+    pub(super) wire: Wire,
     pub(super) faults: Faults,
     pub(super) protocol: &'static str,
 }
@@ -44,6 +46,7 @@ impl Default for Options {
             start: StartRule::WhenServed {
                 limit: Duration::from_secs(10),
             },
+            wire: Wire::Draft,
             faults: Faults::default(),
             protocol: "moqt-18",
         }
@@ -107,7 +110,7 @@ impl World {
         let scenario = Scenario::fan_out(&profile, options.subscribers, 42).unwrap();
         let plans: Arc<[TrackPlan]> = (0u64..)
             .zip(&profile.tracks)
-            .map(|(number, track)| TrackPlan::new(track, number, 42, clock))
+            .map(|(number, track)| TrackPlan::new(track, number, 42, clock).on(options.wire))
             .collect();
         let publishers = PublisherConfig {
             target: target.clone(),

@@ -190,6 +190,15 @@ impl Subscribers {
         client.subscribe(now, (endpoint, peer), &self.config, &mut self.tracks);
     }
 
+    /// Lets the clients fetch what they did not subscribe to.
+    pub(crate) fn release(&mut self, now: Instant, endpoint: &mut Endpoint, peers: &mut Peers) {
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if let Some(peer) = peers.peer_mut(number) {
+                client.fetch_all(now, (endpoint, peer), &self.config, &mut self.tracks);
+            }
+        }
+    }
+
     /// Whether an event of the session of a client is for its subscriber.
     pub(crate) fn takes(&self, number: usize, event: &SessionEvent) -> bool {
         self.clients[number].takes(event)

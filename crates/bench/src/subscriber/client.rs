@@ -30,7 +30,7 @@ pub(super) struct SubscriberClient {
     pub(super) requests: Vec<(RequestId, usize)>,
     /// The request for what is under a prefix, where tracks are discovered.
     pub(super) discovery: Option<RequestId>,
-    streams: Vec<Incoming>,
+    pub(super) streams: Vec<Incoming>,
     connected: bool,
     handshake: Option<Duration>,
     setup: Option<Duration>,
@@ -45,6 +45,8 @@ pub(super) struct Subscription {
     first_object: Option<Instant>,
     accepted: bool,
     pub(super) ended: bool,
+    /// Whether the track will be fetched when the schedules begin.
+    pub(super) is_waiting: bool,
     pub(super) failure: Option<String>,
 }
 
@@ -68,7 +70,7 @@ impl SubscriberClient {
     pub(super) fn is_subscribed(&self) -> bool {
         self.subscriptions
             .iter()
-            .all(|one| one.accepted || one.ended)
+            .all(|one| one.accepted || one.ended || one.is_waiting)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -307,6 +309,13 @@ impl SubscriberClient {
             } => {
                 self.on_subgroup(now, (endpoint, peer), stream, request, &header);
             }
+            SessionEvent::Fetched { stream, request } => {
+                self.on_fetched(now, (endpoint, peer), stream, request);
+            }
+            SessionEvent::FetchObject { stream, entry } => {
+                let complete = self.on_fetch_entry(config, stream, &entry);
+                self.on_complete(now, config, tracks, complete);
+            }
             SessionEvent::StreamEnd { stream, end } => {
                 self.on_stream_end(config, tracks, stream, end);
             }
@@ -345,9 +354,7 @@ impl SubscriberClient {
             | SessionEvent::RequestGoAway { .. }
             | SessionEvent::Updated { .. }
             | SessionEvent::NamespaceDone { .. }
-            | SessionEvent::PublishBlocked { .. }
-            | SessionEvent::Fetched { .. }
-            | SessionEvent::FetchObject { .. } => {}
+            | SessionEvent::PublishBlocked { .. } => {}
         }
     }
 
@@ -362,6 +369,7 @@ impl SubscriberClient {
         peer.on_ready(now);
         self.setup = peer.setup_time();
         tracks.note_relay(peer);
+        self.wait_for_fetches(config);
         match config.flow {
             SubscribeFlow::Subscribe => {
                 let all = 0..self.wanted.len();
@@ -387,7 +395,7 @@ impl SubscriberClient {
         };
         for number in numbers {
             let (subscription, wanted) = (&mut self.subscriptions[number], &self.wanted[number]);
-            if subscription.asked.is_some() {
+            if subscription.asked.is_some() || subscription.is_waiting {
                 continue;
             }
             subscription.asked = Some(now);
@@ -470,7 +478,7 @@ impl SubscriberClient {
         }
     }
 
-    fn on_complete(
+    pub(super) fn on_complete(
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
@@ -517,7 +525,7 @@ impl SubscriberClient {
 
     /// The subscription that a request belongs to.
     #[inline]
-    fn number_of(&self, request: RequestId) -> Option<usize> {
+    pub(super) fn number_of(&self, request: RequestId) -> Option<usize> {
         let place = self
             .requests
             .binary_search_by_key(&request, |(one, _)| *one);
@@ -555,6 +563,7 @@ impl Subscription {
             first_object: None,
             accepted: false,
             ended: false,
+            is_waiting: false,
             failure: None,
         }
     }

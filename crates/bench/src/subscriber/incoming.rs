@@ -62,6 +62,13 @@ impl Incoming {
         }
     }
 
+    /// What follows is of another group, as on the stream of a fetch.
+    pub(super) fn enter_group(&mut self, group: u64) {
+        if self.group != group {
+            (self.group, self.next_object) = (group, 0);
+        }
+    }
+
     /// An object begins, with its extension headers `intact` or not. Returns it if it has no payload, and was
     /// meant to be an object at all.
     pub(super) fn on_object(&mut self, header: &ObjectHeader, intact: bool) -> Option<Complete> {

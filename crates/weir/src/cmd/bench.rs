@@ -12,6 +12,7 @@ use weir_bench::{
     limits::PROFILE_BYTES_MAX,
     profile::{Mode, Profile},
     publisher::PublishFlow,
+    qperf::Wire,
     report::{Report, html, json, terminal},
     service_level::ServiceLevel,
     subscriber::SubscribeFlow,
@@ -60,6 +61,9 @@ pub(crate) struct BenchArguments {
     /// How subscribers come to their tracks
     #[arg(long, value_enum, default_value_t = Discovery::Subscribe, value_name = "FLOW")]
     subscribe_flow: Discovery,
+    /// Messages of the benchmark
+    #[arg(long, value_enum, default_value_t = WireName::Draft, value_name = "FORM")]
+    wire: WireName,
     /// Token that every client shows in SETUP and with its requests: @FILE, or the token itself, which other users of
     /// this machine can see
     #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
@@ -133,6 +137,14 @@ enum Discovery {
     Namespace,
     /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH
     Tracks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum WireName {
+    /// Those of draft-evens-moq-bench-00
+    Draft,
+    /// Those of the older tool qperf, with one large first object in the whole run
+    Qperf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -254,6 +266,10 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             Discovery::Tracks => SubscribeFlow::SubscribeTracks,
         },
         tokens: tokens(arguments)?,
+        wire: match arguments.wire {
+            WireName::Draft => Wire::Draft,
+            WireName::Qperf => Wire::Qperf,
+        },
         level,
         seed: arguments.seed.map_or_else(random_seed, Ok)?,
         cores: cores(arguments, machine)?,

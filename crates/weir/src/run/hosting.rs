@@ -129,7 +129,10 @@ impl Load {
     fn release(&mut self, now: Instant, endpoint: &mut Endpoint) -> Result<(), ReleaseError> {
         match self {
             Self::Publishers(role) => role.release(now, endpoint),
-            Self::Subscribers(_) => Ok(()),
+            Self::Subscribers(role) => {
+                role.release(now, endpoint);
+                Ok(())
+            }
             Self::Meetings(role) => role.release(now, endpoint),
         }
     }

@@ -19,6 +19,7 @@ use weir_bench::{
     outcome::{self, Surroundings},
     profile::{Mode, Profile, TrackProfile},
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
+    qperf::Wire,
     report::{Cores, Run},
     scenario::{Roles, Scenario},
     service_level::ServiceLevel,
@@ -49,6 +50,8 @@ pub(crate) struct Plan {
     pub(crate) meetings: Option<Meetings>,
     /// What is done here of a fan-out, whatever the profile says; the rest is another process's to do.
     pub(crate) role: Option<Mode>,
+    /// How the benchmark's messages look.
+    pub(crate) wire: Wire,
     /// Clients started per second; all at once if zero.
     pub(crate) ramp_per_second: u32,
     pub(crate) flow: PublishFlow,
@@ -388,7 +391,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
     target.setup.authorization_tokens.clone_from(&plan.tokens);
     let plans: Arc<[TrackPlan]> = (0_u64..)
         .zip(&plan.profile.tracks)
-        .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock))
+        .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
         .collect();
     let (profile, seed) = (&plan.profile, plan.seed);
     let scenario = if let Some(groups) = plan.meetings {

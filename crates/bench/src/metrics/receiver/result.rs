@@ -6,6 +6,7 @@ use super::{End, Failure, Phase, TrackReceiver};
 use crate::clock::{milliseconds, signed_nanoseconds};
 use crate::metrics::TrackPlan;
 use crate::metrics::figures::{distribution, quantile_ms};
+use crate::profile::Pattern;
 use crate::report::{
     Completion, Delivery, Distribution, ObjectPosition, Progress, Status, Variance,
 };
@@ -159,9 +160,19 @@ impl TrackReceiver {
             actual_duration_ms: milliseconds(signed_nanoseconds(self.arrivals.duration())),
             average_receive_variance_ms: self.arrivals.variance.average_ms(),
             average_publisher_variance_ms: self.punctuality.average_ms(),
-            average_bits_per_second: schedule.bits_per_second(self.bytes, objects),
+            average_bits_per_second: self.average_bits_per_second(plan, objects),
             expected_bits_per_second: schedule.expected_bits_per_second(objects),
         }
+    }
+
+    /// Over the planned time, or over the time that a fetch took (decision 27).
+    #[expect(clippy::cast_precision_loss, reason = "a printed figure")]
+    fn average_bits_per_second(&self, plan: &TrackPlan, objects: u64) -> f64 {
+        let elapsed = self.arrivals.duration();
+        if plan.pattern() == Pattern::Fetch && !elapsed.is_zero() {
+            return self.bytes as f64 * 8.0 / elapsed.as_secs_f64();
+        }
+        plan.schedule().bits_per_second(self.bytes, objects)
     }
 
     fn delivery(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> Delivery {

@@ -1,0 +1,121 @@
+//! Tracks that are fetched in whole instead of subscribed to. [evens-00 §3.3]
+
+use std::time::Instant;
+
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus, SubgroupId};
+use weir_moqt::error::ResetCode;
+use weir_moqt::location::Location;
+use weir_moqt::message::FetchKind;
+use weir_moqt::parameter::Parameters;
+use weir_moqt::session::RequestId;
+use weir_moqt::transport::StreamId;
+use weir_quic::Endpoint;
+
+use super::SubscriberConfig;
+use super::audience::Tracks;
+use super::client::{SubscriberClient, insert_request};
+use super::incoming::{Complete, Incoming};
+use crate::limits::INCOMING_STREAMS_MAX;
+use crate::metrics::{End, Failure};
+use crate::peer::Peer;
+use crate::profile::Pattern;
+
+impl SubscriberClient {
+    /// Notes which tracks are fetched when the schedules begin.
+    pub(super) fn wait_for_fetches(&mut self, config: &SubscriberConfig) {
+        for (subscription, wanted) in self.subscriptions.iter_mut().zip(self.wanted.iter()) {
+            subscription.is_waiting = config.plans[wanted.plan].pattern() == Pattern::Fetch;
+        }
+    }
+
+    /// FETCH for every track that waits for it.
+    pub(super) fn fetch_all(
+        &mut self,
+        now: Instant,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        config: &SubscriberConfig,
+        tracks: &mut Tracks,
+    ) {
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+            return;
+        };
+        for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
+            if !std::mem::take(&mut subscription.is_waiting) {
+                continue;
+            }
+            subscription.asked = Some(now);
+            let wanted = &self.wanted[number];
+            let schedule = config.plans[wanted.plan].schedule();
+            let kind = FetchKind::Standalone {
+                track: wanted.name.clone(),
+                start: Location {
+                    group: 0,
+                    object: 0,
+                },
+                end: Location {
+                    group: schedule.completion_group(),
+                    object: 0,
+                },
+            };
+            let parameters = Parameters {
+                subscriber_priority: config.request.priority,
+                authorization_tokens: config.request.tokens.clone(),
+                ..Parameters::default()
+            };
+            match session.fetch(&mut connection, kind, parameters) {
+                Ok(request) => insert_request(&mut self.requests, request, number),
+                Err(refused) => {
+                    let receiver = &mut tracks.receivers[self.first + number];
+                    subscription.failure = Some(format!("could not fetch: {refused}"));
+                    receiver.fail(Failure::Refused);
+                    receiver.end(End::Disconnected);
+                    subscription.note_end(receiver, &mut tracks.progress);
+                }
+            }
+        }
+    }
+
+    /// The stream of a fetch begins.
+    pub(super) fn on_fetched(
+        &mut self,
+        now: Instant,
+        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        stream: StreamId,
+        request: RequestId,
+    ) {
+        match self.number_of(request) {
+            Some(number) if self.streams.len() < INCOMING_STREAMS_MAX => {
+                let incoming = Incoming::new(stream, number, 0, SubgroupId::Zero);
+                self.streams.push(incoming);
+            }
+            Some(_) | None => {
+                if let Some((session, mut connection)) = peer.open(now, endpoint) {
+                    session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
+                }
+            }
+        }
+    }
+
+    /// An object of a fetch begins.
+    pub(super) fn on_fetch_entry(
+        &mut self,
+        config: &SubscriberConfig,
+        stream: StreamId,
+        entry: &FetchEntry,
+    ) -> Option<(usize, Complete)> {
+        let FetchEntry::Object(object) = entry else {
+            return None;
+        };
+        let incoming = self.streams.iter_mut().find(|one| one.stream == stream)?;
+        let plan = &config.plans[self.wanted[incoming.subscription].plan];
+        let intact = !config.verify_content || object.properties == *plan.properties();
+        incoming.enter_group(object.group);
+        let header = ObjectHeader {
+            id: object.object,
+            properties: object.properties.clone(),
+            status: ObjectStatus::Normal,
+            payload_len: object.payload_len,
+        };
+        Some((incoming.subscription, incoming.on_object(&header, intact)?))
+    }
+}
