@@ -142,6 +142,78 @@ fn a_run_over_web_transport_gives_the_same_result() {
 }
 
 #[test]
+fn everybody_in_a_meeting_is_accounted_for() {
+    let folder = Folder::new("meetings");
+    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
+    let text = fs::read_to_string(&profile).unwrap();
+    let meeting = text.replace("perf/audio/{}", "meeting/{meeting}/{client}");
+    assert_ne!(text, meeting);
+    fs::write(&profile, meeting).unwrap();
+    let json = folder.file("meetings.json");
+    let output = weir(&[
+        "bench",
+        &profile,
+        "--meetings",
+        "2",
+        "--clients-per-meeting",
+        "3",
+        "--subscribe-flow",
+        "namespace",
+        "--slo",
+        "loss=0,failed=0",
+        "--json",
+        &json,
+    ]);
+    let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * 3 * 2, "{}", stdout(&output));
+    for row in rows {
+        assert_eq!(row["status"], "good", "{row}");
+        assert_eq!(row["completion"]["objects_received"], 25, "{row}");
+    }
+}
+
+#[test]
+fn a_meeting_of_one_is_refused() {
+    let folder = Folder::new("lonely");
+    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
+    let line = refusal(&[
+        "bench",
+        &profile,
+        "--meetings",
+        "3",
+        "--clients-per-meeting",
+        "1",
+    ]);
+    assert!(
+        line.contains("--meetings: expected at least one meeting of at least 2"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_older_tools_messages_give_a_run_too() {
+    let folder = Folder::new("qperf");
+    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
+    let output = weir(&[
+        "bench",
+        &profile,
+        "--subscribers",
+        "3",
+        "--wire",
+        "qperf",
+        "--slo",
+        "loss=0,failed=0",
+    ]);
+    let text = stdout(&output);
+    assert!(
+        text.starts_with("held: 3 subscribers, 75 objects delivered, 0 lost"),
+        "{text}{}",
+        stderr(&output)
+    );
+}
+
+#[test]
 fn a_profile_that_is_wrong_is_named_with_line_and_key() {
     let folder = Folder::new("profiles");
     for (old, new, expected) in [

@@ -1,8 +1,6 @@
 //! A fetched range in virtual time: several subscribers fetch a whole track through the relay that runs on real
 //! sockets, as fast as their connections take it. [evens-00 §3.3]
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{sync::Arc, time::Duration};
 
 use weir_bench::{

@@ -363,7 +363,7 @@ impl TrackReceiver {
                 let planned_us = schedule.planned_ns(number) / 1000;
                 let origin_us = *self
                     .origin_us
-                    .get_or_insert(sent_us.saturating_sub(planned_us));
+                    .get_or_insert_with(|| sent_us.saturating_sub(planned_us));
                 let ms = sent_us.saturating_sub(origin_us) / 1000;
                 let header = DataHeader {
                     group_number,

@@ -282,7 +282,7 @@ impl Publication {
         if self.stream_at(place).is_none() {
             self.open_stream(at, plan, connection, buffer, item, place);
         }
-        let (payload_len, data) = self.describe(plan, item, at.planned);
+        let (payload_len, data) = describe(plan, item, at.planned);
         let Some(stream) = self.stream_at(place) else {
             return;
         };
@@ -364,23 +364,6 @@ impl Publication {
             .push_back((place, Outgoing::new(-i32::from(plan.priority()))));
     }
 
-    /// The item's size, and what is to be counted when it has left.
-    fn describe(
-        &self,
-        plan: &TrackPlan,
-        item: &Item,
-        planned: Instant,
-    ) -> (usize, Option<(DataItem, Instant)>) {
-        match item.kind {
-            ItemKind::Start => (plan.schedule().start_message().encode().len(), None),
-            ItemKind::Data(data) => (data.size.bytes() as usize, Some((data, planned))),
-            ItemKind::Completion { .. } => match plan.wire() {
-                Wire::Draft => (COMPLETION_BYTES, None),
-                Wire::Qperf => (qperf::COMPLETE_BYTES, None),
-            },
-        }
-    }
-
     fn write_payload(&self, at: Turn, plan: &TrackPlan, item: &Item, buffer: &mut BytesMut) {
         if plan.wire() == Wire::Qperf {
             return self.write_qperf(at, plan, item, buffer);
@@ -432,6 +415,22 @@ struct Turn {
     now: Instant,
     planned: Instant,
     draft: Draft,
+}
+
+/// The item's size, and what is to be counted when it has left.
+fn describe(
+    plan: &TrackPlan,
+    item: &Item,
+    planned: Instant,
+) -> (usize, Option<(DataItem, Instant)>) {
+    match item.kind {
+        ItemKind::Start => (plan.schedule().start_message().encode().len(), None),
+        ItemKind::Data(data) => (data.size.bytes() as usize, Some((data, planned))),
+        ItemKind::Completion { .. } => match plan.wire() {
+            Wire::Draft => (COMPLETION_BYTES, None),
+            Wire::Qperf => (qperf::COMPLETE_BYTES, None),
+        },
+    }
 }
 
 /// The extension headers of an item; START and COMPLETION have none.

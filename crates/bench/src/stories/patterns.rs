@@ -151,3 +151,24 @@ fn the_older_tools_messages_are_understood() {
         }
     }
 }
+
+#[test]
+fn a_relay_that_sends_nonsense_fails_the_track_at_the_hundredth_message() {
+    let faults = Faults {
+        garble: true,
+        ..Faults::default()
+    };
+    let options = Options {
+        faults,
+        ..Options::default()
+    };
+    let profile = AUDIO.replace("time_interval = 20", "time_interval = 5");
+    let mut world = World::new(&profile, options);
+    world.run();
+    for result in world.load.results() {
+        assert_eq!(result.track.status, Status::Failed);
+        assert_eq!(result.track.delivery.malformed, 100);
+        let reason = result.to_report(0).reason;
+        assert_eq!(reason.as_deref(), Some("too many messages were malformed"));
+    }
+}

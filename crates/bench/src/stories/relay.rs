@@ -27,6 +27,8 @@ pub(super) struct Faults {
     pub(super) reset_at: Option<(u64, u64)>,
     /// Extension headers are dropped.
     pub(super) drop_properties: bool,
+    /// The first byte of every object is none that a message begins with.
+    pub(super) garble: bool,
     /// The first byte behind the tag of every object is changed.
     pub(super) corrupt: bool,
 }
@@ -306,6 +308,10 @@ impl TestRelay {
         if self.faults.corrupt && datagram.payload.len() > 61 {
             let behind_tag = bytes.len() - datagram.payload.len() + 61;
             bytes[behind_tag] ^= 1;
+        }
+        if self.faults.garble {
+            let first = bytes.len() - datagram.payload.len();
+            bytes[first] = 0x99;
         }
         let bytes = bytes.freeze();
         for (handle, _) in self.subscribers(upstream) {
