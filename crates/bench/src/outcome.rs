@@ -97,8 +97,25 @@ pub fn report(
             .reasons
             .push(format!("publishers were {:.0} ms late at p99", late.p99_ms));
     }
+    blame_for_drops(&mut generator, &publications);
     let slo = level.evaluate(&measured(&tracks, &subscriptions, &latency, &relay));
     Report::new(run, slo, tracks, relay, generator)
+}
+
+/// Objects that publishers dropped before they were sent are the generator's fault if its publishers were slow. If they
+/// were in time, the path to the relay did not take the objects, and the loss is the relay's.
+fn blame_for_drops(generator: &mut Generator, publications: &[PublicationResult]) {
+    let dropped: u64 = publications
+        .iter()
+        .map(|result| result.sender.refusals.expired + result.sender.refusals.queue_full)
+        .sum();
+    let is_late = |late: &crate::report::Distribution| late.max_ms > LATENESS_P99_MAX_MS;
+    if dropped > 0 && generator.publisher_lateness.as_ref().is_some_and(is_late) {
+        generator.healthy = false;
+        generator.reasons.push(format!(
+            "publishers that were late dropped {dropped} objects before they were sent"
+        ));
+    }
 }
 
 fn rows(subscriptions: &[SubscriptionResult], plan: usize) -> Vec<SubscriberReport> {

@@ -14,7 +14,7 @@ pub(crate) use self::league::page;
 use self::markup::Markup;
 use super::statistics::float;
 use super::verdict::{GENERATOR_LIMIT, Judgement};
-use super::{Clause, Generator, Outcome, Relay, RelaySource, Report, TrackReport, figures};
+use super::{Clause, Outcome, Relay, RelaySource, Report, TrackReport, figures};
 
 /// Tracks shown at most; the JSON has them all.
 const TRACKS_MAX: usize = 32;
@@ -117,7 +117,7 @@ fn body(markup: &mut Markup, report: &Report) {
         markup.leaf("p", &[("class", &"reading")], &note);
     }
     relay_section(markup, report);
-    generator_section(markup, &report.generator);
+    generator_section(markup, report);
     set_up_section(markup, report);
     run_section(markup, report);
 }
@@ -386,7 +386,8 @@ fn relay_section(markup: &mut Markup, report: &Report) {
     });
 }
 
-fn generator_section(markup: &mut Markup, generator: &Generator) {
+fn generator_section(markup: &mut Markup, report: &Report) {
+    let generator = &report.generator;
     let lead = if generator.healthy {
         "It kept up with its own schedule."
     } else {
@@ -401,7 +402,7 @@ fn generator_section(markup: &mut Markup, generator: &Generator) {
             });
         }
         tables::threads(markup, generator);
-        tables::facts(markup, &tables::generator_facts(generator));
+        tables::facts(markup, &tables::generator_facts(report));
     });
 }
 

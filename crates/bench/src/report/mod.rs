@@ -14,6 +14,7 @@ pub mod terminal;
 
 mod cost;
 mod figures;
+mod proof;
 mod sanitize;
 mod statistics;
 mod track;
@@ -33,6 +34,7 @@ pub use self::cost::{
 #[cfg(test)]
 pub(crate) use self::example::example_report;
 pub(crate) use self::figures::printable;
+pub use self::proof::{Fairness, Headroom};
 pub use self::sanitize::sanitize;
 pub use self::statistics::{Bucket, Count, Distribution, Spread};
 pub use self::track::{
@@ -65,6 +67,8 @@ pub struct Report {
     pub relay: Relay,
     /// Whether the load generator could be trusted.
     pub generator: Generator,
+    /// How far the generator was from its own limit; none if the run was too short to tell.
+    pub headroom: Option<Headroom>,
 }
 
 impl Report {
@@ -78,6 +82,7 @@ impl Report {
     ) -> Self {
         let verdict = Verdict::of(&run, &slo, &tracks, &relay, &generator);
         let set_up = SetUp::over(&tracks);
+        let headroom = Headroom::of(&tracks, &generator);
         Self {
             schema: SCHEMA,
             verdict,
@@ -87,6 +92,7 @@ impl Report {
             set_up,
             relay,
             generator,
+            headroom,
         }
     }
 

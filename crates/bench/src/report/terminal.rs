@@ -6,7 +6,7 @@ mod tests;
 use super::figures;
 use super::statistics::{Count, Distribution, Spread, float};
 use super::verdict::Judgement;
-use super::{Generator, Outcome, RelayCost, Report, TrackReport};
+use super::{Outcome, RelayCost, Report, TrackReport};
 
 /// Columns that a report needs to be whole; in a narrower terminal tables lose columns at their right end.
 pub const WIDTH_MIN: usize = 40;
@@ -29,7 +29,7 @@ pub fn render(report: &Report, width: usize, colour: bool) -> String {
     }
     screen.blank();
     relay(&mut screen, report);
-    generator(&mut screen, &report.generator);
+    generator(&mut screen, report);
     set_up(&mut screen, report);
     service_level(&mut screen, report);
     screen.out
@@ -142,6 +142,16 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         figures::count(delivery.cut_by_reset),
         figures::count(delivery.malformed)
     );
+    if let Some(jain) = track.fairness.jain_objects {
+        let worst = track
+            .fairness
+            .p99_worst_over_median
+            .map_or_else(String::new, |worst| {
+                format!("; worst p99 {} times the median's", figures::brief(worst))
+            });
+        let fair = format!("Jain index of objects {}{worst}", figures::decimal(jain));
+        screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
+    }
     screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
     let ends = format!(
         "{} good, {} incomplete, {} failed",
@@ -230,7 +240,8 @@ fn relay_cost(cost: &RelayCost) -> String {
     parts.join("; ")
 }
 
-fn generator(screen: &mut Screen, generator: &Generator) {
+fn generator(screen: &mut Screen, report: &Report) {
+    let generator = &report.generator;
     let worst = |pick: fn(&super::GeneratorThread) -> f64| {
         Spread::over(generator.threads.iter().map(pick)).map(|spread| spread.max)
     };
@@ -251,6 +262,13 @@ fn generator(screen: &mut Screen, generator: &Generator) {
     }
     let drops = figures::counted(generator.socket_receive_buffer_drops, "socket drop");
     parts.push(drops);
+    if let Some(headroom) = report.headroom.as_ref().filter(|_| generator.healthy) {
+        parts.push(format!(
+            "its {} could take {} times the load",
+            headroom.busiest_thread,
+            figures::brief(headroom.times())
+        ));
+    }
     let (state, paint) = if generator.healthy {
         ("healthy", Paint::Good)
     } else {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::proof::Fairness;
 use super::statistics::{Bucket, Count, Distribution, Spread};
 
 /// All that was measured on the tracks of one definition (one section of the profile).
@@ -20,6 +21,8 @@ pub struct TrackReport {
     pub progress: ProgressSummary,
     /// Irregularities of the delivery, summed over the subscribers.
     pub delivery: Delivery,
+    /// Whether the subscribers were served alike.
+    pub fairness: Fairness,
     /// Steadiness of the arrival.
     pub variance: VarianceSummary,
     /// One-way latency from the *planned* send time to the arrival of the whole object.
@@ -44,6 +47,7 @@ impl TrackReport {
             completion: CompletionSummary::over(&subscribers),
             progress: ProgressSummary::over(&subscribers),
             delivery: Delivery::over(&subscribers),
+            fairness: Fairness::over(&subscribers),
             variance: VarianceSummary::over(receive_variance, &subscribers),
             definition,
             published,

@@ -262,7 +262,7 @@ impl Turns {
                 format!("{subscribers} subscribers, ")
             });
         let setting = format!(
-            "{}, {subscribers}{} runs of each relay in turns, {}",
+            "{}, {subscribers}runs of each relay in turns: {}, {}",
             described.profile.display(),
             described.repeats,
             self.machine.cpu_model

@@ -4,8 +4,8 @@ use super::markup::Markup;
 use super::{ENTRIES_MAX, cut};
 use crate::report::statistics::float;
 use crate::report::{
-    Count, Distribution, Generator, RelayCost, Run, Spread, Status, SubscriberReport, TrackReport,
-    figures,
+    Count, Distribution, Generator, Headroom, RelayCost, Report, Run, Spread, Status,
+    SubscriberReport, TrackReport, figures,
 };
 
 /// Subscriptions listed at most, the worst of them; the JSON has them all.
@@ -353,7 +353,12 @@ pub(super) fn threads(markup: &mut Markup, generator: &Generator) {
 }
 
 /// The rest of what is known of the generator.
-pub(super) fn generator_facts(generator: &Generator) -> Vec<(&'static str, String)> {
+pub(super) fn generator_facts(report: &Report) -> Vec<(&'static str, String)> {
+    let generator = &report.generator;
+    let headroom = |pick: fn(&Headroom) -> String| {
+        let headroom = report.headroom.as_ref();
+        headroom.map_or_else(|| figures::NONE.to_owned(), pick)
+    };
     let lateness = |pick: fn(&Distribution) -> f64| {
         let lateness = generator.publisher_lateness.as_ref();
         lateness.map_or_else(
@@ -369,6 +374,20 @@ pub(super) fn generator_facts(generator: &Generator) -> Vec<(&'static str, Strin
         ("Publisher lateness p99", lateness(|one| one.p99_ms)),
         ("Publisher lateness max", lateness(|one| one.max_ms)),
         ("Cores", figures::cores(&generator.cores)),
+        (
+            "Objects per second",
+            headroom(|one| figures::decimal(one.objects_per_second)),
+        ),
+        (
+            "At most, by this run’s cost",
+            headroom(|one| {
+                format!(
+                    "{} ({} times)",
+                    figures::decimal(one.objects_per_second_max),
+                    figures::brief(one.times())
+                )
+            }),
+        ),
     ]
 }
 

@@ -1,0 +1,130 @@
+//! Derived figures that a reader needs to trust the others: how far the generator was from its limit, and whether all
+//! subscribers were served alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::statistics::float;
+use super::{Generator, SubscriberReport, TrackReport};
+
+/// How far the generator was from its own limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Headroom {
+    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    pub objects_per_second: f64,
+    /// The generator's busiest thread.
+    pub busiest_thread: String,
+    /// Its mean load; 100 is one core.
+    pub busiest_cpu_percent: f64,
+    /// Objects per second at which that thread would use its core up, at the cost per object of this run. Batches grow
+    /// with the load, so the real limit is rather above.
+    pub objects_per_second_max: f64,
+}
+
+impl Headroom {
+    /// The headroom of a run; none if it was too short to tell, or its threads were not seen.
+    pub fn of(tracks: &[TrackReport], generator: &Generator) -> Option<Self> {
+        let busiest = generator
+            .threads
+            .iter()
+            .max_by(|a, b| a.cpu_percent.total_cmp(&b.cpu_percent))?;
+        // The first and the last second of a track are hardly ever whole.
+        let rate = |track: &TrackReport| {
+            let seconds = &track.latency.per_second;
+            let whole = seconds.get(1..seconds.len().checked_sub(1)?)?;
+            let span = whole.last()?.second + 1 - whole.first()?.second;
+            let objects: u64 = whole.iter().map(|second| second.objects).sum();
+            Some(float(objects) / float(span))
+        };
+        let objects_per_second: f64 = tracks.iter().filter_map(rate).sum();
+        let is_known = objects_per_second > 0.0 && busiest.cpu_percent > 0.0;
+        is_known.then(|| Self {
+            objects_per_second,
+            busiest_thread: busiest.name.clone(),
+            busiest_cpu_percent: busiest.cpu_percent,
+            objects_per_second_max: objects_per_second * 100.0 / busiest.cpu_percent,
+        })
+    }
+
+    /// How many times this run's load the generator could have made.
+    pub fn times(&self) -> f64 {
+        self.objects_per_second_max / self.objects_per_second
+    }
+}
+
+/// Whether a track's subscribers were served alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fairness {
+    /// Jain's index of the objects received: 1 if all got the same number, 1/n if one of n got all; none if nobody got
+    /// any.
+    pub jain_objects: Option<f64>,
+    /// The worst subscriber's 99th percentile of latency over the median subscriber's; none without latency.
+    pub p99_worst_over_median: Option<f64>,
+}
+
+impl Fairness {
+    pub(super) fn over(subscribers: &[SubscriberReport]) -> Self {
+        let received = || {
+            subscribers
+                .iter()
+                .map(|one| float(one.completion.objects_received))
+        };
+        let sum: f64 = received().sum();
+        let squares: f64 = received().map(|one| one * one).sum();
+        let mut p99: Vec<f64> = subscribers
+            .iter()
+            .filter_map(|one| Some(one.latency?.p99_ms))
+            .collect();
+        p99.sort_by(f64::total_cmp);
+        let median = p99
+            .get(p99.len() / 2)
+            .copied()
+            .filter(|median| *median > 0.0);
+        Self {
+            jain_objects: (squares > 0.0)
+                .then(|| sum * sum / (float(subscribers.len() as u64) * squares)),
+            p99_worst_over_median: median.and_then(|median| Some(p99.last()? / median)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::example_report;
+
+    #[test]
+    fn an_audience_that_is_served_alike_is_fair() {
+        let mut report = example_report(10);
+        let subscribers = &mut report.tracks[0].subscribers;
+        for one in subscribers.iter_mut() {
+            one.completion.objects_received = 100;
+        }
+        let even = Fairness::over(subscribers).jain_objects.unwrap();
+        assert!((even - 1.0).abs() < 1e-12, "{even}");
+        for one in subscribers.iter_mut().skip(1) {
+            one.completion.objects_received = 0;
+        }
+        let one = Fairness::over(subscribers).jain_objects.unwrap();
+        assert!((one - 0.1).abs() < 1e-12, "{one}");
+        assert_eq!(Fairness::over(&[]), Fairness::default());
+    }
+
+    #[test]
+    fn a_thread_at_half_its_core_has_room_for_twice_the_load() {
+        let mut report = example_report(20);
+        for thread in &mut report.generator.threads {
+            thread.cpu_percent = 50.0;
+        }
+        let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
+        // 50 objects a second to each of 20 subscribers.
+        assert!(
+            (headroom.objects_per_second - 1000.0).abs() < 1.0,
+            "{headroom:?}"
+        );
+        assert!((headroom.times() - 2.0).abs() < 1e-9, "{headroom:?}");
+        report.generator.threads.clear();
+        assert_eq!(Headroom::of(&report.tracks, &report.generator), None);
+    }
+}
