@@ -39,6 +39,9 @@ pub(crate) struct BenchArguments {
     /// Process of that relay, if it runs on this machine: its CPU and memory are watched
     #[arg(long, value_name = "PID", requires = "relay")]
     relay_pid: Option<u32>,
+    /// Prometheus metrics of that relay, http://HOST:PORT/PATH: how its counters grow is reported
+    #[arg(long, value_name = "URL", requires = "relay", value_parser = metrics_url)]
+    relay_metrics: Option<String>,
     /// Number of subscribers
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     subscribers: usize,
@@ -276,6 +279,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         socket_per_subscriber: arguments.socket_per_subscriber,
         no_wait: arguments.no_wait,
         trust,
+        metrics_url: arguments.relay_metrics.clone(),
         command_line: command_line(),
     })
 }
@@ -427,6 +431,14 @@ const DEFAULT_LEVEL: &str = "loss=0,failed=0,p99<100ms";
 const PUBLISHER_LEVEL: &str = "failed=0";
 /// Tokens travel in control messages, which have 64 KiB at most.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
+fn metrics_url(text: &str) -> Result<String, String> {
+    if text.starts_with("http://") {
+        Ok(text.to_owned())
+    } else {
+        Err("expected http://HOST:PORT/PATH".to_owned())
+    }
+}
+
 /// A single process has no more UDP ports than this per address.
 pub(super) const SUBSCRIBERS_MAX: usize = 50_000;
 /// Columns when the report does not go to a terminal.

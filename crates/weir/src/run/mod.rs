@@ -5,6 +5,7 @@ mod hosting;
 mod machine;
 pub(crate) mod process;
 pub(crate) mod relays;
+pub(crate) mod scrape;
 mod target;
 mod watch;
 
@@ -65,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) socket_per_subscriber: bool,
     pub(crate) no_wait: bool,
     pub(crate) trust: TrustChoice,
+    /// Where the relay's own metrics are.
+    pub(crate) metrics_url: Option<String>,
     pub(crate) command_line: String,
 }
 
@@ -124,6 +127,8 @@ pub(crate) fn run(
     let origin_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     let generator = Generator::start(plan, &url, RunClock::new(started, origin_ns))?;
     let views = generator.threads.iter().map(Hosted::view).collect();
+    let before = plan.metrics_url.as_deref().map(scrape::counters);
+    let before = before.transpose().context("--relay-metrics")?;
     let mut watch = Watch::new(started, pid, own, views);
     let interrupted = generator.conduct(plan, stop, &mut watch, &mut say);
     let finished = generator.end(interrupted.is_some())?;
@@ -132,7 +137,13 @@ pub(crate) fn run(
     let implementation = subscribers
         .relay()
         .and_then(|(_, name)| name.map(str::to_owned));
-    let (relay, seen) = watch.finish(plan, implementation);
+    let (mut relay, seen) = watch.finish(plan, implementation);
+    // A relay that died has nothing to say any more; what was measured stays.
+    if let (Some(before), Some(url)) = (&before, &plan.metrics_url)
+        && let Ok(after) = scrape::counters(url)
+    {
+        relay.counters.extend(scrape::growth(before, &after));
+    }
     let run = Run {
         start_time: humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + wall).to_string(),
         duration_ms: (clock::now() - started).as_secs_f64() * 1e3,
