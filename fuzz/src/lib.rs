@@ -7,3 +7,4 @@ pub mod data_header;
 pub mod ingest;
 pub mod profile;
 pub mod session;
+pub mod web_transport;

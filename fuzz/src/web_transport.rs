@@ -1,0 +1,244 @@
+//! A WebTransport layer, either end, whose peer and role do anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_quic::web_transport::{Event, Offer, Request, WebTransport};
+
+/// Plays `input` as a script. The first byte says which end it is and how the peer's bytes are cut; each step is a byte
+/// that says what happens, one that says to which stream or how often, and what it needs.
+///
+/// # Panics
+/// If the session stands twice, ends twice, or says anything after its end; if a stream is told of twice; or if
+/// the connection is closed twice.
+#[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
+pub fn run(input: &[u8]) {
+    let Some((first, script)) = input.split_first() else {
+        return;
+    };
+    let mut stage = Stage::new(*first & 1 == 1, Instant::now());
+    let piece = usize::from(*first >> 1).max(1);
+    let mut script = script.iter().copied();
+    while let (Some(step), Some(place)) = (script.next(), script.next()) {
+        if step % 16 < 6 {
+            let length = usize::from(script.next().unwrap_or_default());
+            let data: Vec<u8> = script.by_ref().take(length).collect();
+            for piece in data.chunks(piece) {
+                stage.arrive(place, Read::Data(Bytes::copy_from_slice(piece)));
+            }
+        } else {
+            stage.step(step % 16, place);
+        }
+        stage.hear();
+    }
+}
+
+/// The layer, and what is above and below it.
+struct Stage {
+    layer: WebTransport,
+    wire: Wire,
+    is_server: bool,
+    now: Instant,
+    has_stood: bool,
+    is_over: bool,
+    told: Vec<StreamId>,
+}
+
+#[derive(Default)]
+struct Wire {
+    arrived: BTreeMap<StreamId, Vec<Read>>,
+    next: [u64; 2],
+    credit: usize,
+    openable: usize,
+    is_closed: bool,
+}
+
+impl Stage {
+    fn new(is_server: bool, now: Instant) -> Self {
+        let mut layer = if is_server {
+            WebTransport::server(Arc::new(Offer {
+                protocols: vec!["moqt-18".to_owned()],
+                paths: Vec::new(),
+            }))
+        } else {
+            WebTransport::client(Request {
+                authority: "a".to_owned(),
+                path: "/".to_owned(),
+                protocols: vec!["moqt-18".to_owned()],
+                origin: None,
+            })
+        };
+        let mut wire = Wire {
+            next: if is_server { [1, 3] } else { [0, 2] },
+            credit: 1 << 20,
+            openable: 100,
+            ..Wire::default()
+        };
+        layer.start(&mut wire);
+        layer.handle_connected(now, &mut wire);
+        Self {
+            layer,
+            wire,
+            is_server,
+            now,
+            has_stood: false,
+            is_over: false,
+            told: Vec::new(),
+        }
+    }
+
+    /// A stream of either side, by a byte.
+    fn stream(&self, place: u8) -> StreamId {
+        StreamId(u64::from(place % 64))
+    }
+
+    fn is_of_peer(&self, stream: StreamId) -> bool {
+        stream.0.is_multiple_of(2) == self.is_server
+    }
+
+    /// Something of the peer arrives on one of its streams, or on a bidirectional one of ours.
+    fn arrive(&mut self, place: u8, read: Read) {
+        let stream = self.stream(place);
+        let is_bidi = stream.0 & 2 == 0;
+        if !self.is_of_peer(stream) {
+            let is_open = stream.0 < self.wire.next[usize::from(!is_bidi)];
+            if !is_bidi || !is_open {
+                return;
+            }
+        } else if !self.wire.arrived.contains_key(&stream) {
+            let direction = if is_bidi {
+                Direction::Bi
+            } else {
+                Direction::Uni
+            };
+            self.layer.handle_opened(stream, direction);
+        }
+        let arrived = self.wire.arrived.entry(stream).or_default();
+        if !arrived
+            .iter()
+            .any(|read| matches!(read, Read::Fin | Read::Reset(_)))
+        {
+            arrived.insert(0, read);
+        }
+        if self.layer.handle_readable(&mut self.wire, stream) {
+            while self.layer.read(&mut self.wire, stream) != Read::Blocked {}
+        }
+    }
+
+    fn step(&mut self, step: u8, place: u8) {
+        let (layer, wire) = (&mut self.layer, &mut self.wire);
+        let stream = StreamId(u64::from(place % 64));
+        match step {
+            6 => self.arrive(place, Read::Fin),
+            7 => self.arrive(place, Read::Reset(0x52e4_a40f_a8db + u64::from(place))),
+            8 => {
+                let data = Bytes::copy_from_slice(&[place >> 4, place, place]);
+                let taken = layer.handle_datagram(wire, data.slice(..usize::from(place % 4)));
+                assert!(taken.is_none() || layer.is_established());
+            }
+            9 => {
+                let direction = if place & 1 == 0 {
+                    Direction::Bi
+                } else {
+                    Direction::Uni
+                };
+                if let Some(stream) = layer.open(wire, direction) {
+                    let _blocked = layer.write(wire, stream, &mut Bytes::from_static(b"data"));
+                    if place & 2 == 2 {
+                        layer.finish(wire, stream);
+                    }
+                }
+            }
+            10 => {
+                layer.handle_stopped(wire, stream, u64::from(place));
+            }
+            11 => {
+                layer.handle_finished(wire, stream);
+            }
+            12 => {
+                self.now += Duration::from_millis(u64::from(place) * 20);
+                layer.handle_timeout(self.now, wire);
+            }
+            13 => {
+                wire.credit = usize::from(place);
+                wire.openable += usize::from(place % 3);
+                layer.handle_writable(wire, stream);
+                layer.handle_streams_available(wire);
+            }
+            14 => {
+                layer.reset(wire, stream, u64::from(place));
+                layer.stop(wire, stream, u64::from(place));
+            }
+            _ => {
+                // The role hears nothing of a session that it has ended.
+                layer.close(self.now, wire, u64::from(place), b"over");
+                self.hear();
+                self.is_over = true;
+            }
+        }
+    }
+
+    fn hear(&mut self) {
+        while let Some(event) = self.layer.poll_event() {
+            assert!(!self.is_over, "{event:?} after the end");
+            match event {
+                Event::Established => {
+                    assert!(
+                        !std::mem::replace(&mut self.has_stood, true),
+                        "stands twice"
+                    );
+                }
+                Event::Opened(stream, _) => {
+                    assert!(self.has_stood && self.is_of_peer(stream));
+                    assert!(!self.told.contains(&stream), "told twice");
+                    self.told.push(stream);
+                }
+                Event::Datagram(_) => assert!(self.has_stood),
+                Event::Lost(_) => self.is_over = true,
+            }
+        }
+    }
+}
+
+impl Transport for Wire {
+    fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        self.openable = self.openable.checked_sub(1)?;
+        let next = &mut self.next[usize::from(direction == Direction::Uni)];
+        let stream = StreamId(*next);
+        *next += 4;
+        Some(stream)
+    }
+
+    fn read(&mut self, stream: StreamId) -> Read {
+        let arrived = self.arrived.get_mut(&stream);
+        arrived.and_then(Vec::pop).unwrap_or(Read::Blocked)
+    }
+
+    fn write(&mut self, _stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
+        let taken = data.split_to(data.len().min(self.credit));
+        self.credit -= taken.len();
+        if data.is_empty() {
+            Ok(())
+        } else {
+            Err(WriteError::Blocked)
+        }
+    }
+
+    fn finish(&mut self, _stream: StreamId) {}
+
+    fn reset(&mut self, _stream: StreamId, _code: u64) {}
+
+    fn stop(&mut self, _stream: StreamId, _code: u64) {}
+
+    fn set_priority(&mut self, _stream: StreamId, _priority: i32) {}
+
+    fn close(&mut self, _code: u64, _reason: &[u8]) {
+        assert!(
+            !std::mem::replace(&mut self.is_closed, true),
+            "closed twice"
+        );
+    }
+}
