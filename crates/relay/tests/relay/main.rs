@@ -11,6 +11,7 @@ mod stage;
 mod vandal;
 
 mod authorising;
+mod caching;
 mod churn;
 mod datagrams;
 mod discovering;

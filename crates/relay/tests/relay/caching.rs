@@ -1,0 +1,162 @@
+//! What the relay keeps, and what makes room for what.
+
+use bytes::Bytes;
+use weir_moqt::{
+    error::ResetCode, location::Location, parameter::Parameters, property::Properties,
+};
+
+use crate::{
+    archive::ALL,
+    fetching::{all_of, published, whole_group},
+    stage::{Asked, Setting, Stage, millis, object, secs, story},
+};
+
+/// Tracks with one object of 1000 bytes each.
+fn tracks(stage: &mut Stage, names: &[&str]) -> Vec<Asked> {
+    let publisher = stage.client();
+    let publish = |name: &&str| {
+        let publication = stage.publish(publisher, name);
+        stage.wait(millis(50));
+        stage.datagram(publication, 0, 0, &[7; 1000]);
+        stage.wait(millis(50));
+        publication
+    };
+    names.iter().map(publish).collect()
+}
+
+#[test]
+fn the_oldest_group_of_all_tracks_makes_room() {
+    let mut setting = Setting::default();
+    story(&setting, |stage| {
+        tracks(stage, &["a--1"]);
+        assert!((1000..1600).contains(&stage.gauges().cache_bytes));
+    });
+    setting.relay.cache_bytes_max = 3 * 1600;
+    story(&setting, |stage| {
+        tracks(stage, &["a--1", "a--2", "a--3"]);
+        assert_eq!(stage.gauges().cache_objects, 3, "below the limit");
+        assert_eq!(stage.counters().cache_groups_evicted, 0);
+    });
+    setting.relay.cache_bytes_max = 3 * 1000;
+    story(&setting, |stage| {
+        tracks(stage, &["a--1", "a--2", "a--3"]);
+        let gauges = stage.gauges();
+        assert_eq!((gauges.cache_objects, gauges.tracks), (2, 3), "above it");
+        assert!(gauges.cache_bytes <= 3000);
+        let client = stage.client();
+        let [old, new] = ["a--1", "a--3"].map(|name| stage.fetch(client, name, (0, 0), (0, 0)));
+        stage.step("what is left", secs(11));
+        assert_eq!(stage.fetched(old).objects(), []);
+        assert_eq!(stage.fetched(new).objects().len(), 1);
+    });
+}
+
+#[test]
+fn tracks_that_nobody_uses_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.tracks_resting_max = 2;
+    story(&setting, |stage| {
+        let publications = tracks(stage, &["a--1", "a--2", "a--3"]);
+        for &publication in &publications[..2] {
+            stage.publish_done(publication, 0);
+        }
+        stage.step("two at the limit", millis(500));
+        let gauges = stage.gauges();
+        assert_eq!((gauges.tracks, gauges.tracks_resting), (1, 2));
+        assert_eq!(gauges.cache_objects, 3);
+        stage.publish_done(publications[2], 0);
+        stage.step("one past it", millis(500));
+        let gauges = stage.gauges();
+        assert_eq!((gauges.tracks, gauges.tracks_resting), (0, 2));
+        assert_eq!(gauges.cache_objects, 2);
+        assert_eq!(stage.counters().tracks_resting_forgotten, 1);
+        let client = stage.client();
+        let fetch = stage.fetch(client, "a--2", (0, 0), (0, 0));
+        stage.step("one that rests is fetched", millis(200));
+        assert_eq!(stage.fetched(fetch).objects().len(), 1);
+    });
+}
+
+#[test]
+fn objects_that_arrive_in_part_are_bounded_together() {
+    let mut setting = Setting::default();
+    setting.relay.cache_partial_bytes_max = 1000;
+    story(&setting, |stage| {
+        let publication = published(stage, 0);
+        let mut streams = [7, 8].map(|group| stage.open(publication, group));
+        for stream in &mut streams {
+            stage.object_with(publication, stream, &object(0, 600), &[1; 500]);
+            stage.wait(millis(50));
+        }
+        stage.step("500 bytes twice", millis(50));
+        assert_eq!(stage.counters().cache_objects_too_large, 0, "at the limit");
+        let one_more = Bytes::from_static(&[1]);
+        stage.write(publication, streams[1].stream, one_more, false);
+        stage.step("one byte past it", millis(50));
+        assert_eq!(stage.counters().cache_objects_too_large, 1);
+        for (stream, missing) in streams.iter().zip([100, 99]) {
+            stage.write(publication, stream.stream, vec![1; missing].into(), true);
+        }
+        stage.step("the rest", millis(50));
+        assert_eq!(stage.gauges().cache_objects, 1);
+        let mut cut = stage.open(publication, 9);
+        stage.object_with(publication, &mut cut, &object(0, 2000), &[1; 1000]);
+        stage.step("all the room is taken", millis(50));
+        stage.reset(publication, &cut, ResetCode::CANCELLED);
+        stage.wait(millis(50));
+        let mut stream = stage.open(publication, 10);
+        stage.object_with(publication, &mut stream, &object(0, 1001), &[1; 1000]);
+        stage.wait(millis(50));
+        let last = Bytes::from_static(&[1]);
+        stage.write(publication, stream.stream, last, true);
+        stage.step("and free again", millis(50));
+        assert_eq!(stage.gauges().cache_objects, 2);
+    });
+}
+
+#[test]
+fn a_publisher_that_counts_anew_is_not_mixed_with_the_one_before() {
+    story(&Setting::default(), |stage| {
+        let publication = published(stage, 4);
+        stage.sim.shutdown(publication.node);
+        stage.step("the publisher falls", millis(200));
+        stage.connect(publication.node);
+        let again = stage.publish_with(
+            publication.node,
+            "a--x",
+            Parameters::default(),
+            Properties::EMPTY,
+        );
+        stage.wait(millis(100));
+        whole_group(stage, again, 0);
+        stage.step("it begins again", millis(100));
+        assert_eq!(stage.gauges().cache_objects, 3);
+        let client = stage.client();
+        let fetch = stage.fetch(client, "a--x", (0, 0), (0, ALL));
+        stage.step("a fetch", millis(200));
+        assert_eq!(stage.expect_complete(fetch), Location::new(0, ALL));
+        assert_eq!(stage.fetched(fetch).places(500), all_of([0]));
+    });
+}
+
+#[test]
+fn a_relay_without_a_cache_still_serves_what_publishers_have() {
+    let mut setting = Setting::default();
+    setting.relay.cache_track_bytes_max = 0;
+    story(&setting, |stage| {
+        let publication = published(stage, 3);
+        assert_eq!(stage.gauges().cache_objects, 0);
+        stage.direct(publication.node, |actor| {
+            actor.archive.fill(0, 2, 3, 500);
+            actor.archive.serving = crate::archive::Serving::Serve;
+        });
+        let client = stage.client();
+        for _ in 0..2 {
+            let fetch = stage.fetch(client, "a--x", (0, 0), (2, ALL));
+            stage.step("a fetch", millis(300));
+            stage.expect_complete(fetch);
+            assert_eq!(stage.fetched(fetch).places(500), all_of(0..3));
+        }
+        assert!(stage.gauges().cache_objects <= 1);
+    });
+}
