@@ -173,7 +173,7 @@ impl Keeper<'_> {
         if limits.cache_track_bytes_max == 0 {
             return 0;
         }
-        let others = self.ledger.partial_bytes - held;
+        let others = self.ledger.partial_bytes.saturating_sub(held);
         let room = limits.cache_partial_bytes_max.saturating_sub(others);
         room.min(limits.cache_object_bytes_max)
     }

@@ -80,16 +80,13 @@ impl Feeder {
     /// It was granted up to `end`.
     pub(crate) fn grant(&mut self, end: Location, is_end_of_track: bool) {
         self.granted = Some((end, is_end_of_track));
-        if end >= self.span.end {
-            return;
+        if end < self.span.start {
+            // There is nothing in the range yet.
+            self.at = None;
+        } else if end < self.span.end {
+            self.span.end = end;
+            self.at = self.at.and_then(|at| self.span.within(at));
         }
-        let is_fresh = self.at == Some(self.span.first());
-        self.span.end = end;
-        self.at = if is_fresh {
-            Some(self.span.first())
-        } else {
-            self.at.filter(|&at| self.span.contains(at))
-        };
     }
 
     /// The next entry of its stream has come.

@@ -207,7 +207,11 @@ impl Relay {
                 && fetch.joins.is_none()
                 && span.contains(fetch.span.end)
             {
-                fetch.set_end(ok.end, ok.end_of_track);
+                if ok.end < fetch.span.start {
+                    fetch.failure = Some(RequestErrorCode::INVALID_RANGE);
+                } else {
+                    fetch.set_end(ok.end, ok.end_of_track);
+                }
             }
         }
         self.settle_feeder(now, endpoint, id);

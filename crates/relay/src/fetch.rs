@@ -135,16 +135,7 @@ impl Fetch {
         }
         self.span.end = end;
         self.skipped = None;
-        let is_ascending = self.span.order == GroupOrder::Ascending;
-        self.at = match self.at {
-            // Nothing behind the end was delivered, for nobody knew of it.
-            Some(at) if at > end && is_ascending => None,
-            Some(at) if at.group >= end.group && !is_ascending && !self.has_entries => {
-                Some(self.span.first())
-            }
-            Some(at) if !self.span.contains(at) => None,
-            at => at,
-        };
+        self.at = self.at.and_then(|at| self.span.within(at));
     }
 
     /// Whether anything stands on its stream.

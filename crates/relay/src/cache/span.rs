@@ -29,6 +29,19 @@ impl Span {
         }
     }
 
+    /// `at`, or if it lies behind the end of the range, the first location that comes after it.
+    pub(crate) fn within(&self, at: Location) -> Option<Location> {
+        match self.order {
+            _ if at <= self.end => Some(at),
+            GroupOrder::Ascending => None,
+            GroupOrder::Descending if at.group > self.end.group => Some(self.first()),
+            GroupOrder::Descending => {
+                let below = at.group.checked_sub(1)?;
+                (below >= self.start.group).then(|| self.first_of(below))
+            }
+        }
+    }
+
     /// The nearest location of the same group, or else of the range.
     pub(crate) fn clamp(&self, location: Location) -> Location {
         location.clamp(self.start, self.end)
@@ -123,6 +136,11 @@ mod tests {
         assert_eq!(down.after(at(2, u64::MAX)), None);
         assert!(down.is_before(at(4, 1), at(3, 0)));
         assert!(!down.is_before(at(3, 1), at(3, 1)));
+        assert_eq!(up.within(at(4, 2)), None);
+        assert_eq!(up.within(at(4, 1)), Some(at(4, 1)));
+        assert_eq!(down.within(at(5, 0)), Some(at(4, 0)));
+        assert_eq!(down.within(at(4, 2)), Some(at(3, 0)));
+        assert_eq!(down.within(at(3, 9)), Some(at(3, 9)));
         assert!(down.contains(at(3, u64::MAX)) && !down.contains(at(4, 2)));
     }
 

@@ -33,6 +33,8 @@ pub(crate) enum Serving {
     Stall(usize),
     /// Grants it, and sends the objects against their order.
     Reverse,
+    /// Grants it up to right before its start, and sends nothing.
+    GrantNothing,
 }
 
 /// The past that a client has of all its tracks.
@@ -113,6 +115,20 @@ impl Archive {
             Serving::Ignore => return None,
             Serving::Decline(code) => return refuse(code),
             Serving::Serve | Serving::ServeWhole | Serving::Stall(_) | Serving::Reverse => {}
+            Serving::GrantNothing => {
+                let answer = Ok(FetchOk {
+                    end_of_track: false,
+                    end: Location::new(start.group, start.object - 1),
+                    parameters: Parameters::default(),
+                    properties: Properties::EMPTY,
+                });
+                let mut data = BytesMut::new();
+                FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
+                return Some(Reply {
+                    answer,
+                    data: Some((data.freeze(), true)),
+                });
+            }
         }
         let largest = self.objects.keys().next_back().copied();
         let Some(largest) = largest.filter(|&largest| start <= largest) else {

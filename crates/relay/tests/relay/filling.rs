@@ -354,6 +354,23 @@ fn an_answer_against_the_order_is_not_passed_on() {
 }
 
 #[test]
+fn a_grant_of_nothing_is_no_range() {
+    story(&Setting::default(), |stage| {
+        let archive = archivist(stage, 0, 3);
+        serving(stage, archive, Serving::GrantNothing);
+        let client = stage.client();
+        for parameters in [Parameters::default(), fill_timeout(secs(1))] {
+            let kind = standalone("a--x", (1, 2), (3, 2));
+            let fetch = stage.fetch_with(client, kind, parameters);
+            stage.step("a publisher that grants less than nothing", millis(300));
+            let code = RequestErrorCode::INVALID_RANGE;
+            assert_eq!(stage.refusal(fetch), Some(code));
+            assert_eq!(stage.gauges().fetches_upstream, 0);
+        }
+    });
+}
+
+#[test]
 fn an_answer_is_not_read_faster_than_it_is_taken() {
     let mut setting = Setting::default();
     setting.client.stream_receive_bytes_max = 16_384;
