@@ -177,3 +177,12 @@ fn values_that_do_not_fit_together_are_named_with_their_places() {
         assert!(problems[0].starts_with(expected), "{problems:?}");
     }
 }
+
+#[test]
+fn the_packaged_settings_can_be_read() {
+    let text = include_str!("../../../../../packaging/relay.toml");
+    let configured = read(text, &[], &[]).unwrap();
+    assert_eq!(configured.config.drain.time, Duration::from_secs(30));
+    assert!(configured.config.admin.listen.unwrap().ip().is_loopback());
+    assert!(!configured.config.auth.jwt.keys.is_empty(), "not open");
+}
