@@ -284,7 +284,7 @@ impl Generator {
     ) -> Option<String> {
         let started = clock::now();
         let patience = patience(plan);
-        let length = longest(&plan.profile) + END_TIMEOUT;
+        let length = longest(&plan.profile) + END_TIMEOUT + wait_for_others(plan);
         let mut released = None;
         loop {
             if stop.wait(STEP) {
@@ -376,7 +376,10 @@ impl Finished {
             .map(|(_, reason)| reason.to_owned());
         // Where nobody subscribes, a publisher that failed is all there is to say.
         let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
-        if (publishers.progress().ready > 0 && !is_silent) || subscribers.relay().is_some() {
+        let progress = publishers.progress();
+        // Those that are through have closed their sessions.
+        let has_published = progress.ready + progress.objects_sent > 0;
+        if (has_published && !is_silent) || subscribers.relay().is_some() {
             return Ok(());
         }
         let of_subscribers = || {
@@ -398,6 +401,7 @@ struct Configs {
 }
 
 fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
+    let wait = wait_for_others(plan);
     let mut target = target::target(url, &plan.trust, socket_count(plan))?;
     target.setup.authorization_tokens.clone_from(&plan.tokens);
     let plans: Arc<[TrackPlan]> = (0_u64..)
@@ -440,10 +444,12 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.subscribe_flow,
         request: SubscribeRequest {
             tokens: plan.tokens.clone(),
+            // The publisher of another process may be the later one.
+            rendezvous_timeout: (!wait.is_zero()).then_some(wait),
             ..SubscribeRequest::default()
         },
         ramp_per_second: plan.ramp_per_second,
-        start_timeout: longest(&plan.profile).max(START_TIMEOUT),
+        start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
         verify_content: true,
         session_limits,
     };
@@ -451,6 +457,15 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         publishers,
         subscribers,
     })
+}
+
+/// How long those who only subscribe wait for the process that publishes.
+fn wait_for_others(plan: &Plan) -> Duration {
+    if plan.role == Some(Mode::Subscriber) {
+        AUDIENCE_TIMEOUT
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// How long the clients may take to get ready.
@@ -555,7 +570,7 @@ pub(crate) fn protocols() -> Vec<&'static str> {
 
 /// How often the run is looked at.
 const STEP: Duration = Duration::from_millis(20);
-/// How long publishers wait for subscribers of another process.
+/// How long publishers and subscribers of different processes wait for each other.
 const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
 /// Requests of a session beside its subscriptions: offers, and questions for namespaces.
 const REQUESTS_BESIDE: usize = 128;

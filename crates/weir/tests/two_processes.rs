@@ -1,0 +1,99 @@
+//! A run of two processes: one publishes, the other subscribes, and both say what they saw.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+const PROFILE: &str = "[audio]
+namespace = perf/{run}
+name = 1
+track_mode = datagram
+mode = 3
+priority = 2
+ttl = 5000
+time_interval = 20
+objects_per_group = 1
+first_object_size = 120
+object_size = 120
+start_delay = 1500
+total_transmit_time = 2000
+";
+
+#[test]
+fn one_process_publishes_and_another_subscribes() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("two-processes");
+    fs::create_dir_all(&folder).unwrap();
+    let profile = folder.join("profile.ini");
+    fs::write(&profile, PROFILE).unwrap();
+    let mut relay = weir(&["relay", "--listen", "127.0.0.1:0"]);
+    let mut line = String::new();
+    let mut out = BufReader::new(relay.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let bench = |role: &str, json: &Path| {
+        let (profile, json) = (profile.to_str().unwrap(), json.to_str().unwrap());
+        weir(&[
+            "bench",
+            profile,
+            "--relay",
+            &url,
+            "--insecure",
+            "--seed",
+            "9",
+            "--role",
+            role,
+            "--subscribers",
+            "3",
+            "--token",
+            "sesame",
+            "--json",
+            json,
+        ])
+    };
+    let (sent, received) = (folder.join("sent.json"), folder.join("received.json"));
+    let publisher = bench("publish", &sent);
+    let subscriber = bench("subscribe", &received);
+    let (publisher, subscriber) = (finish(publisher), finish(subscriber));
+    relay.kill().unwrap();
+    relay.wait().unwrap();
+    let report = |file: &Path, output: &Output| -> Value {
+        let text = fs::read_to_string(file).unwrap();
+        assert!(!text.contains("sesame"), "a token is nobody's business");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        serde_json::from_str(&text).expect(&errors)
+    };
+    let sent = report(&sent, &publisher);
+    assert_eq!(sent["tracks"][0]["published"]["objects"], 25);
+    assert_eq!(sent["run"]["subscribers_requested"], 0);
+    let received = report(&received, &subscriber);
+    let rows = received["tracks"][0]["subscribers"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(row["status"], "good", "{row}");
+        assert_eq!(row["completion"]["objects_received"], 25, "{row}");
+    }
+    let clock = received["run"]["latency_clock"].as_str().unwrap();
+    assert!(clock.starts_with("wall clock"), "{clock}");
+}
+
+fn weir(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn finish(child: Child) -> Output {
+    child.wait_with_output().unwrap()
+}
