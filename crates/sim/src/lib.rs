@@ -46,5 +46,5 @@ mod trace;
 pub use certificate::{Certificate, SERVER_NAME, certificate};
 pub use network::Datagram;
 pub use node::{AnyApp, NodeConfig, NodeId};
-pub use sim::{End, Sim};
+pub use sim::{CROSSING_DELAY, End, Sim};
 pub use trace::Traffic;

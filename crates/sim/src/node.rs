@@ -1,12 +1,13 @@
 //! One endpoint with its role, as the simulation hosts it.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::BytesMut;
 use weir_quic::tls::ServerTls;
-use weir_quic::{App, Endpoint, Limits, Packet};
+use weir_quic::{App, Endpoint, Letter, Limits, Packet, Shard};
 
 use crate::agenda::{Agenda, Alarm, Task};
 use crate::clock::Clock;
@@ -67,6 +68,12 @@ pub(crate) struct Node {
     pub(crate) is_dirty: bool,
     /// Among the nodes that the simulation knows to be busy.
     pub(crate) counts_as_busy: bool,
+    /// Which of several nodes with one address it is.
+    pub(crate) shard: Shard,
+    /// Whether packets to this address go to the node that their connection ID names.
+    pub(crate) is_steered: bool,
+    /// Letters from neighbours, each with the number of its sender and the time at which it arrives.
+    pub(crate) letters: VecDeque<(Instant, u16, Vec<Letter>)>,
 }
 
 impl Node {
@@ -83,9 +90,31 @@ impl Node {
             alarm: Alarm::default(),
             is_dirty: false,
             counts_as_busy: false,
+            shard: Shard::ALONE,
+            is_steered: false,
+            letters: VecDeque::new(),
         };
         node.claim_sockets(0, network);
         node
+    }
+
+    /// One more node with the address of `first`, which gets what comes there.
+    pub(crate) fn sibling(id: usize, first: &Self) -> Self {
+        Self {
+            id,
+            config: first.config.clone(),
+            address: first.address,
+            sockets: 1,
+            starts: 0,
+            endpoint: None,
+            app: None,
+            alarm: Alarm::default(),
+            is_dirty: false,
+            counts_as_busy: false,
+            shard: Shard::ALONE,
+            is_steered: false,
+            letters: VecDeque::new(),
+        }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -100,6 +129,7 @@ impl Node {
 
     /// Moves all sockets to new addresses.
     pub(crate) fn rebind(&mut self, address: SocketAddr, network: &mut Network) {
+        assert!(self.shard == Shard::ALONE, "nodes with one address stay");
         for socket in 0..self.sockets {
             network.release(self.socket_address(socket));
         }

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use weir_link::{Config, Link, Stats};
 use weir_quic::tls::{ClientTls, ServerTls, Trust};
-use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig};
+use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Shard};
 
 use crate::agenda::{Agenda, Task};
 use crate::certificate::certificate;
 use crate::clock::Clock;
-use crate::network::{Datagram, Network, derived};
+use crate::network::{Datagram, Network, Owner, derived};
 use crate::node::{AnyApp, Node, NodeConfig, NodeId};
 use crate::trace::{Moment, Traffic};
 
@@ -108,27 +108,48 @@ impl Sim {
         NodeId(id)
     }
 
+    /// Adds `count` nodes that share an address, as the threads of one process do. With `is_steered` a packet comes
+    /// to the node of its connection, as a kernel does it; else they all come to the first. Letters between the
+    /// nodes take [`CROSSING_DELAY`].
+    pub fn add_group(&mut self, config: NodeConfig, count: u16, is_steered: bool) -> Vec<NodeId> {
+        let first = self.add_node(config);
+        for _ in 1..count {
+            let id = self.nodes.len();
+            self.nodes.push(Node::sibling(id, &self.nodes[first.0]));
+        }
+        let group = (first.0..self.nodes.len()).map(NodeId).collect();
+        for (index, node) in (0..count).zip(&mut self.nodes[first.0..]) {
+            node.shard =
+                Shard::new(index, count).expect("a group has a size that can be told apart");
+            node.is_steered = is_steered;
+        }
+        group
+    }
+
     /// Starts a node with a role, or starts it again: nothing is left of what it was before but its
     /// address.
     pub fn start(&mut self, node: NodeId, app: impl App + 'static) {
         self.kill(node);
         let node_state = &mut self.nodes[node.0];
-        let mut random = derived(
-            self.seed,
-            [ENDPOINT_SEEDS, node.0 as u64, node_state.starts],
-        );
+        let shard = node_state.shard;
+        // Nodes with one address have one seed, too.
+        let first = node.0 - usize::from(shard.index());
+        let path = [ENDPOINT_SEEDS, first as u64, node_state.starts];
+        let mut random = derived(self.seed, path);
         let mut seed = [0; 32];
         for part in seed.chunks_exact_mut(8) {
             part.copy_from_slice(&random.next_u64().to_le_bytes());
         }
-        let endpoint = Endpoint::new(EndpointConfig {
+        let config = EndpointConfig {
             limits: node_state.config.limits.clone(),
             server: node_state.config.server.clone(),
             seed,
             time_source: self.clock.time_of_day(),
             qlog: None,
             segmentation_offload: node_state.config.segmentation_offload,
-        });
+        };
+        let endpoint = Endpoint::with_shard(config, shard);
+        node_state.letters.clear();
         node_state.starts += 1;
         let endpoint = endpoint.expect("the node's limits are within QUIC's");
         node_state.endpoint = Some(Box::new(endpoint));
@@ -314,6 +335,7 @@ impl Sim {
                     self.mark(index);
                 }
             }
+            Task::Letters(index) => self.deliver_letters(index),
         }
     }
 
@@ -323,6 +345,7 @@ impl Sim {
         let elapsed = self.clock.elapsed();
         while let Some(datagram) = self.network.link(link).poll_packet(now) {
             let owner = self.network.owner(datagram.destination);
+            let owner = owner.map(|owner| self.steered(owner, &datagram.data));
             let endpoint = owner.and_then(|owner| self.nodes[owner.node].endpoint.as_mut());
             let Some((owner, endpoint)) = owner.zip(endpoint) else {
                 self.network.record(elapsed, Moment::Unroutable, &datagram);
@@ -340,6 +363,51 @@ impl Sim {
             self.mark(owner.node);
         }
         self.network.schedule(&mut self.agenda, link);
+    }
+
+    /// Who really gets a packet to `owner`.
+    fn steered(&self, owner: Owner, packet: &[u8]) -> Owner {
+        let Node {
+            shard, is_steered, ..
+        } = &self.nodes[owner.node];
+        if !is_steered {
+            return owner;
+        }
+        let node = owner.node + usize::from(Shard::owner(packet, shard.count()));
+        Owner { node, ..owner }
+    }
+
+    /// Takes what a node has to tell its neighbours.
+    fn collect_letters(&mut self, index: usize) {
+        let shard = self.nodes[index].shard;
+        let first = index - usize::from(shard.index());
+        let at = self.clock.now() + CROSSING_DELAY;
+        for neighbour in (0..shard.count()).filter(|&other| other != shard.index()) {
+            let Some(endpoint) = &mut self.nodes[index].endpoint else {
+                return;
+            };
+            let letters = std::mem::take(endpoint.letters(neighbour));
+            let to = first + usize::from(neighbour);
+            if !letters.is_empty() {
+                let entry = (at, shard.index(), letters);
+                self.nodes[to].letters.push_back(entry);
+                self.agenda.enter(at, Task::Letters(to));
+            }
+        }
+    }
+
+    /// Hands over the letters that have arrived.
+    fn deliver_letters(&mut self, index: usize) {
+        let now = self.clock.now();
+        let node = &mut self.nodes[index];
+        while node.letters.front().is_some_and(|&(at, ..)| at <= now)
+            && let Some((_, from, letters)) = node.letters.pop_front()
+        {
+            if let Some(endpoint) = &mut node.endpoint {
+                endpoint.handle_letters(now, from, letters);
+            }
+        }
+        self.mark(index);
     }
 
     /// Works on the role and the endpoint of a running node.
@@ -372,6 +440,7 @@ impl Sim {
             let node = &mut self.nodes[index];
             node.is_dirty = false;
             node.turn(&self.clock, &mut self.network, &mut self.agenda);
+            self.collect_letters(index);
             self.recount(index);
         }
         self.dirty.clear();
@@ -386,6 +455,8 @@ impl Sim {
     }
 }
 
+/// How long a letter from one node to another with the same address takes.
+pub const CROSSING_DELAY: Duration = Duration::from_micros(20);
 /// The first part of the path of endpoint seeds.
 const ENDPOINT_SEEDS: u64 = 2;
 /// More rounds than this without time passing mean that packets go in a circle for ever.
