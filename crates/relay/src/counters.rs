@@ -18,6 +18,14 @@ macro_rules! numbers {
             pub fn descriptions() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*),)+].into_iter().map(str::trim)
             }
+
+            /// Both together, as of two threads of one relay.
+            #[must_use]
+            pub fn plus(self, other: Self) -> Self {
+                Self {
+                    $($field: self.$field + other.$field,)+
+                }
+            }
         }
     };
 }
@@ -67,11 +75,13 @@ numbers! {
         datagrams_dropped_size,
         /// Datagrams dropped for a subscriber that takes none.
         datagrams_dropped_unsupported,
+        /// Objects received from other threads of the relay, on either way.
+        objects_crossed,
         /// Objects received on subgroup streams.
         stream_objects_received,
         /// Subgroup streams received.
         streams_received,
-        /// Subgroup streams opened to subscribers.
+        /// Subgroup streams opened to subscribers; this and what follows counts other threads of the relay too.
         streams_sent,
         /// Payload and header bytes written to subscribers' streams.
         stream_bytes_sent,
@@ -161,6 +171,8 @@ numbers! {
         tracks,
         /// Subscriptions that get objects.
         subscriptions,
+        /// Tracks that another thread of the relay was offered or asked for.
+        crossings,
         /// Requests that wait for a publisher.
         waiting,
         /// Namespaces announced.

@@ -11,7 +11,9 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
+    neighbours::is_moved,
     peer::Part,
+    subscriber::Subscriber,
     timers::Timer,
     track::{Leaving, Origin, Source},
     tracks::TrackId,
@@ -93,11 +95,7 @@ impl Relay {
         };
         let mut gone = Vec::new();
         let mut next: Option<Instant> = None;
-        let grace = if track.duplicates.has_datagrams() {
-            DATAGRAM_GRACE
-        } else {
-            Duration::ZERO
-        };
+        let has_datagrams = track.duplicates.has_datagrams();
         for source in &mut track.sources {
             let (is_complete, is_going_on) = (source.is_complete(), source.streams_open > 0);
             let Some(leaving) = &mut source.leaving else {
@@ -107,6 +105,12 @@ impl Relay {
                 leaving.stream_bytes = source.stream_bytes;
                 leaving.until = now + linger;
             }
+            // Nothing of a neighbour is overtaken.
+            let grace = if has_datagrams && !source.is_neighbour {
+                DATAGRAM_GRACE
+            } else {
+                Duration::ZERO
+            };
             let until = if is_complete {
                 leaving.until.min(leaving.since + grace)
             } else {
@@ -165,6 +169,7 @@ impl Relay {
         {
             self.after_last_source(now, endpoint, track_id, source, code);
         }
+        self.dismiss_neighbours(now, endpoint, track_id);
         self.forget_if_unused(track_id);
     }
 
@@ -179,10 +184,13 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        match (last.leaving, last.origin) {
+        let ended = last
+            .leaving
+            .filter(|leaving| !(last.is_neighbour && is_moved(leaving.done.code)));
+        match (ended, last.origin) {
             (Some(leaving), _) => {
                 track.start_afresh();
-                self.dismiss_subscribers(now, endpoint, track_id, &leaving.done);
+                self.dismiss_subscribers(now, endpoint, track_id, &leaving.done, |_| true);
                 self.ask_publishers(now, endpoint, track_id, None);
             }
             (None, Origin::Published | Origin::Subscribed) => {
@@ -225,24 +233,25 @@ impl Relay {
             stream_count: None,
             reason: "the publisher is gone".to_owned(),
         };
-        self.dismiss_subscribers(now, endpoint, track_id, &gone);
+        self.dismiss_subscribers(now, endpoint, track_id, &gone, |_| true);
         self.update_upstream(now, endpoint, track_id);
     }
 
-    /// Ends a track for all its subscribers: at once for those who have everything, for the others as soon as
+    /// Ends a track for all those of its subscribers that it is over for: at once for those who have everything, for the others as soon as
     /// their streams are complete [moqt-18 §10.11].
-    fn dismiss_subscribers(
+    pub(crate) fn dismiss_subscribers(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: TrackId,
         done: &PublishDone,
+        is_over: impl Fn(&Subscriber) -> bool,
     ) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
         let mut drained = Vec::new();
-        for subscriber in &mut track.subscribers {
+        for subscriber in track.subscribers.iter_mut().filter(|other| is_over(other)) {
             let ending = &mut subscriber.ending;
             ending.get_or_insert_with(|| Box::new(done.clone()));
             if subscriber.is_drained() {
@@ -367,6 +376,7 @@ impl Relay {
                 if self.namespaces.remove(&namespace, (handle, request)) {
                     self.untell_all(now, endpoint, &namespace);
                 }
+                self.withdraw_from_neighbours(now, endpoint, &namespace);
             }
             Part::Interest(interest) => self.interest_gone(handle, request, &interest),
             Part::Fetch(_) => self.fetch_gone(now, endpoint, (handle, request)),

@@ -119,15 +119,18 @@ impl Relay {
         };
         let sources = track.sources.iter();
         let mut found: Vec<Handle> = sources
-            .filter(|source| source.is_established())
+            .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
         found.extend(self.namespaces.matching(&track.name.namespace));
         let mut publishers = Vec::new();
+        let for_neighbour = self.is_neighbour(except);
         for handle in found {
             let can = self.peers.get(handle).is_some_and(|peer| {
                 let max = self.config.limits.fetches_upstream_per_session_max;
-                !peer.declines_fetch && peer.counts.feeders < max
+                let has_room = peer.is_neighbour || peer.counts.feeders < max;
+                let is_passed_on = peer.is_neighbour && for_neighbour;
+                !peer.declines_fetch && has_room && !is_passed_on
             });
             if handle != except && can && !publishers.contains(&handle) {
                 publishers.push(handle);

@@ -59,7 +59,7 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let code = if peer.counts.fetches >= limits.fetches_per_session_max {
+        let code = if !peer.is_neighbour && peer.counts.fetches >= limits.fetches_per_session_max {
             Err(RequestErrorCode::EXCESSIVE_LOAD)
         } else {
             self.fetched_track(handle, &message.kind)

@@ -29,6 +29,7 @@ impl Relay {
         endpoint: &mut Endpoint,
         id: TrackId,
         mut datagram: ObjectDatagram,
+        from_neighbour: bool,
     ) {
         let Self {
             tracks,
@@ -40,7 +41,11 @@ impl Relay {
         let Some(track) = tracks.get(id) else {
             return;
         };
-        counters.datagrams_received += 1;
+        if from_neighbour {
+            counters.objects_crossed += 1;
+        } else {
+            counters.datagrams_received += 1;
+        }
         let location = Location {
             group: datagram.group,
             object: datagram.object,
@@ -75,7 +80,17 @@ impl Relay {
             let content = Content::Datagram(encoded.clone());
             track.cache.insert(&mut keeper, location, now, content);
         }
-        for subscriber in &track.subscribers {
+        let (neighbours, here) = track.subscribers.split_at(track.neighbours_len());
+        if !from_neighbour {
+            let wanting = neighbours.iter().filter(|other| other.wants(location));
+            for subscriber in wanting {
+                if let Some(mut connection) = endpoint.connection(now, subscriber.handle) {
+                    // It has its own limit and counter.
+                    let _sent = connection.send_datagram(encoded.clone(), None);
+                }
+            }
+        }
+        for subscriber in here {
             if !subscriber.wants(location) {
                 continue;
             }
@@ -117,7 +132,7 @@ impl Relay {
                 source.streams_open += usize::from(!is_full);
             }
             if !is_full {
-                self.counters.streams_received += 1;
+                self.counters.streams_received += u64::from(!peer.is_neighbour);
                 let inbound = Inbound {
                     track: track_id,
                     request,
@@ -154,6 +169,7 @@ impl Relay {
             return;
         };
         let draft = peer.session.draft();
+        let is_neighbour = peer.is_neighbour;
         let Some(inbound) = peer.inbound.get_mut(&stream) else {
             return;
         };
@@ -161,7 +177,11 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        self.counters.stream_objects_received += 1;
+        if is_neighbour {
+            self.counters.objects_crossed += 1;
+        } else {
+            self.counters.stream_objects_received += 1;
+        }
         let location = Location {
             group: inbound.header.group,
             object: object.id,
@@ -198,6 +218,7 @@ impl Relay {
             Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
         };
         let subgroup = track.open_subgroup(header, number, draft);
+        subgroup.from_neighbour = is_neighbour;
         subgroup.begin(object);
         let id = subgroup.id;
         inbound.flow = Flow::Passed(id);

@@ -29,6 +29,7 @@ mod inspection;
 mod load;
 mod malformed;
 mod namespaces;
+mod neighbours;
 mod newcomers;
 mod offering;
 mod out_stream;

@@ -36,6 +36,11 @@ impl Namespaces {
         is_last
     }
 
+    /// The requests for exactly `namespace`.
+    pub(crate) fn of(&self, namespace: &Namespace) -> &[(Handle, RequestId)] {
+        self.requests.get(namespace).map_or(&[], Vec::as_slice)
+    }
+
     /// The requests for `namespace` or a prefix of it, shortest prefix first.
     pub(crate) fn covering(&self, namespace: &Namespace) -> Vec<(Handle, RequestId)> {
         let mut found = Vec::new();

@@ -25,6 +25,9 @@ impl Relay {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
+        if let Some(neighbour) = connection.neighbour() {
+            return self.on_neighbour_connected(now, endpoint, handle, neighbour);
+        }
         let origin = origin(connection.remote_address().ip());
         if let Err((code, reason)) = self.check_newcomer(origin) {
             return connection.close(code.0, reason.as_bytes());

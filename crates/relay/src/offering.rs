@@ -24,6 +24,7 @@ impl Relay {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
+        track.awaits_offer = false;
         for who in self.track_interests.covering(&track.name.namespace) {
             self.offer(now, endpoint, id, who);
         }
@@ -54,6 +55,11 @@ impl Relay {
         let is_its_own = track.sources.iter().any(|source| source.handle == handle);
         if is_its_own || track.has_subscriber(handle) || blocked.contains(&track.name) {
             return;
+        }
+        if !track.is_established() {
+            // A neighbour offered it and rests: it is asked first how far the track has come.
+            track.awaits_offer = true;
+            return self.update_upstream(now, endpoint, id);
         }
         let name = track.name.clone();
         if is_full {
@@ -118,6 +124,7 @@ impl Relay {
         });
         self.request_group(now, endpoint, track_id, &ok.parameters);
         self.update_upstream(now, endpoint, track_id);
+        self.dismiss_neighbours(now, endpoint, track_id);
         self.dismiss_if_drained(now, endpoint, track_id, handle, id);
     }
 

@@ -49,6 +49,7 @@ impl Relay {
             return;
         };
         let defaults = track.defaults();
+        let neighbours = track.neighbours_len();
         let Track {
             subscribers,
             subgroups,
@@ -69,7 +70,12 @@ impl Relay {
         let mut turn = Turn::new(now, &config.limits, counters, defaults);
         let mut taken = subgroup.len();
         let mut is_held = false;
-        for subscriber in subscribers {
+        let first = if subgroup.from_neighbour {
+            neighbours
+        } else {
+            0
+        };
+        for subscriber in &mut subscribers[first..] {
             let handle = subscriber.handle;
             let Some(mut connection) = endpoint.connection(now, handle) else {
                 continue;

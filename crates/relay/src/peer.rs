@@ -32,6 +32,8 @@ pub(crate) struct Peer {
     pub(crate) updates: Rate,
     /// How often it resets or stops streams.
     pub(crate) resets: Rate,
+    /// It is another thread of the relay.
+    pub(crate) is_neighbour: bool,
     /// When the session's timer in the relay's queue is due.
     pub(crate) timer: Option<Instant>,
     pub(crate) requests: BTreeMap<RequestId, Part>,
@@ -123,6 +125,7 @@ impl Peer {
             updates: Rate::default(),
             resets: Rate::default(),
             session,
+            is_neighbour: false,
             timer: None,
             requests: BTreeMap::new(),
             sources: Vec::new(),
@@ -217,6 +220,12 @@ impl Peer {
         self.lag_bytes = self
             .lag_bytes
             .saturating_add_signed(std::mem::take(&mut turn.lag_change));
+        let max = if self.is_neighbour {
+            // It stands for all sessions of its thread.
+            max.saturating_mul(NEIGHBOUR_SESSIONS)
+        } else {
+            max
+        };
         if self.lag_bytes > max {
             let others = self.lag_bytes - subscriber.behind();
             subscriber.shed_beyond(connection, max.saturating_sub(others), turn);
@@ -257,8 +266,8 @@ impl Peers {
         if let Some(origin) = peer.origin {
             *self.origins.entry(origin).or_default() += 1;
         }
+        self.count += usize::from(!peer.is_neighbour);
         self.places[index] = Some(Box::new(peer));
-        self.count += 1;
     }
 
     #[inline]
@@ -268,8 +277,9 @@ impl Peers {
     }
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
-        let origin = self.get(handle)?.origin;
-        self.count -= 1;
+        let peer = self.get(handle)?;
+        let (origin, is_neighbour) = (peer.origin, peer.is_neighbour);
+        self.count -= usize::from(!is_neighbour);
         if let Some(origin) = origin
             && let Some(count) = self.origins.get_mut(&origin)
         {
@@ -292,13 +302,24 @@ impl Peers {
         there.map(|peer| peer.lag_bytes).sum()
     }
 
-    /// All sessions, in an order that is always the same.
+    /// All sessions but those with neighbours, in an order that is always the same.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         let there = self.places.iter().flatten();
-        there.map(|peer| peer.handle).collect()
+        let over_network = there.filter(|peer| !peer.is_neighbour);
+        over_network.map(|peer| peer.handle).collect()
     }
 
+    /// Number of sessions, not counting those with neighbours.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
+
+    /// Number of namespaces that a session announced.
+    pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
+        let peer = self.places.get(handle.index()).and_then(Option::as_deref);
+        peer.map_or(0, |peer| peer.counts.namespaces)
+    }
 }
+
+/// A neighbour may be behind by as much as so many sessions.
+const NEIGHBOUR_SESSIONS: u64 = 16;

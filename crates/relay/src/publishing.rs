@@ -35,7 +35,8 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let is_full = peer.counts.sources >= limits.publications_per_session_max;
+        let is_neighbour = peer.is_neighbour;
+        let is_full = !is_neighbour && peer.counts.sources >= limits.publications_per_session_max;
         let track_id = (!is_full)
             .then(|| {
                 self.tracks
@@ -67,12 +68,14 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        if track.sources.len() >= self.config.limits.publishers_per_track_max {
+        let max = self.config.limits.publishers_per_track_max;
+        if !is_neighbour && track.publishers_here() >= max {
             self.counters.refused_load += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let is_new = !track.is_published();
-        let forward = !self.config.pauses_publishers || track.is_wanted();
+        let sends_always = !self.config.pauses_publishers && !is_neighbour;
+        let forward = sends_always || track.is_wanted(is_neighbour);
         self.add_source(track_id, handle, id, Origin::Published, forward);
         self.establish(
             track_id,
@@ -95,6 +98,8 @@ impl Relay {
         if is_new {
             self.offer_all(now, endpoint, track_id);
         }
+        self.offer_to_neighbours(now, endpoint, track_id);
+        self.dismiss_neighbours(now, endpoint, track_id);
     }
 
     /// A session announces a namespace.
@@ -109,7 +114,9 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        if peer.counts.namespaces >= self.config.limits.namespaces_per_session_max {
+        let is_neighbour = peer.is_neighbour;
+        let max = self.config.limits.namespaces_per_session_max;
+        if !is_neighbour && peer.counts.namespaces >= max {
             self.counters.refused_load += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -121,11 +128,11 @@ impl Relay {
         if is_new {
             self.tell_all(now, endpoint, namespace);
         }
+        if !is_neighbour {
+            self.announce_to_neighbours(now, endpoint, namespace);
+        }
         for track_id in self.tracks.under(namespace) {
-            let track = self.tracks.get(track_id);
-            if track.is_some_and(|track| !track.is_unwanted()) {
-                self.ask(now, endpoint, track_id, handle);
-            }
+            self.ask(now, endpoint, track_id, handle);
         }
     }
 
@@ -148,7 +155,8 @@ impl Relay {
             .count()
     }
 
-    /// Sends SUBSCRIBE to a session, unless it is a source of the track already; returns whether it was sent.
+    /// Sends SUBSCRIBE to a session, unless it is a source of the track already or nobody wants it; returns whether it
+    /// was sent.
     pub(crate) fn ask(
         &mut self,
         now: Instant,
@@ -159,9 +167,12 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return false;
         };
+        let is_neighbour = self.peers.get(handle).is_some_and(|peer| peer.is_neighbour);
         let mut sources = track.sources.iter();
         if sources.any(|source| source.handle == handle)
-            || track.sources.len() >= self.config.limits.publishers_per_track_max
+            || (!is_neighbour
+                && track.publishers_here() >= self.config.limits.publishers_per_track_max)
+            || track.is_unwanted(is_neighbour)
         {
             return false;
         }
@@ -204,16 +215,22 @@ impl Relay {
         }
         self.establish(track_id, &ok.properties, ok.parameters.largest_object);
         self.admit_waiting(now, endpoint, track_id);
+        self.dismiss_neighbours(now, endpoint, track_id);
     }
 
     /// Objects of a track may come from now on. What subscribers are told of it is decided by the first of
     /// several publishers.
-    fn establish(&mut self, id: TrackId, properties: &Properties, largest: Option<Location>) {
+    pub(crate) fn establish(
+        &mut self,
+        id: TrackId,
+        properties: &Properties,
+        largest: Option<Location>,
+    ) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
         let established = track.sources.iter().filter(|other| other.is_established());
-        if established.count() == 1 {
+        if established.count() <= 1 {
             track.properties = properties.clone();
             if largest < track.largest {
                 // It counts anew: what is remembered is not what it will send.
@@ -241,12 +258,16 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        let is_wanted = !self.config.pauses_publishers || track.is_wanted();
-        let is_unwanted = track.is_unwanted();
+        let wishes = [false, true].map(|by_neighbour| {
+            let sends_always = !self.config.pauses_publishers && !by_neighbour;
+            let is_wanted = sends_always || track.is_wanted(by_neighbour);
+            (is_wanted, track.is_unwanted(by_neighbour))
+        });
         for source in track.sources.clone() {
             if source.leaving.is_some() {
                 continue;
             }
+            let (is_wanted, is_unwanted) = wishes[usize::from(source.is_neighbour)];
             if is_unwanted && source.origin != Origin::Published {
                 self.cancel_source(now, endpoint, track_id, &source);
             } else if source.forward != is_wanted && source.origin != Origin::Asked {
@@ -265,6 +286,7 @@ impl Relay {
                     && let Some(source) = track.source(source.handle, source.request)
                 {
                     source.forward = is_wanted;
+                    source.updates_pending += u32::from(source.is_neighbour);
                 }
             }
         }
@@ -300,8 +322,10 @@ impl Relay {
         origin: Origin,
         forward: bool,
     ) {
+        let mut is_neighbour = false;
         if let Some(peer) = self.peers.get(handle) {
             peer.insert(request, Part::Source(track_id));
+            is_neighbour = peer.is_neighbour;
         }
         if let Some(track) = self.tracks.get(track_id) {
             if track.sources.iter().any(|other| other.leaving.is_none()) {
@@ -310,8 +334,10 @@ impl Relay {
             track.sources.push(Source {
                 handle,
                 request,
+                is_neighbour,
                 origin,
                 forward,
+                updates_pending: 0,
                 streams: 0,
                 streams_open: 0,
                 stream_bytes: 0,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
-    message::RequestError,
+    message::{RequestError, RequestOk, Setup},
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, RequestId, Session, StreamEnd},
     transport::{Direction, StreamId},
@@ -19,6 +19,7 @@ use crate::{
     fetch::{Fetch, FetchId},
     incoming::CUT,
     namespaces::Namespaces,
+    neighbours::Neighbours,
     peer::Peers,
     standing::Inquiry,
     subgroup::{Subgroup, SubgroupId},
@@ -54,6 +55,7 @@ pub struct Relay {
     pub(crate) authority: Arc<dyn Authority>,
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
+    pub(crate) neighbours: Neighbours,
 }
 
 impl Relay {
@@ -83,6 +85,7 @@ impl Relay {
             fallen: Vec::new(),
             counters: Counters::default(),
             stage: Stage::default(),
+            neighbours: Neighbours::default(),
         }
     }
 
@@ -97,7 +100,7 @@ impl Relay {
             sessions: self.peers.len() as u64,
             lag_bytes: self.peers.lag_bytes(),
             tracks: self.tracks.len() as u64,
-            namespaces: self.namespaces.len() as u64,
+            namespaces: self.namespaces_here(),
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
             tracks_resting: self.tracks.resting_len() as u64,
             fetches: self.fetches.len() as u64,
@@ -107,8 +110,11 @@ impl Relay {
             ..Gauges::default()
         };
         for track in self.tracks.iter() {
-            gauges.subscriptions += track.subscribers.len() as u64;
-            gauges.waiting += track.waiting.len() as u64;
+            let crossings = track.neighbours_len();
+            gauges.crossings += crossings as u64;
+            gauges.subscriptions += (track.subscribers.len() - crossings) as u64;
+            let waiting = track.waiting.iter().filter(|waiting| !waiting.is_neighbour);
+            gauges.waiting += waiting.count() as u64;
             gauges.subgroups += track.subgroups.len() as u64;
             gauges.log_bytes += track.subgroups.iter().map(Subgroup::held).sum::<u64>();
         }
@@ -136,6 +142,9 @@ impl Relay {
         let Some(peer) = self.peers.remove(handle) else {
             return;
         };
+        if peer.is_neighbour {
+            self.forget_neighbour(handle);
+        }
         if let Some(at) = peer.timer {
             self.timers.cancel(at, Timer::Session(handle));
         }
@@ -198,10 +207,7 @@ impl Relay {
     ) {
         use session::Event as E;
         match event {
-            E::Ready { peer } => {
-                self.counters.sessions += 1;
-                self.authorise_session(now, endpoint, handle, &peer);
-            }
+            E::Ready { peer } => self.on_ready(now, endpoint, handle, &peer),
             E::Request { id, request } => self.on_request(now, endpoint, handle, id, request),
             E::Update { id, parameters, .. } => {
                 self.on_update_asked(now, endpoint, handle, id, &parameters);
@@ -262,20 +268,14 @@ impl Relay {
                 }
             }
             E::Datagram { request, datagram } => {
-                if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(request)) {
-                    self.forward_datagram(now, endpoint, track, datagram);
+                if let Some(peer) = self.peers.get(handle)
+                    && let Some(track) = peer.source(request)
+                {
+                    let from_neighbour = peer.is_neighbour;
+                    self.forward_datagram(now, endpoint, track, datagram, from_neighbour);
                 }
             }
-            E::Updated { id, result } => {
-                // There is room for the next update, if the last one did not fit.
-                if let Some(track) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
-                    let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
-                    if let (Some(largest), Some(track)) = (largest, self.tracks.get(track)) {
-                        track.observe(largest);
-                    }
-                    self.update_upstream(now, endpoint, track);
-                }
-            }
+            E::Updated { id, result } => self.on_updated(now, endpoint, handle, id, result),
             E::Violated(violation) => {
                 tracing::debug!(connection = handle.index(), %violation, "session closed");
                 self.counters.sessions_violated += 1;
@@ -313,6 +313,36 @@ impl Relay {
         }
     }
 
+    fn on_ready(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, setup: &Setup) {
+        if self.is_neighbour(handle) {
+            return self.on_neighbour_ready(now, endpoint, handle);
+        }
+        self.counters.sessions += 1;
+        self.authorise_session(now, endpoint, handle, setup);
+    }
+
+    /// A publisher answered to whether objects are wanted.
+    fn on_updated(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        result: Result<RequestOk, RequestError>,
+    ) {
+        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
+            return;
+        };
+        let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
+        if self.is_neighbour(handle) {
+            self.on_neighbour_updated(now, endpoint, track_id, (handle, id), largest);
+        } else if let (Some(largest), Some(track)) = (largest, self.tracks.get(track_id)) {
+            track.observe(largest);
+        }
+        // There is room for the next update, if the last one did not fit.
+        self.update_upstream(now, endpoint, track_id);
+    }
+
     fn on_request(
         &mut self,
         now: Instant,
@@ -321,7 +351,7 @@ impl Relay {
         id: RequestId,
         request: Request,
     ) {
-        if self.shedder.is_shedding() {
+        if self.shedder.is_shedding() && !self.is_neighbour(handle) {
             self.counters.refused_shedding += 1;
             self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         } else if self.is_permitted(now, endpoint, handle, id, &request) {
@@ -370,7 +400,7 @@ impl Relay {
     ) {
         let max = self.config.limits.updates_per_second_max;
         let peer = self.peers.get(handle);
-        if peer.is_some_and(|peer| peer.updates.permits(now, max)) {
+        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(now, max)) {
             return self.on_update(now, endpoint, handle, id, parameters);
         }
         self.counters.updates_refused += 1;
@@ -384,7 +414,7 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        if !peer.resets.permits(now, max) {
+        if !peer.is_neighbour && !peer.resets.permits(now, max) {
             self.counters.sessions_closed_resets += 1;
             let code = SessionError::INTERNAL_ERROR;
             self.close_session(now, endpoint, handle, code, "too many streams were reset");
@@ -486,7 +516,8 @@ impl Relay {
                 match peer.session.handle_datagram(now, &mut connection, data) {
                     Some((request, datagram)) => {
                         if let Some(track) = peer.source(request) {
-                            self.forward_datagram(now, endpoint, track, datagram);
+                            let from_neighbour = peer.is_neighbour;
+                            self.forward_datagram(now, endpoint, track, datagram, from_neighbour);
                         } else {
                             self.counters.objects_unwanted += 1;
                         }

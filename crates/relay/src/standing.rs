@@ -36,7 +36,7 @@ impl Relay {
         name: FullTrackName,
     ) {
         let track = self.tracks.find(&name).and_then(|id| self.tracks.get(id));
-        if let Some(track) = track.filter(|track| track.is_established()) {
+        if let Some(track) = track.as_ref().filter(|track| track.is_established()) {
             let ok = RequestOk {
                 parameters: Parameters {
                     largest_object: track.largest,
@@ -49,15 +49,27 @@ impl Relay {
             });
             return;
         }
+        // Neighbours that offered it, and rest.
+        let offering = track.into_iter().flat_map(|track| &track.sources);
+        let offering = offering.filter(|source| source.is_offered());
+        let mut others: Vec<Handle> = offering.map(|source| source.handle).collect();
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        if peer.counts.inquiries >= self.config.limits.inquiries_per_session_max {
+        let for_neighbour = peer.is_neighbour;
+        let max = self.config.limits.inquiries_per_session_max;
+        if !for_neighbour && peer.counts.inquiries >= max {
             self.counters.refused_load += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let mut others = self.namespaces.matching(&name.namespace);
-        others.retain(|&other| other != handle);
+        let announcing = self.namespaces.matching(&name.namespace);
+        others.extend(
+            announcing
+                .into_iter()
+                .filter(|other| !others.contains(other))
+                .collect::<Vec<_>>(),
+        );
+        others.retain(|&other| other != handle && !(for_neighbour && self.is_neighbour(other)));
         let inquiry = Inquiry {
             track: name,
             asker: (handle, id),

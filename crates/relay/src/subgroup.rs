@@ -20,6 +20,8 @@ pub(crate) type SubgroupId = u64;
 pub(crate) struct Subgroup {
     pub(crate) id: SubgroupId,
     pub(crate) header: SubgroupHeader,
+    /// It came from a neighbour, and goes to none.
+    pub(crate) from_neighbour: bool,
     draft: Draft,
     /// Pieces not yet taken by all.
     log: VecDeque<Piece>,
@@ -100,6 +102,7 @@ impl Subgroup {
         Self {
             id,
             header,
+            from_neighbour: false,
             draft,
             log: VecDeque::new(),
             end: 0,

@@ -26,6 +26,10 @@ use crate::{
 pub(crate) struct Subscriber {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
+    /// The session is one with a neighbour.
+    pub(crate) is_neighbour: bool,
+    /// The neighbour did not ask for it: it was offered.
+    pub(crate) is_offer: bool,
     /// Objects are sent only while it wants them [moqt-18 §5.1].
     pub(crate) forward: bool,
     start: Location,
@@ -80,6 +84,8 @@ impl Subscriber {
         let mut subscriber = Self {
             handle,
             request,
+            is_neighbour: false,
+            is_offer: false,
             forward: true,
             start: Location::ZERO,
             end_group: u64::MAX,
@@ -163,6 +169,11 @@ impl Subscriber {
                 }
             }
         }
+    }
+
+    /// Whether it was offered to a neighbour that does not want it now.
+    pub(crate) fn is_resting_offer(&self) -> bool {
+        self.is_offer && !self.forward
     }
 
     /// Whether it wants the object at `location`.

@@ -29,7 +29,9 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let is_full = peer.counts.subscribers >= limits.subscriptions_per_session_max;
+        let is_neighbour = peer.is_neighbour;
+        let is_full =
+            !is_neighbour && peer.counts.subscribers >= limits.subscriptions_per_session_max;
         let track_id = (!is_full)
             .then(|| {
                 let (name, max) = (&subscribe.track, limits.tracks_max);
@@ -59,6 +61,7 @@ impl Relay {
         track.waiting.push(Waiting {
             handle,
             request: id,
+            is_neighbour,
             parameters: subscribe.parameters,
             until,
             answer_by,
@@ -67,11 +70,25 @@ impl Relay {
         });
         peer.insert(id, Part::Subscriber(track_id));
         self.timers.set(wake, Timer::Rendezvous(handle, id));
-        if track.is_established() {
+        let is_established = track.is_established();
+        if is_neighbour {
+            if track.is_established_here() {
+                self.request_group(now, endpoint, track_id, &wishes);
+                return self.admit_waiting(now, endpoint, track_id);
+            }
+            self.ask_publishers(now, endpoint, track_id, None);
+            return self.dismiss_neighbours(now, endpoint, track_id);
+        }
+        if is_established {
             self.request_group(now, endpoint, track_id, &wishes);
+            self.ask_neighbours(now, endpoint, track_id);
             return self.admit_waiting(now, endpoint, track_id);
         }
-        let is_asking = track.is_asking();
+        if self.neighbours_len() > 0 {
+            // One may have offered it, and rest.
+            self.update_upstream(now, endpoint, track_id);
+        }
+        let is_asking = self.tracks.get(track_id).is_some_and(|it| it.is_asking());
         let is_asked = self.ask_publishers(now, endpoint, track_id, None) > 0;
         if !is_asking && !is_asked {
             let code = RequestErrorCode::DOES_NOT_EXIST;
@@ -84,7 +101,11 @@ impl Relay {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        for waiting in std::mem::take(&mut track.waiting) {
+        let is_established_here = track.is_established_here();
+        let admitted = track
+            .waiting
+            .extract_if(.., |waiting| !waiting.is_neighbour || is_established_here);
+        for waiting in admitted.collect::<Vec<_>>() {
             let timer = Timer::Rendezvous(waiting.handle, waiting.request);
             self.timers.cancel(waiting.wake, timer);
             self.admit(now, endpoint, id, waiting);
@@ -100,6 +121,7 @@ impl Relay {
         let Waiting {
             handle,
             request,
+            is_neighbour,
             parameters,
             updates,
             ..
@@ -117,7 +139,8 @@ impl Relay {
             return;
         };
         let defaults = track.defaults();
-        let subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
+        let mut subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
+        subscriber.is_neighbour = is_neighbour;
         if let Err(place) = track.place(handle, request) {
             track.subscribers.insert(place, subscriber);
         }
@@ -291,6 +314,7 @@ impl Relay {
             });
             self.request_group(now, endpoint, track_id, parameters);
             self.update_upstream(now, endpoint, track_id);
+            self.dismiss_neighbours(now, endpoint, track_id);
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
             answer.parameters.expires = self.expires_in(now, handle, id);
         }

@@ -45,6 +45,8 @@ pub(crate) struct Track {
     pub(crate) feeders: BTreeSet<FetchId>,
     /// When it is to be looked whether the last streams of a leaving publisher have arrived.
     pub(crate) leaving_at: Option<Instant>,
+    /// Somebody is to be offered it as soon as it is known how far it has come.
+    pub(crate) awaits_offer: bool,
     /// Without a publisher, and until when its subscribers are kept.
     pub(crate) orphaned_until: Option<Instant>,
 }
@@ -54,9 +56,13 @@ pub(crate) struct Track {
 pub(crate) struct Source {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
+    /// The session is one with a neighbour.
+    pub(crate) is_neighbour: bool,
     pub(crate) origin: Origin,
     /// Whether it was told to send objects.
     pub(crate) forward: bool,
+    /// How often it was told otherwise since, without an answer; counted of neighbours only.
+    pub(crate) updates_pending: u32,
     /// Subgroup streams that came so far.
     pub(crate) streams: u64,
     /// Those of them still open.
@@ -96,6 +102,8 @@ pub(crate) enum Origin {
 pub(crate) struct Waiting {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
+    /// The session is one with a neighbour.
+    pub(crate) is_neighbour: bool,
     pub(crate) parameters: Parameters,
     /// How long it waits for a publisher to appear; a moment that has passed if it does not want to wait.
     pub(crate) until: Instant,
@@ -137,7 +145,33 @@ impl Source {
 
     /// Whether objects come, or may come at any time.
     pub(crate) fn is_established(&self) -> bool {
-        self.origin != Origin::Asked && self.leaving.is_none()
+        self.is_feeding() && self.leaving.is_none()
+    }
+
+    /// Whether objects come, if only the last ones.
+    pub(crate) fn is_feeding(&self) -> bool {
+        self.origin != Origin::Asked && !self.is_resting() && !self.is_waking()
+    }
+
+    /// Whether it was asked and has not answered.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.origin == Origin::Asked || self.is_waking()
+    }
+
+    /// Whether it is a neighbour that offers the track, and was told that nobody here wants it.
+    fn is_resting(&self) -> bool {
+        self.is_neighbour && self.origin == Origin::Published && !self.forward
+    }
+
+    /// Whether it is such a neighbour, was told that somebody does, and has not said yet how far the track has come.
+    fn is_waking(&self) -> bool {
+        let is_offer = self.is_neighbour && self.origin == Origin::Published;
+        is_offer && self.forward && self.updates_pending > 0
+    }
+
+    /// Whether it offers the track of its own accord.
+    pub(crate) fn is_offered(&self) -> bool {
+        self.origin == Origin::Published && self.leaving.is_none()
     }
 }
 
@@ -161,6 +195,7 @@ impl Track {
             hungry: BTreeSet::new(),
             feeders: BTreeSet::new(),
             leaving_at: None,
+            awaits_offer: false,
             orphaned_until: None,
         }
     }
@@ -168,9 +203,47 @@ impl Track {
     /// Whether nobody has anything to do with it any more; its objects may still be remembered.
     pub(crate) fn is_unused(&self) -> bool {
         self.sources.is_empty()
-            && self.is_unwanted()
+            && self.subscribers.is_empty()
+            && self.waiting.is_empty()
             && self.readers.is_empty()
             && self.feeders.is_empty()
+    }
+
+    /// What sessions of this thread publish of it.
+    fn sources_here(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| !source.is_neighbour)
+    }
+
+    /// Number of sessions of this thread that objects come from, or that were asked for them.
+    pub(crate) fn publishers_here(&self) -> usize {
+        self.sources_here().count()
+    }
+
+    /// Whether objects come from a session of this thread, or may come at any time.
+    pub(crate) fn is_established_here(&self) -> bool {
+        self.sources_here().any(Source::is_established)
+    }
+
+    /// Whether some session of this thread offers it with PUBLISH.
+    pub(crate) fn is_published_here(&self) -> bool {
+        self.sources_here().any(Source::is_offered)
+    }
+
+    /// Whether objects come from a session of this thread, if only the last ones.
+    pub(crate) fn is_fed_here(&self) -> bool {
+        self.sources_here().any(Source::is_feeding)
+    }
+
+    /// Whether some publisher of this thread was asked and has not answered.
+    pub(crate) fn is_asking_here(&self) -> bool {
+        self.sources_here().any(Source::is_asked)
+    }
+
+    /// Number of subscriptions of neighbours, which come first.
+    pub(crate) fn neighbours_len(&self) -> usize {
+        let mut subscribers = self.subscribers.iter();
+        let first_here = subscribers.position(|subscriber| !subscriber.is_neighbour);
+        first_here.unwrap_or(self.subscribers.len())
     }
 
     /// Whether objects come, or may come at any time.
@@ -180,38 +253,43 @@ impl Track {
 
     /// Whether some session offers it with PUBLISH.
     pub(crate) fn is_published(&self) -> bool {
-        self.sources
-            .iter()
-            .any(|source| source.origin == Origin::Published && source.leaving.is_none())
+        self.sources.iter().any(Source::is_offered)
     }
 
     /// Whether objects come, if only the last ones of a publisher that is done.
     pub(crate) fn is_fed(&self) -> bool {
-        self.sources
-            .iter()
-            .any(|source| source.origin != Origin::Asked)
+        self.sources.iter().any(Source::is_feeding)
     }
 
     /// Whether some publisher was asked and has not answered.
     pub(crate) fn is_asking(&self) -> bool {
-        self.sources
-            .iter()
-            .any(|source| source.origin == Origin::Asked)
+        self.sources.iter().any(Source::is_asked)
     }
 
-    /// Whether nobody subscribes to it or waits to.
-    pub(crate) fn is_unwanted(&self) -> bool {
-        self.subscribers.is_empty() && self.waiting.is_empty()
-    }
-
-    /// Whether some subscriber wants objects now.
-    pub(crate) fn is_wanted(&self) -> bool {
+    /// Whether nobody subscribes to it or waits to. A neighbour that was offered it and does not want it now does not
+    /// count; for a source that is a neighbour itself, no neighbour does.
+    pub(crate) fn is_unwanted(&self, from_neighbour: bool) -> bool {
+        let here = |is_neighbour: bool| !(from_neighbour && is_neighbour);
         let mut subscribers = self.subscribers.iter();
-        subscribers.any(|subscriber| subscriber.forward && subscriber.ending.is_none())
-            || self
-                .waiting
-                .iter()
-                .any(|waiting| waiting.parameters.forward != Some(false))
+        let mut waiting = self.waiting.iter();
+        !subscribers.any(|other| here(other.is_neighbour) && !other.is_resting_offer())
+            && !waiting.any(|waiting| here(waiting.is_neighbour))
+    }
+
+    /// Whether some subscriber wants objects now. For a source that is a neighbour no neighbour counts, but everyone
+    /// who waits does: to be answered, what is largest has to be known.
+    pub(crate) fn is_wanted(&self, from_neighbour: bool) -> bool {
+        let mut subscribers = self.subscribers.iter();
+        let wants = |other: &Subscriber| other.forward && other.ending.is_none();
+        from_neighbour && self.awaits_offer
+            || subscribers.any(|other| wants(other) && !(from_neighbour && other.is_neighbour))
+            || self.waiting.iter().any(|waiting| {
+                if from_neighbour {
+                    !waiting.is_neighbour
+                } else {
+                    waiting.parameters.forward != Some(false)
+                }
+            })
     }
 
     pub(crate) fn source(&mut self, handle: Handle, request: RequestId) -> Option<&mut Source> {

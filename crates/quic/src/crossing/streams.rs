@@ -228,7 +228,7 @@ impl Streams {
         tell_readable(handle, stream, receiving, events);
     }
 
-    /// The neighbour ended a stream: at once with the `code` of a reset, or after all its data.
+    /// The neighbour ended a stream, perhaps with the `code` of a reset. What came before is still there to be read.
     pub(super) fn on_end(
         &mut self,
         handle: Handle,
@@ -244,10 +244,6 @@ impl Streams {
         }
         receiving.end = Some(code.map_or(End::Fin, End::Reset));
         tell_readable(handle, stream, receiving, events);
-        if code.is_some() {
-            let queue = std::mem::take(&mut receiving.queue);
-            self.note_taken(stream, charge(&queue));
-        }
     }
 
     /// The neighbour no longer wants a stream, which ends it.

@@ -9,6 +9,7 @@ mod actor;
 mod archive;
 mod stage;
 mod vandal;
+mod words;
 
 mod authorising;
 mod caching;
@@ -34,6 +35,7 @@ mod sharing;
 mod slow;
 mod standing;
 mod streams;
+mod threads;
 mod timeouts;
 mod waiting;
 mod web_transport;

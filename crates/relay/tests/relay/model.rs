@@ -76,8 +76,11 @@ struct Expected {
 }
 
 impl Play {
-    fn new() -> Self {
-        let mut setting = Setting::default();
+    fn new(threads: u16) -> Self {
+        let mut setting = Setting {
+            threads,
+            ..Setting::default()
+        };
         setting.link.delay = weir_link::Delay::fixed(millis(1)).expect("short");
         setting.relay.publisher_linger = secs(100_000);
         setting.relay.cache_age_max = secs(1);
@@ -262,20 +265,29 @@ proptest! {
 
     #[test]
     fn everybody_gets_what_is_due(ops in vec(op(), 1..40)) {
-        let mut play = Play::new();
-        for op in ops {
-            play.perform(op);
-        }
-        for (_, subscription) in play.subscribers.clone() {
-            if let Some(subscription) = subscription {
-                play.check(&subscription);
-            }
-        }
-        let nodes = play.publishers.iter().map(|(node, _)| *node);
-        for node in nodes.chain(play.subscribers.iter().map(|(node, _)| *node)) {
-            play.stage.sim.shutdown(node);
-        }
-        play.stage.wait(secs(4));
-        assert_eq!(play.stage.gauges(), weir_relay::Gauges::default());
+        perform(1, ops);
     }
+
+    #[test]
+    fn everybody_gets_what_is_due_across_threads(threads in 2..4_u16, ops in vec(op(), 1..40)) {
+        perform(threads, ops);
+    }
+}
+
+fn perform(threads: u16, ops: Vec<Op>) {
+    let mut play = Play::new(threads);
+    for op in ops {
+        play.perform(op);
+    }
+    for (_, subscription) in play.subscribers.clone() {
+        if let Some(subscription) = subscription {
+            play.check(&subscription);
+        }
+    }
+    let nodes = play.publishers.iter().map(|(node, _)| *node);
+    for node in nodes.chain(play.subscribers.iter().map(|(node, _)| *node)) {
+        play.stage.sim.shutdown(node);
+    }
+    play.stage.wait(secs(4));
+    assert_eq!(play.stage.gauges(), weir_relay::Gauges::default());
 }

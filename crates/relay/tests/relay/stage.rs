@@ -5,11 +5,11 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use weir_link::Delay;
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
     draft::Draft,
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     message::{PublishDone, Setup},
-    name::{FullTrackName, Namespace},
+    name::Namespace,
     parameter::Parameters,
     property::Properties,
     session::{Refused, RequestId, Session},
@@ -20,6 +20,9 @@ use weir_relay::{Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, 
 use weir_sim::{NodeConfig, NodeId, Sim};
 
 use crate::actor::{Actor, Exchange, Heard, encoded};
+pub(crate) use crate::words::{
+    forward, millis, name, object, payload, plain, rendezvous, secs, space,
+};
 
 /// What a story is set in.
 #[derive(Clone)]
@@ -37,6 +40,10 @@ pub(crate) struct Setting {
     pub(crate) pauses_publishers: bool,
     /// Who may do what at the relay.
     pub(crate) authority: Arc<dyn Authority>,
+    /// Threads of the relay.
+    pub(crate) threads: u16,
+    /// Whether packets come to the thread of their connection.
+    pub(crate) is_steered: bool,
 }
 
 impl Default for Setting {
@@ -53,6 +60,8 @@ impl Default for Setting {
             successor: None,
             pauses_publishers: false,
             authority: Arc::new(Open),
+            threads: 1,
+            is_steered: true,
         }
     }
 }
@@ -79,6 +88,8 @@ pub(crate) fn seed() -> u64 {
 pub(crate) struct Stage {
     pub(crate) sim: Sim,
     pub(crate) relay: NodeId,
+    /// Its threads; `relay` is the first.
+    pub(crate) threads: Vec<NodeId>,
     /// Limits of the clients that are still to come.
     pub(crate) client: QuicLimits,
     next_alias: u64,
@@ -110,11 +121,12 @@ impl Stage {
         let mut sim = Sim::new(seed);
         sim.set_default_link(setting.link);
         let server = Some(crate::web_transport::server_tls(&sim));
-        let relay = sim.add_node(NodeConfig {
+        let node = NodeConfig {
             server,
             limits: setting.quic,
             ..NodeConfig::default()
-        });
+        };
+        let threads = sim.add_group(node, setting.threads, setting.is_steered);
         let config = Config {
             limits: setting.relay,
             session_limits: setting.session,
@@ -127,10 +139,14 @@ impl Stage {
             },
             ..Config::default()
         };
-        sim.start(relay, Relay::with_authority(config, setting.authority));
+        for &thread in &threads {
+            let authority = Arc::clone(&setting.authority);
+            sim.start(thread, Relay::with_authority(config.clone(), authority));
+        }
         Self {
             sim,
-            relay,
+            relay: threads[0],
+            threads,
             client: setting.client,
             next_alias: 7000,
             plans: Vec::new(),
@@ -223,11 +239,15 @@ impl Stage {
     }
 
     pub(crate) fn counters(&self) -> Counters {
-        self.sim.app::<Relay>(self.relay).counters()
+        let threads = self.threads.iter();
+        let counters = threads.map(|&thread| self.sim.app::<Relay>(thread).counters());
+        counters.fold(Counters::default(), Counters::plus)
     }
 
     pub(crate) fn gauges(&self) -> Gauges {
-        self.sim.app::<Relay>(self.relay).gauges()
+        let threads = self.threads.iter();
+        let gauges = threads.map(|&thread| self.sim.app::<Relay>(thread).gauges());
+        gauges.fold(Gauges::default(), Gauges::plus)
     }
 
     /// What the relay's host observes of itself.
@@ -533,65 +553,4 @@ impl Stage {
         assert_eq!(places(&received), places(&expected));
         assert_eq!(received, expected);
     }
-}
-
-/// A payload that tells where it belongs.
-pub(crate) fn payload(group: u64, object: u64, bytes: usize) -> Vec<u8> {
-    let seed = group.wrapping_mul(31).wrapping_add(object);
-    (0..bytes as u64)
-        .map(|place| (place.wrapping_mul(seed | 1) >> 3).to_le_bytes()[0])
-        .collect()
-}
-
-/// The header of an object with a payload of so many bytes.
-pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
-    ObjectHeader {
-        id,
-        properties: Properties::EMPTY,
-        status: ObjectStatus::Normal,
-        payload_len: bytes as u64,
-    }
-}
-
-/// The header of a plain subgroup stream.
-pub(crate) fn plain(group: u64) -> SubgroupHeader {
-    SubgroupHeader {
-        track_alias: 0,
-        group,
-        subgroup: SubgroupId::Zero,
-        priority: None,
-        has_properties: false,
-        end_of_group: false,
-        first_object: true,
-    }
-}
-
-pub(crate) fn name(text: &str) -> FullTrackName {
-    text.parse().expect("a name in its canonical form")
-}
-
-pub(crate) fn space(text: &str) -> Namespace {
-    name(&format!("{text}--")).namespace
-}
-
-pub(crate) fn rendezvous(duration: Duration) -> Parameters {
-    Parameters {
-        rendezvous_timeout: Some(duration),
-        ..Parameters::default()
-    }
-}
-
-pub(crate) fn forward(forward: bool) -> Parameters {
-    Parameters {
-        forward: Some(forward),
-        ..Parameters::default()
-    }
-}
-
-pub(crate) const fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-pub(crate) const fn millis(millis: u64) -> Duration {
-    Duration::from_millis(millis)
 }

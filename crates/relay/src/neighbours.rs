@@ -1,0 +1,338 @@
+//! The relay's other threads: what they are told of each other's publishers.
+//!
+//! To a thread of the relay another one is a peer with a session of MOQT, whose connection leads through memory. What
+//! is published here is announced there, a track crosses when somebody there wants it, once for all of them, and what
+//! came from one neighbour is never passed on to another: every thread knows all the others itself. So nothing goes
+//! in a circle, and nobody is a publisher for a neighbour but with what sessions of this thread publish.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    location::Location,
+    message::{PublishDone, Setup},
+    name::Namespace,
+    parameter::Parameters,
+    session::{self, RequestId, Session, Side},
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{
+    Grant, Relay,
+    peer::{Part, Peer},
+    subscriber::Subscriber,
+    tracks::TrackId,
+};
+
+/// Sessions with neighbours, and what they were told.
+#[derive(Debug, Default)]
+pub(crate) struct Neighbours {
+    /// Those that are set up.
+    ready: Vec<Handle>,
+    /// Namespaces that some session of this thread announces, with the relay's own announcements of them.
+    announced: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
+}
+
+impl Relay {
+    /// Begins a session with a neighbour.
+    pub(crate) fn on_neighbour_connected(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        neighbour: u16,
+    ) {
+        let side = if endpoint.shard().index() < neighbour {
+            Side::Client
+        } else {
+            Side::Server
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let mut session = Session::new(session::Config {
+            draft: DRAFT,
+            side,
+            limits: self.neighbour_limits(),
+            setup: Setup {
+                implementation: self.config.implementation.clone(),
+                ..Setup::default()
+            },
+        });
+        session.start(now, &mut connection);
+        let mut peer = Peer::new(handle, session, None);
+        peer.is_neighbour = true;
+        // Whatever a neighbour asks for, it has asked its own authority.
+        peer.grant = Ok(Grant {
+            publish: vec![Namespace::EMPTY],
+            subscribe: vec![Namespace::EMPTY],
+            expires: None,
+        });
+        self.peers.insert(peer);
+        self.settle(now, endpoint, handle);
+    }
+
+    /// What all sessions of a thread ask for may come through one session.
+    fn neighbour_limits(&self) -> weir_moqt::limits::Limits {
+        let limits = &self.config.session_limits;
+        let requests = self.config.limits.tracks_max.saturating_mul(2);
+        weir_moqt::limits::Limits {
+            requests_max: limits.requests_max.max(requests),
+            requests_local_max: limits.requests_local_max.max(requests),
+            streams_max: limits.streams_max.max(requests),
+            outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
+            ..limits.clone()
+        }
+    }
+
+    /// A neighbour is there: it hears of everything that sessions of this thread publish.
+    pub(crate) fn on_neighbour_ready(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+    ) {
+        self.neighbours.ready.push(handle);
+        let namespaces: Vec<Namespace> = self.neighbours.announced.keys().cloned().collect();
+        for namespace in namespaces {
+            self.announce_to(now, endpoint, handle, &namespace);
+        }
+        for track in self.tracks.under(&Namespace::EMPTY) {
+            self.offer_to_neighbour(now, endpoint, track, handle);
+        }
+    }
+
+    /// The session with a neighbour is gone.
+    pub(crate) fn forget_neighbour(&mut self, handle: Handle) {
+        self.neighbours.ready.retain(|&other| other != handle);
+        for announcements in self.neighbours.announced.values_mut() {
+            announcements.retain(|&(other, _)| other != handle);
+        }
+    }
+
+    pub(crate) fn is_neighbour(&mut self, handle: Handle) -> bool {
+        self.peers.get(handle).is_some_and(|peer| peer.is_neighbour)
+    }
+
+    /// Number of announcements by sessions of this thread.
+    pub(crate) fn namespaces_here(&self) -> u64 {
+        let neighbours = self.neighbours.ready.iter();
+        let told: usize = neighbours
+            .map(|&handle| self.peers.namespaces_of(handle))
+            .sum();
+        (self.namespaces.len() - told) as u64
+    }
+
+    /// Number of neighbours with a session.
+    pub(crate) fn neighbours_len(&self) -> usize {
+        self.neighbours.ready.len()
+    }
+
+    /// A session of this thread announced a namespace: neighbours hear of it if it is the first to.
+    pub(crate) fn announce_to_neighbours(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        namespace: &Namespace,
+    ) {
+        if endpoint.shard().count() < 2 || self.neighbours.announced.contains_key(namespace) {
+            return;
+        }
+        let announced = &mut self.neighbours.announced;
+        announced.insert(namespace.clone(), Vec::new());
+        for handle in self.neighbours.ready.clone() {
+            self.announce_to(now, endpoint, handle, namespace);
+        }
+    }
+
+    fn announce_to(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        namespace: &Namespace,
+    ) {
+        let sent = self.with_session(now, endpoint, handle, |session, connection| {
+            session.publish_namespace(connection, namespace.clone(), Parameters::default())
+        });
+        if let Some(Ok(request)) = sent
+            && let Some(announcements) = self.neighbours.announced.get_mut(namespace)
+        {
+            announcements.push((handle, request));
+        }
+    }
+
+    /// A session of this thread no longer announces a namespace: neighbours hear of it if it was the last to.
+    pub(crate) fn withdraw_from_neighbours(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        namespace: &Namespace,
+    ) {
+        let Self {
+            namespaces, peers, ..
+        } = self;
+        let mut announcing = namespaces.of(namespace).iter();
+        if announcing.any(|&(handle, _)| peers.get(handle).is_some_and(|peer| !peer.is_neighbour)) {
+            return;
+        }
+        let announcements = self.neighbours.announced.remove(namespace);
+        for (handle, request) in announcements.into_iter().flatten() {
+            self.with_session(now, endpoint, handle, |session, connection| {
+                session.cancel(connection, request, ResetCode::CANCELLED);
+            });
+        }
+    }
+
+    /// A track is published by a session of this thread: neighbours are offered it.
+    pub(crate) fn offer_to_neighbours(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: TrackId,
+    ) {
+        for place in 0..self.neighbours.ready.len() {
+            let handle = self.neighbours.ready[place];
+            self.offer_to_neighbour(now, endpoint, track, handle);
+        }
+    }
+
+    /// Offers a track to a neighbour, whose sessions may want it.
+    fn offer_to_neighbour(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        handle: Handle,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if !track.is_published_here() || track.has_subscriber(handle) {
+            return;
+        }
+        // Objects follow until it says that nobody there wants them: so those who wait there miss none.
+        let wanted = Parameters {
+            forward: Some(true),
+            ..Parameters::default()
+        };
+        let offer = Parameters {
+            largest_object: track.largest,
+            ..wanted.clone()
+        };
+        let (name, alias) = (track.name.clone(), track.alias);
+        let properties = track.properties.clone();
+        let offered = self.with_session(now, endpoint, handle, |session, connection| {
+            session.publish_now(connection, name, alias, offer, properties)
+        });
+        let Some(Ok(request)) = offered else {
+            return;
+        };
+        if let Some(peer) = self.peers.get(handle) {
+            peer.insert(request, Part::Subscriber(id));
+        }
+        if let Some(track) = self.tracks.get(id)
+            && let Err(place) = track.place(handle, request)
+        {
+            let (largest, defaults) = (track.largest, track.defaults());
+            let mut subscriber = Subscriber::new(handle, request, &wanted, largest, defaults);
+            subscriber.is_neighbour = true;
+            subscriber.is_offer = true;
+            track.subscribers.insert(place, subscriber);
+        }
+    }
+
+    /// A neighbour answered to whether objects of its track are wanted. If they are, it is known now how far the track
+    /// has come, and those who wait can be told.
+    pub(crate) fn on_neighbour_updated(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        who: (Handle, RequestId),
+        largest: Option<Location>,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let Some(source) = track.source(who.0, who.1) else {
+            return;
+        };
+        source.updates_pending = source.updates_pending.saturating_sub(1);
+        if !source.is_established() {
+            return;
+        }
+        let properties = track.properties.clone();
+        self.establish(id, &properties, largest);
+        self.admit_waiting(now, endpoint, id);
+        if self.tracks.get(id).is_some_and(|track| track.awaits_offer) {
+            self.offer_all(now, endpoint, id);
+        }
+        self.dismiss_neighbours(now, endpoint, id);
+    }
+
+    /// Asks neighbours for a track that others publish as well: what they have of it, they pass on to nobody but their
+    /// own sessions and this thread.
+    pub(crate) fn ask_neighbours(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId) {
+        if self.neighbours.ready.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let publishers = self.namespaces.matching(&track.name.namespace);
+        for handle in publishers {
+            if self.neighbours.ready.contains(&handle) {
+                self.ask(now, endpoint, id, handle);
+            }
+        }
+    }
+
+    /// Sends neighbours on their way if no session of this thread publishes a track any more: if others do, neighbours
+    /// have it from their threads, and whether the track has ended is for each thread to find out.
+    pub(crate) fn dismiss_neighbours(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if track.is_fed_here() {
+            return;
+        }
+        let done = PublishDone {
+            code: MOVED,
+            stream_count: None,
+            reason: "no session of this thread publishes it any more".to_owned(),
+        };
+        self.dismiss_subscribers(now, endpoint, id, &done, |subscriber| {
+            subscriber.is_neighbour
+        });
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if !track.is_asking_here() {
+            let waiting = track.waiting.iter().filter(|waiting| waiting.is_neighbour);
+            let waiting: Vec<_> = waiting.map(|it| (it.handle, it.request)).collect();
+            for (handle, request) in waiting {
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                self.refuse_waiting(now, endpoint, handle, request, code);
+            }
+        }
+    }
+}
+
+/// By this a neighbour tells that it has no publisher of a track any more, which says nothing about the track: others
+/// may have one.
+const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
+/// What threads of one program speak to each other.
+const DRAFT: weir_moqt::draft::Draft = weir_moqt::draft::Draft::Draft18;
+/// Control messages on their way to a neighbour on one stream.
+const OUTGOING_BYTES_MAX: usize = 8 << 20;
+
+/// Whether the last word of a neighbour says nothing about the track itself: it has it no more, or could not keep up.
+pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
+    code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND
+}

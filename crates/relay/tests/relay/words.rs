@@ -1,0 +1,71 @@
+//! Short words for what stories are made of.
+
+use std::time::Duration;
+
+use weir_moqt::{
+    data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    name::{FullTrackName, Namespace},
+    parameter::Parameters,
+    property::Properties,
+};
+
+/// A payload that tells where it belongs.
+pub(crate) fn payload(group: u64, object: u64, bytes: usize) -> Vec<u8> {
+    let seed = group.wrapping_mul(31).wrapping_add(object);
+    (0..bytes as u64)
+        .map(|place| (place.wrapping_mul(seed | 1) >> 3).to_le_bytes()[0])
+        .collect()
+}
+
+/// The header of an object with a payload of so many bytes.
+pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
+    ObjectHeader {
+        id,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload_len: bytes as u64,
+    }
+}
+
+/// The header of a plain subgroup stream.
+pub(crate) fn plain(group: u64) -> SubgroupHeader {
+    SubgroupHeader {
+        track_alias: 0,
+        group,
+        subgroup: SubgroupId::Zero,
+        priority: None,
+        has_properties: false,
+        end_of_group: false,
+        first_object: true,
+    }
+}
+
+pub(crate) fn name(text: &str) -> FullTrackName {
+    text.parse().expect("a name in its canonical form")
+}
+
+pub(crate) fn space(text: &str) -> Namespace {
+    name(&format!("{text}--")).namespace
+}
+
+pub(crate) fn rendezvous(duration: Duration) -> Parameters {
+    Parameters {
+        rendezvous_timeout: Some(duration),
+        ..Parameters::default()
+    }
+}
+
+pub(crate) fn forward(forward: bool) -> Parameters {
+    Parameters {
+        forward: Some(forward),
+        ..Parameters::default()
+    }
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
