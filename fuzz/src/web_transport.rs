@@ -90,18 +90,13 @@ impl Stage {
         }
     }
 
-    /// A stream of either side, by a byte.
-    fn stream(&self, place: u8) -> StreamId {
-        StreamId(u64::from(place % 64))
-    }
-
     fn is_of_peer(&self, stream: StreamId) -> bool {
         stream.0.is_multiple_of(2) == self.is_server
     }
 
     /// Something of the peer arrives on one of its streams, or on a bidirectional one of ours.
     fn arrive(&mut self, place: u8, read: Read) {
-        let stream = self.stream(place);
+        let stream = stream(place);
         let is_bidi = stream.0 & 2 == 0;
         if !self.is_of_peer(stream) {
             let is_open = stream.0 < self.wire.next[usize::from(!is_bidi)];
@@ -130,7 +125,7 @@ impl Stage {
 
     fn step(&mut self, step: u8, place: u8) {
         let (layer, wire) = (&mut self.layer, &mut self.wire);
-        let stream = StreamId(u64::from(place % 64));
+        let stream = stream(place);
         match step {
             6 => self.arrive(place, Read::Fin),
             7 => self.arrive(place, Read::Reset(0x52e4_a40f_a8db + u64::from(place))),
@@ -201,6 +196,11 @@ impl Stage {
             }
         }
     }
+}
+
+/// A stream of either side, by a byte.
+fn stream(place: u8) -> StreamId {
+    StreamId(u64::from(place % 64))
 }
 
 impl Transport for Wire {
