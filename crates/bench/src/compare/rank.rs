@@ -26,7 +26,7 @@ impl Test {
     }
 }
 
-/// The test of two sets of up to [`RUNS_MAX`] figures each; none if one is empty or too large.
+/// The test of two sets of up to `RUNS_MAX` figures each; none if one is empty or too large.
 ///
 /// Every way to deal the figures out to the two sets is as likely as the next if the relays are alike. The ways in
 /// which the ranks of the first set lie at least as far from their middle as they do are counted.
