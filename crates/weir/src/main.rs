@@ -2,6 +2,7 @@
 
 mod cmd;
 mod endpoints;
+mod live;
 mod relay;
 mod run;
 mod signals;

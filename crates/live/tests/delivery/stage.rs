@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
 use weir_live::figures::{Figures, FrameRecord};
-use weir_live::source::{FrameTrace, TraceSource};
+use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::{Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
@@ -125,7 +125,7 @@ impl Stage {
         let settings = strategy.player();
         let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
         let tracks: Vec<String> = tracks.collect();
-        let trace = FrameTrace::parse(TRACE).expect("a good trace");
+        let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
         let start = sim.instant(Duration::from_secs(1));
         let frames = u64::try_from((duration.as_millis() * 24) / 1000 - 36).expect("few");
         let source = TraceSource::new(
@@ -172,5 +172,3 @@ impl Stage {
         Run { figures, records }
     }
 }
-
-const TRACE: &str = include_str!("../../traces/life-720p.txt");

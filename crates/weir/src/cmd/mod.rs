@@ -4,6 +4,7 @@ mod archive_file;
 mod bench;
 mod compare;
 mod find_max;
+mod live;
 mod progress;
 mod relay;
 mod report;
@@ -33,6 +34,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// Benchmark a relay by draft-evens-moq-bench-00
     Bench(Box<BenchCommand>),
+    /// Stream live video, and compare ways to do it
+    #[command(subcommand)]
+    Live(live::LiveCommand),
     /// Run a relay
     Relay(Box<relay::RelayArguments>),
     /// Make keys and tokens for a relay
@@ -79,6 +83,10 @@ impl Arguments {
             Command::Bench(arguments) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
                 arguments.run()
+            }
+            Command::Live(command) => {
+                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                live::run(&command)
             }
             Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
             Command::Token(arguments) => token::run(arguments),

@@ -1,0 +1,162 @@
+//! One run in virtual time: an origin, our relay, and a player behind a link that is too slow.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use weir_link::{Config as Link, Delay, Jitter, Loss, Probability, Queue};
+use weir_live::figures::{Figures, FrameRecord};
+use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
+use weir_live::{Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
+use weir_moqt::{draft::Draft, message::Setup, name::Namespace, parameter::Filter};
+use weir_quic::{Congestion, Limits};
+use weir_relay::{Config, Relay};
+use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+
+use super::profile::NetworkProfile;
+
+/// What a link is, besides its rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    /// From relay to player, and back.
+    pub(crate) delay: Duration,
+    /// How much that differs from packet to packet.
+    pub(crate) jitter: Duration,
+    pub(crate) queue_bytes: u64,
+    /// Share of packets lost, from 0 to 1.
+    pub(crate) loss: f64,
+    /// Instead of what the strategy asks for.
+    pub(crate) congestion: Option<Congestion>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) figures: Figures,
+    pub(crate) records: Vec<FrameRecord>,
+}
+
+/// Streams by a strategy over a profile.
+pub(crate) fn run(
+    strategy: &str,
+    profile: &NetworkProfile,
+    conditions: &Conditions,
+    seed: u64,
+) -> anyhow::Result<Run> {
+    let Some(strategy) = strategy::by_name(strategy) else {
+        let names = strategy::NAMES.join(", ");
+        bail!("there is no strategy {strategy:?}; there are {names}");
+    };
+    let asked_for = if strategy.wants_short_queues() {
+        Congestion::LOW_LATENCY
+    } else {
+        Congestion::Cubic
+    };
+    let congestion = conditions.congestion.unwrap_or(asked_for);
+    let mut sim = Sim::new(seed);
+    sim.set_default_link(Link {
+        delay: Delay::fixed(Duration::from_millis(1))?,
+        ..Link::default()
+    });
+    let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+    let relay = sim.add_node(NodeConfig {
+        server,
+        limits: Limits {
+            congestion,
+            ..Limits::default()
+        },
+        ..NodeConfig::default()
+    });
+    let origin = sim.add_node(NodeConfig::default());
+    let viewer = sim.add_node(NodeConfig::default());
+    sim.set_path(relay, viewer, link(conditions)?);
+    for (at, rate) in profile.steps.clone() {
+        sim.at(at, move |sim| {
+            sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
+        });
+    }
+    sim.start(relay, Relay::new(Config::default()));
+
+    let namespace = Namespace::new(["live"])?;
+    let target = Target {
+        remote: sim.address(relay),
+        server_name: SERVER_NAME.to_owned(),
+        client: sim.client_config(&[Draft::Draft18.alpn()]),
+        setup: Setup::default(),
+    };
+    let timebase = Timebase {
+        at: sim.now(),
+        us: 0,
+    };
+    let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
+    let viewer_config = ViewerConfig {
+        target: target.clone(),
+        namespace: namespace.clone(),
+        tracks: tracks.collect(),
+        filter: Filter::LargestObject,
+        settings: strategy.player(),
+        timebase,
+    };
+    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace")?;
+    ensure!(
+        profile.duration > BEGIN * 2,
+        "the profile {} is too short",
+        profile.name
+    );
+    let frames = profile.duration.saturating_sub(BEGIN).as_millis() * FRAMES_PER_SECOND / 1000;
+    let frames = u64::try_from(frames)?;
+    // Each seed begins at another group of the trace.
+    let offset = usize::try_from(seed % 97)? * 15;
+    let source = TraceSource::new(trace, sim.instant(BEGIN), offset, frames);
+    sim.start(
+        origin,
+        Origin::new(OriginConfig {
+            target,
+            namespace,
+            strategy,
+            timebase,
+            source: Box::new(source),
+        }),
+    );
+    sim.run_until(JOIN, |_| false);
+    sim.start(viewer, Viewer::new(viewer_config));
+    sim.run_until(profile.duration, |_| false);
+
+    let (origin, viewer) = (sim.app::<Origin>(origin), sim.app::<Viewer>(viewer));
+    if let Some(failure) = origin.failure().or_else(|| viewer.failure()) {
+        bail!("the run failed: {failure}");
+    }
+    let records = viewer.records().to_vec();
+    let microseconds = |time: Duration| i64::try_from(time.as_micros());
+    let (start, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
+    let figures = Figures::new(&records, origin.counters().frames, start, end);
+    Ok(Run { figures, records })
+}
+
+fn link(conditions: &Conditions) -> anyhow::Result<Link> {
+    let jitter = if conditions.jitter.is_zero() {
+        Jitter::None
+    } else {
+        Jitter::Normal(conditions.jitter)
+    };
+    let loss = if conditions.loss > 0.0 {
+        Loss::Independent(Probability::new(conditions.loss)?)
+    } else {
+        Loss::None
+    };
+    Ok(Link {
+        delay: Delay::new(conditions.delay, jitter)?,
+        queue: Queue {
+            bytes_max: conditions.queue_bytes,
+            packets_max: 1_000_000,
+        },
+        loss,
+        ..Link::default()
+    })
+}
+
+/// When the player starts.
+const JOIN: Duration = Duration::from_millis(400);
+/// When the stream begins.
+const BEGIN: Duration = Duration::from_secs(1);
+/// Of the committed trace.
+const FRAMES_PER_SECOND: u128 = 24;

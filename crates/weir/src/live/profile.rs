@@ -1,0 +1,124 @@
+//! How fast a link is over time: the profiles of the thesis and its testbed, and recorded traces.
+
+use std::time::Duration;
+
+use weir_link::{Bitrate, Rate, Trace};
+
+/// A link's rate over time.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkProfile {
+    pub(crate) name: String,
+    /// From when on which rate holds.
+    pub(crate) steps: Vec<(Duration, Rate)>,
+    /// How long a run over it takes.
+    pub(crate) duration: Duration,
+}
+
+/// Kilobits per second, and for how many milliseconds.
+type Pattern = &'static [(u32, u64)];
+
+/// The constant rate of the thesis, and the profiles of a grand challenge of the ACM in 2020 that it uses
+/// (`normal-network-patterns.js`; those that are shorter than half a minute are repeated).
+const PATTERNS: [(&str, Pattern, usize); 6] = [
+    ("500k", &[(500, 90_000)], 1),
+    (
+        "CASCADE",
+        &[
+            (1200, 30_000),
+            (800, 30_000),
+            (400, 30_000),
+            (800, 30_000),
+            (1200, 30_000),
+        ],
+        1,
+    ),
+    (
+        "INTRA_CASCADE",
+        &[
+            (1000, 15_000),
+            (800, 15_000),
+            (600, 15_000),
+            (400, 15_000),
+            (200, 15_000),
+            (400, 15_000),
+            (600, 15_000),
+            (800, 15_000),
+            (1000, 15_000),
+        ],
+        1,
+    ),
+    ("SPIKE", &[(1200, 10_000), (300, 10_000), (800, 10_000)], 1),
+    ("SLOW_JITTERS", &[(500, 5_000), (1200, 5_000)], 3),
+    (
+        "FAST_JITTERS",
+        &[
+            (500, 250),
+            (1200, 5_000),
+            (500, 100),
+            (1200, 1_000),
+            (500, 250),
+            (1200, 5_000),
+        ],
+        3,
+    ),
+];
+
+impl NetworkProfile {
+    /// The names of the built-in profiles.
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        PATTERNS.iter().map(|(name, ..)| *name)
+    }
+
+    /// The built-in profile with this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let (name, pattern, rounds) = PATTERNS.iter().find(|(known, ..)| *known == name)?;
+        let mut duration = Duration::ZERO;
+        let mut steps = Vec::new();
+        for (kilobits, milliseconds) in pattern.repeat(*rounds) {
+            let rate = Bitrate::from_kilobits_per_second(kilobits);
+            steps.push((duration, Rate::Fixed(rate)));
+            duration += Duration::from_millis(milliseconds);
+        }
+        Some(Self {
+            name: (*name).to_owned(),
+            steps,
+            duration,
+        })
+    }
+
+    /// A recorded trace, which is repeated if it is shorter than `duration`.
+    pub(crate) fn recorded(name: String, trace: Trace, duration: Duration) -> Self {
+        Self {
+            name,
+            steps: vec![(Duration::ZERO, Rate::Trace(trace))],
+            duration,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hole_of_the_thesis_is_where_it_was() {
+        let profile = NetworkProfile::named("INTRA_CASCADE").unwrap();
+        assert_eq!(profile.duration, Duration::from_secs(135));
+        let hole = Rate::Fixed(Bitrate::from_kilobits_per_second(200));
+        let place = profile
+            .steps
+            .iter()
+            .position(|(_, rate)| *rate == hole)
+            .unwrap();
+        assert_eq!(profile.steps[place].0, Duration::from_mins(1));
+        assert_eq!(profile.steps[place + 1].0, Duration::from_secs(75));
+    }
+
+    #[test]
+    fn every_name_is_one() {
+        for name in NetworkProfile::names() {
+            assert_eq!(NetworkProfile::named(name).unwrap().name, name);
+        }
+        assert!(NetworkProfile::named("cascade").is_none());
+    }
+}
