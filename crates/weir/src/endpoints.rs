@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
 use weir_net::{SocketConfig, UdpSocket, clock::SystemClock};
-use weir_quic::{Endpoint, EndpointConfig, Limits, Qlog, tls::ServerTls};
+use weir_quic::{Endpoint, EndpointConfig, Limits, Qlog, Shard, tls::ServerTls};
 
 /// An endpoint with randomness from the system and, if wanted, logs of connections.
 pub(crate) fn endpoint(
@@ -13,18 +13,43 @@ pub(crate) fn endpoint(
     segmentation_offload: bool,
     qlog: Option<Qlog>,
 ) -> anyhow::Result<Endpoint> {
-    let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
     let config = EndpointConfig {
         limits,
         server,
-        seed,
+        seed: seed()?,
         time_source: Arc::new(SystemClock),
         qlog,
         segmentation_offload,
     };
     Endpoint::new(config).context("the QUIC endpoint cannot be made")
+}
+
+/// One of several endpoints of a server on one address, all made with the same `seed`.
+pub(crate) fn shard(
+    limits: Limits,
+    server: ServerTls,
+    segmentation_offload: bool,
+    qlog: Option<Qlog>,
+    seed: [u8; 32],
+    shard: Shard,
+) -> anyhow::Result<Endpoint> {
+    let config = EndpointConfig {
+        limits,
+        server: Some(server),
+        seed,
+        time_source: Arc::new(SystemClock),
+        qlog,
+        segmentation_offload,
+    };
+    Endpoint::with_shard(config, shard).context("the QUIC endpoint cannot be made")
+}
+
+/// A seed from the system's generator.
+pub(crate) fn seed() -> anyhow::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(seed)
 }
 
 /// A socket at `address`.

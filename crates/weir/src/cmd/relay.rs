@@ -5,18 +5,14 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
-use weir_net::{
-    Host, HostConfig, SocketConfig, Telemetry, clock, pin_to_core, raise_open_files_limit,
-};
+use weir_net::{SocketConfig, Telemetry, UdpSocket, raise_open_files_limit};
 use weir_quic::h3;
-use weir_relay::{Config, Relay};
 
 use crate::{
     cmd::{LogFormat, print_line, start_log},
@@ -25,7 +21,8 @@ use crate::{
         authority::Gate,
         certificates::Certificates,
         config::Configured,
-        observed::{Observed, Slot, View},
+        crew::Plan,
+        observed::Slot,
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
@@ -67,9 +64,12 @@ pub(crate) struct RelayArguments {
     /// Print the SHA-256 hash of the certificate for a browser's `serverCertificateHashes`
     #[arg(long)]
     show_hash: bool,
-    /// Run on this core only
-    #[arg(long, value_name = "CORE")]
-    core: Option<String>,
+    /// Threads that serve, each with connections of its own [default: 1]
+    #[arg(long, value_name = "COUNT")]
+    threads: Option<String>,
+    /// Run each thread on one core only; as many numbers as there are threads, with commas between
+    #[arg(long, alias = "core", value_name = "CORES")]
+    cores: Option<String>,
     /// Connections at most [default: 20000]
     #[arg(long, value_name = "COUNT")]
     connections_max: Option<String>,
@@ -107,7 +107,8 @@ impl RelayArguments {
             ("--listen", "listen", &self.listen),
             ("--cert", "tls.certificate", &self.cert),
             ("--key", "tls.key", &self.key),
-            ("--core", "core", &self.core),
+            ("--threads", "threads", &self.threads),
+            ("--cores", "cores", &self.cores),
             (
                 "--connections-max",
                 "limits.quic.connections_max",
@@ -207,80 +208,66 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
         offload: config.offload,
         ..SocketConfig::default()
     };
-    let socket = endpoints::bind(config.listen, socket_config)
-        .with_context(|| configured.place("listen"))?;
+    let sockets = bind(configured, socket_config)?;
     raise_open_files_limit().context("cannot raise the limit of open files")?;
-    let limits = config.limits.quic.clone();
-    let logs = Arc::new(Logs::default());
-    let qlog = logs.open(configured, 0)?;
-    let endpoint = endpoints::endpoint(limits, Some(tls), socket.has_segmentation(), qlog)?;
-    let address = socket
+    let address = sockets[0]
         .local_address()
         .context("the socket has no address")?;
-    let telemetry = Arc::new(Telemetry::default());
-    let slot = Arc::new(Slot::default());
-    let threads = vec![(Arc::clone(&slot), Arc::clone(&telemetry))];
+    let logs = Arc::new(Logs::default());
+    let threads: Vec<(Arc<Slot>, Arc<Telemetry>)> =
+        sockets.iter().map(|_| Default::default()).collect();
     let operations = Operations::new(
         certificates,
         Arc::clone(&gate),
-        logs,
-        threads,
+        Arc::clone(&logs),
+        threads.clone(),
         config.admin.tracks_max,
     );
     let operations = Arc::new(operations);
     let (admin, stop) = operations::start(&operations, configured)?;
-    if let Some(core) = config.core {
-        pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
-    }
-    let host_config = HostConfig {
-        rest: config.rest,
-        // The relay closes what is left by then itself; the host ends only a relay that does not.
-        shutdown_limit: config.drain.time + LEAVE_MARGIN,
-    };
-    let mut host = Host::new(
-        host_config,
-        vec![socket],
-        endpoint,
-        Arc::clone(&telemetry),
-        stop,
-    )
-    .context("cannot set up the event loop")?;
-    let relay_config = Config {
-        implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
-        limits: config.limits.relay.clone(),
-        session_limits: config.limits.session.clone(),
-        pauses_publishers: config.pauses_publishers,
-        load: config.limits.load.clone(),
-        drain_max: config.drain.time,
-        successor: config.drain.successor.clone(),
-        ..Config::default()
-    };
-    let relay = Relay::with_authority(relay_config, gate);
-    let view = View {
-        slot,
-        telemetry: Arc::clone(&telemetry),
-        tracks_max: config.admin.tracks_max,
+    let plan = Plan {
+        configured,
+        tls,
+        gate,
+        logs,
         memory: operations.memory(),
+        stop,
     };
-    let mut relay = Observed::new(relay, view, clock::now());
+    let crew = plan.crew(sockets, threads)?;
     let mut ready = json!({
         "listening": address.to_string(),
         "protocols": protocols(),
         "certificate_sha256": hash,
+        "threads": config.threads,
     });
     if let Some(admin) = admin {
         ready["admin"] = admin.to_string().into();
     }
     operations.ready();
     print_json(&ready)?;
-    host.run(&mut relay).context("the event loop failed")?;
-    let counters: serde_json::Map<String, serde_json::Value> = relay
-        .counters()
+    let counters: serde_json::Map<String, serde_json::Value> = crew
+        .serve()?
         .iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
     print_json(&json!({ "counters": counters }))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A socket for each thread, all on one address.
+fn bind(configured: &Configured, socket_config: SocketConfig) -> anyhow::Result<Vec<UdpSocket>> {
+    let (address, threads) = (configured.config.listen, configured.config.threads);
+    if threads == 1 {
+        let socket = endpoints::bind(address, socket_config);
+        return Ok(vec![socket.with_context(|| configured.place("listen"))?]);
+    }
+    let group = UdpSocket::bind_group(address, socket_config, threads)
+        .with_context(|| format!("cannot bind to {address}"))
+        .with_context(|| configured.place("listen"))?;
+    if let Err(error) = group.steering {
+        tracing::warn!(%error, "the kernel does not find the thread of a packet; threads pass them on, which costs");
+    }
+    Ok(group.sockets)
 }
 
 fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
@@ -307,7 +294,5 @@ fn print(text: &str) -> anyhow::Result<()> {
         .context("cannot write to standard output")
 }
 
-/// What the relay gets for its last packets after the time to drain is over.
-const LEAVE_MARGIN: Duration = Duration::from_secs(1);
 /// A configuration has some hundred lines.
 const FILE_BYTES_MAX: u64 = 1 << 20;

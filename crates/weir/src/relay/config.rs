@@ -12,7 +12,8 @@ pub(crate) use table::table;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RelayConfig {
     pub(crate) listen: SocketAddr,
-    pub(crate) core: Option<usize>,
+    pub(crate) threads: u16,
+    pub(crate) cores: Vec<usize>,
     pub(crate) rest: Duration,
     pub(crate) offload: bool,
     pub(crate) pauses_publishers: bool,
@@ -146,7 +147,8 @@ impl Default for RelayConfig {
     fn default() -> Self {
         Self {
             listen: ([127, 0, 0, 1], 4443).into(),
-            core: None,
+            threads: 1,
+            cores: Vec::new(),
             rest: Duration::from_micros(500),
             offload: true,
             pauses_publishers: false,
@@ -252,6 +254,13 @@ impl Configured {
     fn check(&self, problems: &mut Vec<Problem>) {
         let config = &self.config;
         let tls = &config.tls;
+        let (cores, threads) = (config.cores.len(), usize::from(config.threads));
+        if cores != 0 && cores != threads {
+            let place = self.place("cores");
+            problems.push(format!(
+                "{place}: expected {threads}, one for each of `threads`, not {cores}"
+            ));
+        }
         match (&tls.certificate, &tls.key) {
             (Some(_), None) => {
                 problems.push(format!(

@@ -5,6 +5,7 @@
 pub(crate) mod authority;
 pub(crate) mod certificates;
 pub(crate) mod config;
+pub(crate) mod crew;
 pub(crate) mod http;
 pub(crate) mod lifecycle;
 pub(crate) mod metrics;

@@ -15,7 +15,8 @@ fn operation() -> Vec<Setting<RelayConfig>> {
             listen,
             "UDP address to listen on; port 0 lets the system choose."
         ),
-        setting!(core in 0..=1023, "Run on this core only."),
+        setting!(threads in 1..=64, "Threads that serve, each with connections of its own."),
+        setting!(cores in 0..=1023, "Run each thread on one core only; one number for each thread."),
         setting!(rest in 0..=SECOND, "Rest after packets were handled, so that more are handled together."),
         setting!(
             offload,
