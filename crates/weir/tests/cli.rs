@@ -116,15 +116,16 @@ fn a_run_over_web_transport_gives_the_same_result() {
         "loss=0,failed=0",
     ];
     let output = weir(&arguments);
-    let text = stdout(&output);
-    assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
-    assert!(
-        text.starts_with("held: 10 subscribers, 500 objects delivered, 0 lost"),
-        "{text}"
-    );
     let report: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert_eq!(report["run"]["draft"], "moqt-18");
     assert_eq!(report["run"]["transport"], "WebTransport");
+    // What arrived, and not whether a busy machine kept the schedule.
+    let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();
+    assert_eq!(subscribers.len(), 10, "{}", stdout(&output));
+    for subscriber in subscribers {
+        assert_eq!(subscriber["completion"]["objects_received"], 50);
+        assert_eq!(subscriber["completion"]["lost_objects"], 0);
+    }
     // Another certificate's hash.
     let other = "00".repeat(32);
     arguments[5] = &other;
