@@ -262,6 +262,10 @@ fn flags_that_are_wrong_are_named() {
         ),
         (&["--relay", "moqt://192.0.2.1:1"], "--allow-public"),
         (
+            &["--subscribe-flow", "tracks"],
+            "say --publish-flow publish too",
+        ),
+        (
             &["--json", "no/such/folder/x.json"],
             "no/such/folder/x.json: cannot be written",
         ),

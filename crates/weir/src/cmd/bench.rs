@@ -221,6 +221,14 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             arguments.subscribers
         );
     }
+    if matches!(
+        (arguments.publish_flow, arguments.subscribe_flow),
+        (Flow::Namespace, Discovery::Tracks)
+    ) {
+        bail!(
+            "--subscribe-flow tracks: SUBSCRIBE_TRACKS tells of published tracks only; say --publish-flow publish too"
+        );
+    }
     let meetings = meetings(arguments)?;
     let relay = match &arguments.relay {
         None => RelayChoice::Own,
