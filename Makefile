@@ -44,15 +44,22 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
 	done
 
 .PHONY: interop
-interop: $(PEERS)/bin/moq-test-client $(PEERS)/bin/moq-relay-ietf ## Other people's conformance cases against our relay
+interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub) ## Other people's conformance cases, relays and clients against ours
 	$(CARGO) build --release --locked --bin weir
 	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
+	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
 
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 
 $(PEERS)/bin/moq-relay-ietf:
 	$(CARGO) install --locked --root $(PEERS) moq-relay-ietf@0.8.0
+
+$(PEERS)/bin/moq-relay:
+	$(CARGO) install --root $(PEERS) --no-default-features --features noq,websocket moq-relay@0.17.10
+
+$(PEERS)/bin/moq-pub $(PEERS)/bin/moq-sub:
+	$(CARGO) install --locked --root $(PEERS) moq-pub@0.10.0 moq-sub@0.5.0
 
 .PHONY: floor
 floor: ## What a datagram costs at the very least on this machine

@@ -186,7 +186,16 @@ end_all
 
 if [ -n "$markdown" ]; then
     {
-        echo '| peer | how | direction | result |'
+        echo '# Interoperation'
+        echo
+        echo "What others' relays and clients do with ours at draft-18. \`make interop\` installs them from the package registry, runs"
+        echo 'the conformance cases of `moq-test-client` against our relay over raw QUIC and WebTransport (all have to pass), then'
+        echo 'what stands here, and writes this file.'
+        echo
+        echo "Our side: $(version "$weir"). Objects: audio by datagram and video by stream ([both.ini](../interop/both.ini)), or an H.264"
+        echo 'stream that ffmpeg makes.'
+        echo
+        echo '| peer | how | way of the objects | result |'
         echo '|---|---|---|---|'
         printf '%s\n' "${rows[@]}"
     } >"$markdown"
