@@ -16,7 +16,7 @@ fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> toml::Table {
 #[test]
 fn flags_win_over_variables_over_the_file_over_defaults() {
     let folder = Folder::new("layers");
-    let text = "listen = \"127.0.0.1:1001\"\ncore = 3\n[drain]\ntime = \"1m\"\ndelay = \"2s\"\n";
+    let text = "listen = \"127.0.0.1:1001\"\ncores = [3]\n[drain]\ntime = \"1m\"\ndelay = \"2s\"\n";
     let file = folder.write("relay.toml", text);
     let variables = [
         ("WEIR_RELAY_CONFIG", file.as_str()),
@@ -27,7 +27,7 @@ fn flags_win_over_variables_over_the_file_over_defaults() {
     let flags = ["--listen", "127.0.0.1:1003", "--set", "drain.delay=4s"];
     let table = printed(&flags, &variables);
     assert_eq!(table["listen"].as_str(), Some("127.0.0.1:1003"));
-    assert_eq!(table["core"].as_integer(), Some(3));
+    assert_eq!(table["cores"][0].as_integer(), Some(3));
     assert_eq!(table["drain"]["time"].as_str(), Some("1m"));
     assert_eq!(table["drain"]["delay"].as_str(), Some("4s"));
     let limits = &table["limits"];
@@ -44,7 +44,7 @@ fn what_is_wrong_is_named_with_its_place() {
     let folder = Folder::new("wrong");
     let file = folder.write(
         "relay.toml",
-        "core = 1\n[drain]\ntimes = \"1m\"\ntime = 5\n",
+        "cores = [1]\n[drain]\ntimes = \"1m\"\ntime = 5\n",
     );
     let text = refusal(&["relay", "--config", &file]);
     let lines: Vec<&str> = text.lines().collect();
@@ -65,12 +65,12 @@ fn what_is_wrong_is_named_with_its_place() {
             "weir: --listen: listen: expected an address",
         ),
         (
-            &["--set", "core"],
-            "weir: --set: expected KEY=VALUE, not `core`",
+            &["--set", "cores"],
+            "weir: --set: expected KEY=VALUE, not `cores`",
         ),
         (
-            &["--set", "cores=1"],
-            "weir: --set: unknown key `cores`; there are: listen, core, ",
+            &["--set", "core=1"],
+            "weir: --set: unknown key `core`; there are: listen, threads, cores, ",
         ),
         (&["--config", "no.toml"], "weir: no.toml: cannot be opened"),
         (
