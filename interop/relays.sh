@@ -51,9 +51,11 @@ end_all() {
 }
 trap end_all EXIT
 
+# Name and version: what the program says, else what cargo noted when it installed it.
 version() {
     local text
     text=$("$1" --version 2>/dev/null | head -n 1) || true
+    [ -n "$text" ] || text=$(sed -n "s/^\"\($(basename "$1") [0-9.]*\) .*/\1/p" "$peers/../.crates.toml" 2>/dev/null) || true
     echo "${text:-$(basename "$1")}"
 }
 
