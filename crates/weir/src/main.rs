@@ -4,6 +4,7 @@ mod cmd;
 mod endpoints;
 mod live;
 mod relay;
+mod results;
 mod run;
 mod signals;
 

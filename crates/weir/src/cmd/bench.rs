@@ -330,7 +330,7 @@ fn tokens(arguments: &BenchArguments) -> anyhow::Result<Vec<Token>> {
 }
 
 /// The command line for the report, which is passed on: without the token.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let mut words = Vec::new();
     let mut is_token = false;
     for word in std::env::args() {

@@ -21,6 +21,7 @@ use super::{
     progress::Progress,
 };
 use crate::{
+    results,
     run::{
         self, Machine, Plan,
         relays::{Described, DescribedRelay, Workplace},
@@ -52,6 +53,9 @@ pub(super) struct CompareArguments {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+    /// Write the table as a section of this Markdown file, in place of the one that is there
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
 }
 
 /// The arguments of one run, made from the file.
@@ -100,6 +104,10 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
             std::fs::write(file, render(&comparison))
                 .with_context(|| format!("{}: cannot be written", file.display()))?;
         }
+    }
+    if let Some(file) = &arguments.results {
+        let body = format!("## Relays compared\n\n{}", markdown(&comparison));
+        results::write_section(file, "relays-compared", &bench::command_line(), &body)?;
     }
     print_out(&terminal(&comparison))?;
     Ok(if comparison.broken_off.is_none() {
