@@ -9,12 +9,12 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::Histogram;
 use crate::limits::ARCHIVE_LINES_MAX;
 use crate::metrics::figures;
 use crate::report::{LatencySecond, Report, json};
 use crate::series::Series;
 use crate::service_level::{Measured, ServiceLevel};
+use weir_histogram::Histogram;
 
 /// Version of the archive's form; it grows whenever a line changes or goes.
 pub const ARCHIVE: u32 = 1;

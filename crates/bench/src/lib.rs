@@ -15,7 +15,6 @@ pub mod clock;
 pub mod compare;
 pub mod find_max;
 mod handles;
-pub mod histogram;
 pub mod interpolate;
 pub mod limits;
 pub mod meeting;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use weir_histogram::Histogram;
 use weir_moqt::name::FullTrackName;
 
 use crate::{
     archive::Archive,
     clock::milliseconds,
-    histogram::Histogram,
     metrics::{SentTotals, TrackPlan, figures},
     profile::{Profile, TrackMode, TrackProfile},
     publisher::{PublicationResult, PublisherRole},

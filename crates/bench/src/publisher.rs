@@ -26,12 +26,12 @@ use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
-use crate::histogram::Histogram;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
 use crate::peer::{Peer, Rest};
 use crate::peers::Peers;
 use crate::target::Target;
+use weir_histogram::Histogram;
 
 /// What publishers are made from.
 #[derive(Clone, Debug)]

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::clock::nanoseconds;
-use crate::histogram::Histogram;
 use crate::limits::SERIES_WINDOWS_MAX;
+use weir_histogram::Histogram;
 
 /// Latency over time: one [`Histogram`] per window. When [`SERIES_WINDOWS_MAX`] windows are used up,
 /// neighbours are merged and every window becomes twice as long, so nothing counted is ever lost.

@@ -9,10 +9,10 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::histogram::Histogram;
 use crate::limits::CLAUSES_MAX;
 use crate::metrics::figures::quantile_ms;
 use crate::report;
+use weir_histogram::Histogram;
 
 /// Clauses that all have to hold, at least one.
 #[derive(Clone, Debug, PartialEq)]

@@ -25,13 +25,13 @@ use weir_quic::{App, Endpoint, Event};
 pub(crate) use self::audience::{Subscribers, drain_of};
 use self::client::SubscriberClient;
 pub use self::result::SubscriptionResult;
-use crate::histogram::Histogram;
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, SentTotals, TrackPlan};
 use crate::peer::Rest;
 use crate::peers::Peers;
 use crate::series::Series;
 use crate::target::Target;
+use weir_histogram::Histogram;
 
 /// What subscribers are made from.
 #[derive(Clone, Debug)]

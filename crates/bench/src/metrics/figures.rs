@@ -1,9 +1,9 @@
 //! Histograms in the figures that a report shows.
 
 use crate::clock::{milliseconds, nanoseconds, signed_nanoseconds};
-use crate::histogram::Histogram;
 use crate::report::{Bucket, Distribution, Latency, LatencySecond};
 use crate::series::Series;
+use weir_histogram::Histogram;
 
 /// The figures of a histogram; `None` if it is empty.
 pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
@@ -42,7 +42,7 @@ pub fn latency(series: &Series) -> Latency {
 /// The buckets of a histogram; the open one ends at the largest duration counted.
 pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
     let largest = histogram.max().unwrap_or_default();
-    let bucket = |bucket: crate::histogram::Bucket| Bucket {
+    let bucket = |bucket: weir_histogram::Bucket| Bucket {
         from_ms: milliseconds(signed_nanoseconds(bucket.from)),
         to_ms: milliseconds(signed_nanoseconds(bucket.to.unwrap_or(largest))),
         count: u64::from(bucket.count),

@@ -8,12 +8,12 @@ use super::TrackPlan;
 use super::groups::Groups;
 use super::sequence::{Arrival, Sequence};
 use super::timing::{Arrivals, Punctuality, exceeds, latency_ns};
-use crate::histogram::Histogram;
 use crate::limits::{MALFORMED_MAX, TRACK_RECEIVER_BYTES_MAX};
 use crate::message::{Completion, DATA_HEADER_BYTES, DataHeader, Message, Start};
 use crate::payload::Tag;
 use crate::profile::Pattern;
 use crate::qperf::{QperfObject, Wire};
+use weir_histogram::Histogram;
 
 pub use self::result::{PublisherVariance, SentTotals, TrackResult};
 

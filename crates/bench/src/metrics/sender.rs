@@ -7,11 +7,11 @@ use serde::Serialize;
 use super::SentTotals;
 use super::figures::distribution;
 use crate::clock::{RunClock, nanoseconds};
-use crate::histogram::Histogram;
 use crate::message::{Completion, DataHeader};
 use crate::payload::Tag;
 use crate::report::Distribution;
 use crate::schedule::DataItem;
+use weir_histogram::Histogram;
 
 /// What a publisher has sent of one track, and how punctually.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::clock::{milliseconds, nanoseconds, signed_between, signed_nanoseconds};
-use crate::histogram::Histogram;
+use weir_histogram::Histogram;
 
 /// Arrivals of one track: deltas, receive variance, jitter.
 #[derive(Clone, Debug)]

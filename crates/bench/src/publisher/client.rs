@@ -19,11 +19,11 @@ use super::publication::Publication;
 use super::{
     PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
 };
-use crate::histogram::Histogram;
 use crate::limits::FETCHES_MAX;
 use crate::metrics::TrackPlan;
 use crate::peer::{Peer, Rest};
 use crate::profile::{Pattern, TrackMode};
+use weir_histogram::Histogram;
 
 /// The tracks of one publisher; its connection is handed in.
 #[derive(Debug)]

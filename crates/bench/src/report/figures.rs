@@ -4,15 +4,15 @@ use super::TrackDefinition;
 use super::statistics::ratio;
 
 /// What stands where there is no value.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// A count with thousands set apart: `300,000`.
-pub(super) fn count(value: u64) -> String {
+pub(crate) fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
 /// A count with its noun: `1 subscriber`, `200 subscribers`.
-pub(super) fn counted(value: u64, noun: &str) -> String {
+pub(crate) fn counted(value: u64, noun: &str) -> String {
     format!(
         "{} {noun}{}",
         count(value),
@@ -21,7 +21,7 @@ pub(super) fn counted(value: u64, noun: &str) -> String {
 }
 
 /// Three significant digits where it matters, for columns: `1,234`, `12.3`, `1.23`, `0.123`.
-pub(super) fn decimal(value: f64) -> String {
+pub(crate) fn decimal(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 99.95 || size == 0.0 => 0,
         size if size >= 9.995 => 1,
@@ -32,7 +32,7 @@ pub(super) fn decimal(value: f64) -> String {
 }
 
 /// Two significant digits where it matters, for sentences: `1,234`, `12`, `1.2`, `0.12`.
-pub(super) fn brief(value: f64) -> String {
+pub(crate) fn brief(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 9.95 || size == 0.0 => 0,
         size if size >= 0.995 => 1,
@@ -43,7 +43,7 @@ pub(super) fn brief(value: f64) -> String {
 }
 
 /// As [`decimal`] with its unit: `1.23 ms`.
-pub(super) fn quantity(value: f64, unit: &str) -> String {
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
     if unit.is_empty() {
         whole_or_decimal(value)
     } else {
@@ -52,7 +52,7 @@ pub(super) fn quantity(value: f64, unit: &str) -> String {
 }
 
 /// As short as it can be said, for ticks of an axis: `0.2`, `5`, `2,000`, `150k`, `2M`.
-pub(super) fn tick(value: f64) -> String {
+pub(crate) fn tick(value: f64) -> String {
     match value.abs() {
         size if size >= 1e6 => format!("{}M", plain(value / 1e6)),
         size if size >= 1e4 => format!("{}k", plain(value / 1e3)),
@@ -61,7 +61,7 @@ pub(super) fn tick(value: f64) -> String {
 }
 
 /// Up to six decimals, as many as there are: `0.2`, `33.33`, `30,000`.
-pub(super) fn plain(value: f64) -> String {
+pub(crate) fn plain(value: f64) -> String {
     let text = fixed(value, 6);
     match text.split_once('.') {
         Some(_) => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
@@ -70,12 +70,12 @@ pub(super) fn plain(value: f64) -> String {
 }
 
 /// A time in milliseconds.
-pub(super) fn milliseconds(value: f64) -> String {
+pub(crate) fn milliseconds(value: f64) -> String {
     format!("{} ms", decimal(value))
 }
 
 /// A rate in decimal units.
-pub(super) fn bits_per_second(value: f64) -> String {
+pub(crate) fn bits_per_second(value: f64) -> String {
     scaled(
         value,
         1000.0,
@@ -84,12 +84,12 @@ pub(super) fn bits_per_second(value: f64) -> String {
 }
 
 /// An amount of memory in binary units.
-pub(super) fn bytes(value: f64) -> String {
+pub(crate) fn bytes(value: f64) -> String {
     scaled(value, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB"])
 }
 
 /// A loss with its share, which never rounds to nothing: `0 lost`, `7 lost (0.002 %)`.
-pub(super) fn loss(lost: u64, of: u64) -> String {
+pub(crate) fn loss(lost: u64, of: u64) -> String {
     if lost == 0 {
         "0 lost".to_owned()
     } else {
@@ -98,7 +98,7 @@ pub(super) fn loss(lost: u64, of: u64) -> String {
 }
 
 /// `part` of `whole` in per cent, which rounds neither to nothing nor to all.
-pub(super) fn share(part: u64, whole: u64) -> String {
+pub(crate) fn share(part: u64, whole: u64) -> String {
     match ratio(part, whole) {
         None => NONE.to_owned(),
         Some(_) if part == 0 => "0 %".to_owned(),
@@ -111,7 +111,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
 }
 
 /// CPU cores as a list: `0, 1`, or `any`.
-pub(super) fn cores(cores: &[u32]) -> String {
+pub(crate) fn cores(cores: &[u32]) -> String {
     if cores.is_empty() {
         return "any".to_owned();
     }
@@ -123,7 +123,7 @@ pub(super) fn cores(cores: &[u32]) -> String {
 }
 
 /// A track's settings in one line.
-pub(super) fn track_facts(definition: &TrackDefinition) -> String {
+pub(crate) fn track_facts(definition: &TrackDefinition) -> String {
     let (first, other) = (
         definition.first_object_size_bytes,
         definition.object_size_bytes,
@@ -165,7 +165,7 @@ pub(crate) fn printable(text: &str) -> String {
 
 /// Whether `letter` steers rather than prints: control characters but for the line feed and the tab,
 /// and the marks that turn the direction of text.
-pub(super) fn is_control(letter: char) -> bool {
+pub(crate) fn is_control(letter: char) -> bool {
     (letter.is_control() && letter != '\n' && letter != '\t')
         || matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -3,11 +3,11 @@
 //! Plots are SVG drawn here, visible without a script; a little script shows figures under the pointer.
 //! The file's size is bounded: curves are thinned, and tables of subscribers and tracks are cut with a note.
 
-mod charts;
+pub(crate) mod charts;
 mod league;
-mod markup;
-mod plot;
-mod tables;
+pub(crate) mod markup;
+pub(crate) mod plot;
+pub(crate) mod tables;
 
 use self::charts::{latency, relay as relay_charts, subscribers};
 pub(crate) use self::league::page;

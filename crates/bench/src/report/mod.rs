@@ -13,10 +13,11 @@ pub mod prometheus;
 pub mod terminal;
 
 mod cost;
-mod figures;
+pub(crate) mod figures;
 mod proof;
 mod sanitize;
-mod statistics;
+pub(crate) mod screen;
+pub(crate) mod statistics;
 mod track;
 mod verdict;
 

@@ -114,12 +114,12 @@ pub struct Bucket {
 }
 
 /// `part` of `whole`; none of nothing.
-pub(super) fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| float(part) / float(whole))
 }
 
 /// A counter as a quantity; above 2^53 it rounds, and nothing here counts that far.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
-pub(super) fn float(count: u64) -> f64 {
+pub(crate) fn float(count: u64) -> f64 {
     count as f64
 }

@@ -18,9 +18,10 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 9] = [
+const CRATES: [(&str, Place); 10] = [
     ("moqt", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
+    ("histogram", Place::Protocol(&[])),
     ("quic", Place::Protocol(&["weir-moqt"])),
     ("relay", Place::Role),
     ("bench", Place::Role),
@@ -31,7 +32,7 @@ const CRATES: [(&str, Place); 9] = [
 ];
 
 /// What roles and hosts may depend on.
-const PROTOCOL: [&str; 3] = ["weir-moqt", "weir-quic", "weir-link"];
+const PROTOCOL: [&str; 4] = ["weir-moqt", "weir-quic", "weir-link", "weir-histogram"];
 
 /// The crates without sockets, clocks, threads, randomness and environment.
 pub(crate) fn pure_crates() -> impl Iterator<Item = &'static str> {

@@ -5,17 +5,17 @@ use std::fmt::{Display, Write};
 use crate::report::figures::is_control;
 
 /// Attributes of an element, in order; values are escaped as they are written.
-pub(super) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
+pub(crate) type Attributes<'a> = &'a [(&'static str, &'a dyn Display)];
 
 /// A document under construction.
 #[derive(Debug, Default)]
-pub(super) struct Markup {
+pub(crate) struct Markup {
     out: String,
 }
 
 impl Markup {
     /// An element with children, which `body` adds.
-    pub(super) fn element(
+    pub(crate) fn element(
         &mut self,
         tag: &'static str,
         attributes: Attributes<'_>,
@@ -30,7 +30,7 @@ impl Markup {
     }
 
     /// An element that holds nothing but `text`.
-    pub(super) fn leaf(
+    pub(crate) fn leaf(
         &mut self,
         tag: &'static str,
         attributes: Attributes<'_>,
@@ -40,28 +40,28 @@ impl Markup {
     }
 
     /// An element without content: `<meta/>`, or a shape of SVG.
-    pub(super) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub(crate) fn empty(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.begin(tag, attributes);
         self.out.push_str("/>");
     }
 
     /// An element of HTML that stays empty but must be closed.
-    pub(super) fn empty_block(&mut self, tag: &'static str, attributes: Attributes<'_>) {
+    pub(crate) fn empty_block(&mut self, tag: &'static str, attributes: Attributes<'_>) {
         self.element(tag, attributes, |_| ());
     }
 
     /// Text of any origin.
-    pub(super) fn text(&mut self, text: &dyn Display) {
+    pub(crate) fn text(&mut self, text: &dyn Display) {
         write!(Escape(&mut self.out), "{text}").expect("a String takes all");
     }
 
     /// Our own text as it stands: a style sheet, a script, the document type.
-    pub(super) fn verbatim(&mut self, text: &'static str) {
+    pub(crate) fn verbatim(&mut self, text: &'static str) {
         self.out.push_str(text);
     }
 
     /// The document.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         self.out
     }
 

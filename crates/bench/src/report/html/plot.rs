@@ -14,7 +14,7 @@ const BOTTOM: f64 = 40.0;
 
 /// How values become places.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// Equal steps are equal differences.
     Linear {
         /// Value at the beginning of the axis.
@@ -38,7 +38,7 @@ pub(super) enum Scale {
 
 impl Scale {
     /// A linear scale from zero to a round value at or above `high`.
-    pub(super) fn from_zero(high: f64) -> Self {
+    pub(crate) fn from_zero(high: f64) -> Self {
         let high = if high.is_finite() && high > 0.0 {
             high
         } else {
@@ -52,7 +52,7 @@ impl Scale {
     }
 
     /// A logarithmic scale whose ends are 1, 2 or 5 times a power of ten.
-    pub(super) fn log_around(low: f64, high: f64) -> Self {
+    pub(crate) fn log_around(low: f64, high: f64) -> Self {
         let low = if low.is_finite() {
             low.max(0.001)
         } else {
@@ -70,7 +70,7 @@ impl Scale {
     }
 
     /// Where `value` lies: 0 at the beginning, 1 at the end, never outside.
-    pub(super) fn place(self, value: f64) -> f64 {
+    pub(crate) fn place(self, value: f64) -> f64 {
         let place = match self {
             Self::Linear { low, high } => (value - low) / (high - low),
             Self::Ranks { high } => value / high,
@@ -84,7 +84,7 @@ impl Scale {
     }
 
     /// The value at `place`.
-    pub(super) fn value(self, place: f64) -> f64 {
+    pub(crate) fn value(self, place: f64) -> f64 {
         match self {
             Self::Linear { low, high } => low + place * (high - low),
             Self::Ranks { high } => place * high,
@@ -93,7 +93,7 @@ impl Scale {
     }
 
     /// Round values on the scale, about `wanted` of them.
-    pub(super) fn ticks(self, wanted: u32) -> Vec<f64> {
+    pub(crate) fn ticks(self, wanted: u32) -> Vec<f64> {
         match self {
             Self::Linear { low, high } => linear_ticks(low, high, wanted, 0.0),
             Self::Ranks { high } => linear_ticks(0.0, high, wanted, 1.0),
@@ -172,31 +172,31 @@ fn round_down(value: f64) -> f64 {
 
 /// What a plot is called and what its axes mean.
 #[derive(Debug)]
-pub(super) struct Labels<'a> {
+pub(crate) struct Labels<'a> {
     /// What the plot shows.
-    pub(super) title: &'a str,
+    pub(crate) title: &'a str,
     /// What a reader who does not see it should know.
-    pub(super) description: &'a str,
+    pub(crate) description: &'a str,
     /// Unit of the horizontal axis.
-    pub(super) x: &'a str,
+    pub(crate) x: &'a str,
     /// Unit of the vertical axis.
-    pub(super) y: &'a str,
+    pub(crate) y: &'a str,
 }
 
 /// A plot's area: two scales, and where they lie.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plot {
+pub(crate) struct Plot {
     x: Scale,
     y: Scale,
     height: f64,
 }
 
 /// How many strips answer to a pointer at most.
-pub(super) const STRIPS_MAX: usize = 240;
+pub(crate) const STRIPS_MAX: usize = 240;
 
 impl Plot {
     /// A plot of the usual height.
-    pub(super) fn new(x: Scale, y: Scale) -> Self {
+    pub(crate) fn new(x: Scale, y: Scale) -> Self {
         Self {
             x,
             y,
@@ -205,12 +205,12 @@ impl Plot {
     }
 
     /// A plot with another height, in units of which the width has 560.
-    pub(super) fn with_height(self, height: f64) -> Self {
+    pub(crate) fn with_height(self, height: f64) -> Self {
         Self { height, ..self }
     }
 
     /// Draws axes, and over them what `body` draws.
-    pub(super) fn draw(
+    pub(crate) fn draw(
         self,
         markup: &mut Markup,
         labels: &Labels<'_>,
@@ -229,17 +229,17 @@ impl Plot {
     }
 
     /// The horizontal place of `value`.
-    pub(super) fn across(self, value: f64) -> f64 {
+    pub(crate) fn across(self, value: f64) -> f64 {
         LEFT + self.x.place(value) * (WIDTH - LEFT - RIGHT)
     }
 
     /// The vertical place of `value`.
-    pub(super) fn down(self, value: f64) -> f64 {
+    pub(crate) fn down(self, value: f64) -> f64 {
         self.bottom() - self.y.place(value) * (self.bottom() - TOP)
     }
 
     /// A line through `points`, broken where one lies more than `gap` beyond the one before.
-    pub(super) fn curve(self, markup: &mut Markup, class: &str, points: &[(f64, f64)], gap: f64) {
+    pub(crate) fn curve(self, markup: &mut Markup, class: &str, points: &[(f64, f64)], gap: f64) {
         let mut path = String::new();
         let mut last: Option<f64> = None;
         for (x, y) in points
@@ -268,7 +268,7 @@ impl Plot {
     }
 
     /// The area under a curve of `points`, down to the axis.
-    pub(super) fn area(self, markup: &mut Markup, class: &str, points: &[(f64, f64)]) {
+    pub(crate) fn area(self, markup: &mut Markup, class: &str, points: &[(f64, f64)]) {
         let [(first, _), .., (last, _)] = points else {
             return;
         };
@@ -283,7 +283,7 @@ impl Plot {
     }
 
     /// A bar over `from..to`, between two heights; never thinner than can be seen.
-    pub(super) fn bar(
+    pub(crate) fn bar(
         self,
         markup: &mut Markup,
         class: &str,
@@ -303,7 +303,7 @@ impl Plot {
     }
 
     /// A thick stroke over `from..to` at one height.
-    pub(super) fn cap(self, markup: &mut Markup, class: &str, span: (f64, f64), height: f64) {
+    pub(crate) fn cap(self, markup: &mut Markup, class: &str, span: (f64, f64), height: f64) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         rectangle(
             markup,
@@ -314,7 +314,7 @@ impl Plot {
     }
 
     /// A shaded stretch of the horizontal axis.
-    pub(super) fn shade(self, markup: &mut Markup, class: &str, span: (f64, f64)) {
+    pub(crate) fn shade(self, markup: &mut Markup, class: &str, span: (f64, f64)) {
         let (left, right) = (self.across(span.0), self.across(span.1));
         rectangle(
             markup,
@@ -325,7 +325,7 @@ impl Plot {
     }
 
     /// A level with its name above its right end.
-    pub(super) fn level(self, markup: &mut Markup, class: &str, value: f64, name: &str) {
+    pub(crate) fn level(self, markup: &mut Markup, class: &str, value: f64, name: &str) {
         let down = self.down(value);
         line(
             markup,
@@ -337,7 +337,7 @@ impl Plot {
     }
 
     /// Upright lines with names above the plot, which make way for each other.
-    pub(super) fn marks(self, markup: &mut Markup, marks: &[(f64, &str, String)]) {
+    pub(crate) fn marks(self, markup: &mut Markup, marks: &[(f64, &str, String)]) {
         let wanted: Vec<(f64, f64)> = marks
             .iter()
             .map(|(value, _, name)| (self.across(*value), width_of(name) / 2.0))
@@ -356,7 +356,7 @@ impl Plot {
     }
 
     /// Strips of the plot that show a text under the pointer: `(from, to, text)`.
-    pub(super) fn strips(self, markup: &mut Markup, strips: &[(f64, f64, String)]) {
+    pub(crate) fn strips(self, markup: &mut Markup, strips: &[(f64, f64, String)]) {
         markup.element("g", &[("class", &"strips")], |markup| {
             for (from, to, text) in strips.iter().take(STRIPS_MAX) {
                 let (left, right) = (self.across(*from), self.across(*to));

@@ -4,12 +4,13 @@
 //! middle of a bucket is within 1.6 % of anything counted there. Recording costs a few instructions
 //! and never allocates; two histograms add up bucket by bucket, so any window of a run, and any
 //! group of subscribers, can be summed after the run.
+//!
+//! It is *not* a series: which window a duration belongs to is for those who record. The one type is
+//! [`Histogram`].
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-
-use crate::clock::nanoseconds;
 
 /// Counts of durations by magnitude; 3.4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ impl Histogram {
 
     /// Counts one duration.
     pub fn record(&mut self, duration: Duration) {
-        self.record_ns(nanoseconds(duration));
+        self.record_ns(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Counts one duration given in nanoseconds.
