@@ -152,6 +152,7 @@ fn config(server: Option<ServerTls>) -> EndpointConfig {
         seed: [3; 32],
         time_source: Arc::new(SystemClock),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: true,
     }
 }

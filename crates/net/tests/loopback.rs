@@ -180,6 +180,7 @@ fn endpoint(server: Option<ServerTls>) -> Endpoint {
         seed: [3; 32],
         time_source: Arc::new(SystemClock),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: true,
     })
     .unwrap()

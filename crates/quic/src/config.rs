@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use quinn_proto::{IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt};
+use quinn_proto::{
+    AckFrequencyConfig, IdleTimeout, QlogConfig, QlogStream, TransportConfig, VarInt,
+};
 
 use crate::{
     Congestion,
@@ -93,11 +95,39 @@ impl fmt::Debug for Qlog {
     }
 }
 
+/// How large an endpoint's packets are, how they are joined, and how often its peers acknowledge them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packets {
+    /// Bytes of UDP payload in each full packet, 1200 at least, on a path that is known to carry them. A smaller limit
+    /// of the peer holds all the same. `None`: it begins with 1200 and finds out what the path carries.
+    pub send_bytes_fixed: Option<u16>,
+    /// Bytes of UDP payload that a peer may send in a packet, from 1200 to 65527 (RFC 9000 §18.2).
+    pub receive_bytes_max: u16,
+    /// Packets to one peer joined in one batch (GSO), at most.
+    pub joined_max: usize,
+    /// Packets that a peer may leave without an acknowledgement, if it lets itself be told
+    /// (draft-ietf-quic-ack-frequency). `None`: as the peer likes, which is one as a rule.
+    pub unacknowledged_max: Option<u32>,
+}
+
+impl Default for Packets {
+    fn default() -> Self {
+        Self {
+            send_bytes_fixed: None,
+            receive_bytes_max: 1472,
+            joined_max: JOINED_MAX,
+            unacknowledged_max: None,
+        }
+    }
+}
+
 /// What an endpoint is made with.
 #[derive(Clone)]
 pub struct EndpointConfig {
     /// See [`Limits`].
     pub limits: Limits,
+    /// See [`Packets`].
+    pub packets: Packets,
     /// Certificate and protocols, for an endpoint that accepts connections.
     pub server: Option<ServerTls>,
     /// Seed of all that is drawn at random in QUIC (not in TLS). From the system's generator in
@@ -116,6 +146,7 @@ impl fmt::Debug for EndpointConfig {
         formatter
             .debug_struct("EndpointConfig")
             .field("limits", &self.limits)
+            .field("packets", &self.packets)
             .field("server", &self.server.is_some())
             .finish_non_exhaustive()
     }
@@ -140,6 +171,7 @@ impl Limits {
     /// The engine's form of these limits.
     pub(crate) fn transport(
         &self,
+        packets: &Packets,
         segmentation_offload: bool,
         qlog: Option<QlogStream>,
     ) -> Result<TransportConfig, ConfigError> {
@@ -164,6 +196,7 @@ impl Limits {
             .enable_segmentation_offload(segmentation_offload)
             .congestion_controller_factory(self.congestion.factory())
             .qlog_stream(qlog);
+        packets.apply(&mut transport)?;
         Ok(transport)
     }
 
@@ -198,6 +231,26 @@ impl Limits {
     }
 }
 
+impl Packets {
+    fn apply(&self, transport: &mut TransportConfig) -> Result<(), ConfigError> {
+        if let Some(bytes) = self.send_bytes_fixed {
+            if bytes < UDP_PAYLOAD_BYTES_MIN {
+                return Err(ConfigError("send_bytes_fixed"));
+            }
+            transport.initial_mtu(bytes).mtu_discovery_config(None);
+        }
+        if self.joined_max == 0 {
+            return Err(ConfigError("joined_max"));
+        }
+        if let Some(count) = self.unacknowledged_max {
+            let mut frequency = AckFrequencyConfig::default();
+            frequency.ack_eliciting_threshold(VarInt::from_u32(count));
+            transport.ack_frequency_config(Some(frequency));
+        }
+        Ok(())
+    }
+}
+
 impl Qlog {
     /// Opens the log of connection `number`.
     pub(crate) fn stream(&self, number: u64) -> Option<QlogStream> {
@@ -213,5 +266,9 @@ impl Qlog {
 /// Datagrams handed to the engine but not yet sent cannot expire any more, so this is small: a dozen
 /// full-sized ones. What does not fit waits in our own queue, with its deadline.
 pub(crate) const ENGINE_DATAGRAM_BYTES: usize = 16 << 10;
+/// Packets of one peer that are joined in one GSO batch unless said otherwise: a keyframe of 20 kB in one system call.
+const JOINED_MAX: usize = 16;
+/// Every path of QUIC carries so much (RFC 9000 §14).
+const UDP_PAYLOAD_BYTES_MIN: u16 = 1200;
 /// No packet that we take is larger, with what the engine needs to keep its contents.
 pub(crate) const PACKET_BYTES_MAX: usize = 2048;

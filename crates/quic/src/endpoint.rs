@@ -23,7 +23,8 @@ use weir_moqt::transport::Transport as _;
 pub use self::neighbours::NeighbourCounters;
 use self::neighbours::Neighbours;
 use crate::{
-    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Qlog, Shard,
+    ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog,
+    Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
@@ -105,6 +106,7 @@ pub struct Endpoint {
     server: Option<ServerConfig>,
     transport: Arc<TransportConfig>,
     limits: Limits,
+    packets: Packets,
     qlog: Option<Qlog>,
     segmentation_offload: bool,
     slots: Slots,
@@ -162,9 +164,15 @@ impl Endpoint {
         ));
         engine_config
             .rng_seed(Some(generator.random()))
-            .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed, shard)));
+            .cid_generator(move || Box::new(SeededConnectionIds::new(id_seed, shard)))
+            .max_udp_payload_size(config.packets.receive_bytes_max)
+            .map_err(|_| ConfigError("receive_bytes_max"))?;
         let segmentation_offload = config.segmentation_offload;
-        let transport = Arc::new(config.limits.transport(segmentation_offload, None)?);
+        let packets = config.packets;
+        let transport = config
+            .limits
+            .transport(&packets, segmentation_offload, None)?;
+        let transport = Arc::new(transport);
         let offer = config
             .server
             .as_ref()
@@ -197,6 +205,7 @@ impl Endpoint {
             server,
             transport,
             limits: config.limits,
+            packets,
             qlog: config.qlog,
             segmentation_offload,
             slots: Slots::new(usize::from(shard.count()) - 1),
@@ -207,7 +216,7 @@ impl Endpoint {
             active: VecDeque::new(),
             events: neighbours.greetings(),
             outbox: Outbox::default(),
-            scratch: Vec::with_capacity(SCRATCH_BYTES),
+            scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
             refuses_newcomers: false,
@@ -463,7 +472,7 @@ impl Endpoint {
             return true;
         };
         let segments = if self.segmentation_offload {
-            SEGMENTS_MAX
+            self.packets.joined_max
         } else {
             1
         };
@@ -547,12 +556,10 @@ impl quinn_proto::TimeSource for EngineTime {
     }
 }
 
-/// Packets of one peer that may be joined in one GSO batch: a keyframe of 20 kB in one system call.
-const SEGMENTS_MAX: usize = 16;
 /// Twenty bytes, the most there can be: nobody guesses a client's first keys.
 const INITIAL_ID_BYTES: usize = 20;
-/// Room for one GSO batch.
-const SCRATCH_BYTES: usize = SEGMENTS_MAX * 1500;
+/// Room for one packet, as a rule.
+const PACKET_BYTES: usize = 1500;
 /// Early packets kept for one newcomer until it is accepted, which happens at once.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
 /// The same for all newcomers together.

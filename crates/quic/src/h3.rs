@@ -4,6 +4,7 @@
 //! or client: which stream is which, and what a request means, is decided by those who use it. The
 //! dynamic table of QPACK is refused, which is a peer's choice to make (RFC 9204 §3.2.3).
 
+pub mod control;
 mod error;
 pub mod frame;
 pub mod head;

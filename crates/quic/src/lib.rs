@@ -33,7 +33,9 @@ pub mod web_transport;
 mod wheel;
 
 pub use app::App;
-pub use config::{ClientConfig, ConfigError, EndpointConfig, Limits, OpenLog, Qlog, TimeSource};
+pub use config::{
+    ClientConfig, ConfigError, EndpointConfig, Limits, OpenLog, Packets, Qlog, TimeSource,
+};
 pub use congestion::{Congestion, QUEUE_TARGET};
 pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};
 pub use crossing::Letter;

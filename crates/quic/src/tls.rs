@@ -9,7 +9,8 @@ use rustls::{
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
     server::{
-        NoClientAuth, NoServerSessionStorage, ResolvesServerCert, danger::ClientCertVerifier,
+        NoClientAuth, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
+        danger::ClientCertVerifier,
     },
     time_provider::TimeProvider,
 };
@@ -86,6 +87,27 @@ impl ServerTls {
             // A resumed session would keep an identity that is no longer trusted.
             config.session_storage = Arc::new(NoServerSessionStorage {});
         }
+        Self::finish(config, protocols)
+    }
+
+    /// As [`new`](Self::new), for clients that come often: it keeps up to `sessions_max` sessions, so that a client that
+    /// comes back is known by its ticket, which is good for once, and may send a request with its first packet (0-RTT,
+    /// RFC 8446 §2.3). Such a request can be sent again by others (RFC 9001 §9.2), so it must not change anything.
+    pub fn with_sessions(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+        protocols: &[&str],
+        sessions_max: usize,
+    ) -> Result<Self, TlsError> {
+        let mut config = rustls::ServerConfig::builder_with_provider(provider())
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .map_err(|error| TlsError::Parameters(error.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|error| TlsError::Certificate(error.to_string()))?;
+        config.session_storage = ServerSessionMemoryCache::new(sessions_max);
+        // The only value that means "yes" in QUIC (RFC 9001 §4.6.1).
+        config.max_early_data_size = u32::MAX;
         Self::finish(config, protocols)
     }
 

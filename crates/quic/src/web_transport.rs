@@ -9,7 +9,6 @@
 mod capsule;
 mod closing;
 mod codes;
-mod control;
 mod heads;
 mod incoming;
 mod opening;

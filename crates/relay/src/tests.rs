@@ -22,6 +22,7 @@ pub(crate) fn handles<const N: usize>() -> [Handle; N] {
         seed: [0; 32],
         time_source: Arc::new(Midnight),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: false,
     })
     .unwrap();

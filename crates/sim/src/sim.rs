@@ -146,6 +146,7 @@ impl Sim {
             seed,
             time_source: self.clock.time_of_day(),
             qlog: None,
+            packets: weir_quic::Packets::default(),
             segmentation_offload: node_state.config.segmentation_offload,
         };
         let endpoint = Endpoint::with_shard(config, shard);

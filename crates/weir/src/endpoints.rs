@@ -19,6 +19,7 @@ pub(crate) fn endpoint(
         seed: seed()?,
         time_source: Arc::new(SystemClock),
         qlog,
+        packets: weir_quic::Packets::default(),
         segmentation_offload,
     };
     Endpoint::new(config).context("the QUIC endpoint cannot be made")
@@ -39,6 +40,7 @@ pub(crate) fn shard(
         seed,
         time_source: Arc::new(SystemClock),
         qlog,
+        packets: weir_quic::Packets::default(),
         segmentation_offload,
     };
     Endpoint::with_shard(config, shard).context("the QUIC endpoint cannot be made")

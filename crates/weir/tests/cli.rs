@@ -533,6 +533,7 @@ fn serve_other_protocol(stop: &Stop) -> (std::net::SocketAddr, std::thread::Join
         seed: [1; 32],
         time_source: Arc::new(SystemClock),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: false,
     })
     .unwrap();

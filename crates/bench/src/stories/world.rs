@@ -81,6 +81,7 @@ fn endpoint(server: Option<ServerTls>, seed: u8) -> Endpoint {
         seed: [seed; 32],
         time_source: Arc::new(Midnight),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: false,
     })
     .unwrap()

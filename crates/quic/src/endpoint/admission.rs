@@ -67,7 +67,7 @@ impl Endpoint {
     pub(super) fn logged_transport(&self) -> Option<Arc<TransportConfig>> {
         let stream = self.qlog.as_ref()?.stream(self.opened)?;
         self.limits
-            .transport(self.segmentation_offload, Some(stream))
+            .transport(&self.packets, self.segmentation_offload, Some(stream))
             .ok()
             .map(Arc::new)
     }

@@ -2,7 +2,7 @@
 
 use bytes::{Buf as _, BufMut, Bytes};
 
-use super::varint;
+use super::{Code, Violation, varint};
 
 /// Types of frames (RFC 9114 §7.2).
 pub mod frame_type {
@@ -21,6 +21,10 @@ pub mod frame_type {
     /// How many pushes a client takes.
     pub const MAX_PUSH_ID: u64 = 0x0d;
 
+    /// Not a frame: the first bytes of a bidirectional stream of a WebTransport session, which may stand nowhere else
+    /// (draft-ietf-webtrans-http3-15 §4.3).
+    pub const WEBTRANSPORT_STREAM: u64 = 0x41;
+
     /// Whether the type was one of HTTP/2, which no peer may send (RFC 9114 §7.2.8).
     pub const fn is_of_http2(frame_type: u64) -> bool {
         matches!(frame_type, 0x02 | 0x06 | 0x08 | 0x09)
@@ -31,6 +35,28 @@ pub mod frame_type {
 pub fn encode_head(frame_type: u64, length: usize, out: &mut impl BufMut) {
     varint::encode(frame_type, out);
     varint::encode(length as u64, out);
+}
+
+/// Refuses frames that may not be on the stream of a request (RFC 9114 §7.2). Unknown ones may.
+pub fn check_on_request(frame_type: u64) -> Result<(), Violation> {
+    match frame_type {
+        frame_type::SETTINGS
+        | frame_type::GOAWAY
+        | frame_type::MAX_PUSH_ID
+        | frame_type::CANCEL_PUSH
+        | frame_type::PUSH_PROMISE => {
+            let reason = "a frame that may not be on a request stream";
+            Err(Violation::new(Code::FRAME_UNEXPECTED, reason))
+        }
+        frame_type::WEBTRANSPORT_STREAM => Err(Violation::new(
+            Code::FRAME_ERROR,
+            "a stream of a session inside a request",
+        )),
+        _ if frame_type::is_of_http2(frame_type) => {
+            Err(Violation::new(Code::FRAME_UNEXPECTED, "a frame of HTTP/2"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A part of a frame, in the order of the stream.

@@ -1,10 +1,12 @@
 //! Code points of WebTransport over HTTP/3 (draft-ietf-webtrans-http3), and where its error codes lie among
 //! those of HTTP/3.
 
+use crate::h3::frame::frame_type;
+
 /// First bytes of a unidirectional stream of a session.
 pub(super) const UNI_STREAM: u64 = 0x54;
 /// First bytes of a bidirectional stream of a session.
-pub(super) const BIDI_STREAM: u64 = 0x41;
+pub(super) const BIDI_STREAM: u64 = frame_type::WEBTRANSPORT_STREAM;
 /// Capsule: the sender ends the session.
 pub(super) const CLOSE_SESSION: u64 = 0x2843;
 /// `WT_BUFFERED_STREAM_REJECTED`: a stream of a session that does not stand.

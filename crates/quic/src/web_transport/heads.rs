@@ -5,11 +5,10 @@ use bytes::Bytes;
 use super::{
     HEAD_BYTES_MAX,
     capsule::{CapsuleReader, Close},
-    codes,
 };
 use crate::h3::{
     Code, Violation,
-    frame::{FrameReader, Part, frame_type},
+    frame::{self, FrameReader, Part, frame_type},
 };
 
 /// What a request stream brought.
@@ -48,7 +47,7 @@ impl HeadReader {
         while let Some(part) = self.frames.poll() {
             match part {
                 Part::Start { frame_type, length } => {
-                    check(frame_type)?;
+                    frame::check_on_request(frame_type)?;
                     if frame_type == frame_type::DATA {
                         let reason = "content before a head";
                         return Err(Violation::new(Code::FRAME_UNEXPECTED, reason));
@@ -95,7 +94,7 @@ impl ContentReader {
         while let Some(part) = self.frames.poll() {
             match part {
                 Part::Start { frame_type, .. } => {
-                    check(frame_type)?;
+                    frame::check_on_request(frame_type)?;
                     self.is_data = frame_type == frame_type::DATA;
                 }
                 Part::Payload(data) if self.is_data => {
@@ -112,28 +111,5 @@ impl ContentReader {
     /// Whether the stream may end here.
     pub(super) fn is_between_frames(&self) -> bool {
         self.frames.is_between_frames()
-    }
-}
-
-/// Refuses frames that may not be on a request stream (RFC 9114 §7.2). Unknown ones may.
-fn check(frame_type: u64) -> Result<(), Violation> {
-    match frame_type {
-        frame_type::SETTINGS
-        | frame_type::GOAWAY
-        | frame_type::MAX_PUSH_ID
-        | frame_type::CANCEL_PUSH
-        | frame_type::PUSH_PROMISE => {
-            let reason = "a frame that may not be on a request stream";
-            Err(Violation::new(Code::FRAME_UNEXPECTED, reason))
-        }
-        // Only the first bytes of a stream may say this (draft-ietf-webtrans-http3-15 §4.3).
-        codes::BIDI_STREAM => Err(Violation::new(
-            Code::FRAME_ERROR,
-            "a stream of a session inside a request",
-        )),
-        _ if frame_type::is_of_http2(frame_type) => {
-            Err(Violation::new(Code::FRAME_UNEXPECTED, "a frame of HTTP/2"))
-        }
-        _ => Ok(()),
     }
 }

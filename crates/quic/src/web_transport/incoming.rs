@@ -7,10 +7,14 @@ use super::{
     EARLY_STREAMS_MAX, Event, REQUESTS_MAX, Side, State, WebTransport,
     capsule::Close,
     codes,
-    control::ControlReader,
     heads::{ContentReader, HeadReader},
 };
-use crate::h3::{Code, Violation, head::RequestHead, stream_type, varint};
+use crate::h3::{
+    Code, Violation,
+    control::{Control, ControlReader},
+    head::RequestHead,
+    stream_type, varint,
+};
 
 /// A stream that the role does not know.
 #[derive(Debug)]
@@ -83,11 +87,15 @@ impl WebTransport {
                 self.on_first_bytes(transport, stream, direction, first)
             }
             Some(Own::PeerControl(reader)) => {
-                let is_from_client = matches!(self.side, Side::Server(_));
-                if let Some(settings) = reader.push(data, is_from_client)? {
-                    self.on_settings(transport, settings)?;
+                reader.push(data);
+                let mut settings = None;
+                while let Some(control) = reader.poll()? {
+                    // The others concern requests and pushes that are not there.
+                    if let Control::Settings(found) = control {
+                        settings = Some(found);
+                    }
                 }
-                Ok(())
+                settings.map_or(Ok(()), |settings| self.on_settings(transport, settings))
             }
             Some(Own::Encoder) => check_encoder(&data),
             Some(Own::Head(reader)) => {
@@ -143,7 +151,10 @@ impl WebTransport {
         rest: Bytes,
     ) -> Result<(), Violation> {
         let own = match (kind, &self.side) {
-            (stream_type::CONTROL, _) => Own::PeerControl(Box::default()),
+            (stream_type::CONTROL, side) => {
+                let is_from_client = matches!(side, Side::Server(_));
+                Own::PeerControl(Box::new(ControlReader::new(is_from_client)))
+            }
             (stream_type::ENCODER, _) => Own::Encoder,
             (stream_type::DECODER, _) => Own::Decoder,
             (stream_type::PUSH, Side::Client) => {

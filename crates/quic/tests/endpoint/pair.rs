@@ -117,6 +117,7 @@ pub(crate) fn config(limits: Limits, server_protocol: Option<&str>) -> EndpointC
         seed: [0; 32],
         time_source: Arc::new(FixedTime),
         qlog: None,
+        packets: weir_quic::Packets::default(),
         segmentation_offload: true,
     }
 }

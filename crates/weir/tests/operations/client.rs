@@ -74,6 +74,7 @@ impl Client {
             seed,
             time_source: Arc::new(clock::SystemClock),
             qlog: None,
+            packets: weir_quic::Packets::default(),
             segmentation_offload: false,
         })
         .unwrap();

@@ -18,7 +18,7 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 10] = [
+const CRATES: [(&str, Place); 11] = [
     ("moqt", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
@@ -26,6 +26,7 @@ const CRATES: [(&str, Place); 10] = [
     ("relay", Place::Role),
     ("bench", Place::Role),
     ("live", Place::Role),
+    ("http3", Place::Role),
     ("net", Place::Host),
     ("sim", Place::Host),
     ("weir", Place::Program),

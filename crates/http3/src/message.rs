@@ -1,0 +1,244 @@
+//! The stream of one request or answer: a head, content, perhaps trailers (RFC 9114 §4.1).
+
+use bytes::Bytes;
+use weir_quic::h3::{
+    Code, Violation,
+    frame::{self, FrameReader, Part, frame_type},
+};
+
+/// The next thing on the stream of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// The head: a field section.
+    Head(Bytes),
+    /// A head that is longer than is taken; it is left out.
+    HeadTooLarge,
+    /// The next bytes of the content; never empty.
+    Content(Bytes),
+    /// The trailers: a field section. Nothing but unknown frames follows. They are left out if they are longer
+    /// than a head may be.
+    Trailers(Bytes),
+}
+
+/// Cuts the stream of a message into pieces. Keeps no more than one field section.
+#[derive(Debug)]
+pub struct MessageReader {
+    frames: FrameReader,
+    section_bytes_max: usize,
+    stage: Stage,
+    /// The type of the frame that is open.
+    open: u64,
+    /// Bytes of the field section that is open; `None` if it is left out.
+    section_length: Option<usize>,
+    section: Bytes,
+    /// The same, while it comes in more than one part.
+    parts: Vec<u8>,
+}
+
+/// How far the message has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Head,
+    Content,
+    Trailers,
+}
+
+impl MessageReader {
+    /// Takes field sections of up to `section_bytes_max` bytes.
+    pub fn new(section_bytes_max: usize) -> Self {
+        Self {
+            frames: FrameReader::default(),
+            section_bytes_max,
+            stage: Stage::Head,
+            open: 0,
+            section_length: None,
+            section: Bytes::new(),
+            parts: Vec::new(),
+        }
+    }
+
+    /// Adds the next bytes of the stream. What came before must have been polled to its end.
+    #[inline]
+    pub fn push(&mut self, data: Bytes) {
+        self.frames.push(data);
+    }
+
+    /// The next piece, or `None` when more bytes are needed.
+    pub fn poll(&mut self) -> Result<Option<Piece>, Violation> {
+        while let Some(part) = self.frames.poll() {
+            match part {
+                Part::Start { frame_type, length } => self.on_start(frame_type, length)?,
+                Part::Payload(data) => match self.open {
+                    frame_type::DATA => return Ok(Some(Piece::Content(data))),
+                    frame_type::HEADERS => self.on_section(data),
+                    _ => {}
+                },
+                Part::End if self.open == frame_type::HEADERS => {
+                    if let Some(piece) = self.on_section_end() {
+                        return Ok(Some(piece));
+                    }
+                }
+                Part::End => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The head was that of an interim answer: another one follows (RFC 9114 §4.1).
+    pub fn expect_another_head(&mut self) {
+        self.stage = Stage::Head;
+    }
+
+    /// Whether the head has come.
+    pub fn has_head(&self) -> bool {
+        self.stage != Stage::Head
+    }
+
+    /// Looks whether the stream may end here: not inside a frame (RFC 9114 §7.1).
+    pub fn check_end(&self) -> Result<(), Violation> {
+        if self.frames.is_between_frames() {
+            return Ok(());
+        }
+        let reason = "the stream of a message ends inside a frame";
+        Err(Violation::new(Code::FRAME_ERROR, reason))
+    }
+
+    fn on_start(&mut self, frame_type: u64, length: u64) -> Result<(), Violation> {
+        self.open = frame_type;
+        match (frame_type, self.stage) {
+            (frame_type::DATA, Stage::Content) => Ok(()),
+            (frame_type::DATA, Stage::Head) => Err(Violation::new(
+                Code::FRAME_UNEXPECTED,
+                "content before a head",
+            )),
+            (frame_type::DATA | frame_type::HEADERS, Stage::Trailers) => Err(Violation::new(
+                Code::FRAME_UNEXPECTED,
+                "more of a message after its trailers",
+            )),
+            (frame_type::HEADERS, Stage::Head | Stage::Content) => {
+                let length = usize::try_from(length).ok();
+                self.section_length = length.filter(|length| *length <= self.section_bytes_max);
+                Ok(())
+            }
+            _ => frame::check_on_request(frame_type),
+        }
+    }
+
+    fn on_section(&mut self, data: Bytes) {
+        match self.section_length {
+            Some(length) if length == data.len() => self.section = data,
+            Some(_) => self.parts.extend_from_slice(&data),
+            None => {}
+        }
+    }
+
+    fn on_section_end(&mut self) -> Option<Piece> {
+        let is_whole = self.section_length.take().is_some();
+        let mut section = std::mem::take(&mut self.section);
+        if !self.parts.is_empty() {
+            section = std::mem::take(&mut self.parts).into();
+        }
+        match self.stage {
+            Stage::Head => {
+                self.stage = Stage::Content;
+                Some(if is_whole {
+                    Piece::Head(section)
+                } else {
+                    Piece::HeadTooLarge
+                })
+            }
+            Stage::Content | Stage::Trailers => {
+                self.stage = Stage::Trailers;
+                is_whole.then_some(Piece::Trailers(section))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(stream: &[u8], piece: usize) -> Result<(Vec<Piece>, MessageReader), Violation> {
+        let mut reader = MessageReader::new(4);
+        let mut found = Vec::new();
+        for piece in stream.chunks(piece) {
+            reader.push(Bytes::copy_from_slice(piece));
+            while let Some(next) = reader.poll()? {
+                match (found.last_mut(), next) {
+                    // However content is cut, it is the same.
+                    (Some(Piece::Content(before)), Piece::Content(next)) => {
+                        *before = [&before[..], &next].concat().into();
+                    }
+                    (_, next) => found.push(next),
+                }
+            }
+        }
+        Ok((found, reader))
+    }
+
+    #[test]
+    fn a_message_however_it_is_cut() {
+        // A reserved frame, HEADERS, DATA of two and of one byte, a reserved frame, trailers, one more reserved.
+        let stream = [
+            0x21, 1, 9, 0x01, 3, 1, 2, 3, 0x00, 2, 4, 5, 0x40, 0x5f, 1, 9, 0x00, 1, 6, 0x01, 2, 7,
+            8, 0x21, 0,
+        ];
+        let expected = [
+            Piece::Head(Bytes::from_static(&[1, 2, 3])),
+            Piece::Content(Bytes::from_static(&[4, 5, 6])),
+            Piece::Trailers(Bytes::from_static(&[7, 8])),
+        ];
+        for piece in 1..=stream.len() {
+            let (found, reader) = read(&stream, piece).unwrap();
+            assert_eq!(found, expected);
+            assert!(reader.has_head() && reader.check_end().is_ok());
+        }
+        for end in [1, 2, 4, 6, 9, 11, 13, 15, 20, 22, 24] {
+            let (_, reader) = read(&stream[..end], 100).unwrap();
+            assert_eq!(reader.check_end().unwrap_err().code, Code::FRAME_ERROR);
+        }
+    }
+
+    #[test]
+    fn a_head_as_long_as_the_limit_and_one_byte_longer() {
+        for piece in 1..8 {
+            let (found, _) = read(&[1, 4, 1, 2, 3, 4], piece).unwrap();
+            assert_eq!(found, [Piece::Head(Bytes::from_static(&[1, 2, 3, 4]))]);
+            let stream = [1, 5, 1, 2, 3, 4, 5, 0, 1, 6, 1, 5, 1, 2, 3, 4, 5];
+            let (found, reader) = read(&stream, piece).unwrap();
+            let content = Piece::Content(Bytes::from_static(&[6]));
+            assert_eq!(found, [Piece::HeadTooLarge, content], "trailers as well");
+            assert!(reader.check_end().is_ok());
+        }
+    }
+
+    #[test]
+    fn each_rule_has_its_code() {
+        for (stream, code) in [
+            (&[0x00, 1, 1][..], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x01, 0, 0x00, 0], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x01, 0, 0x01, 0], Code::FRAME_UNEXPECTED),
+            (&[0x04, 0], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x07, 1], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x0d, 1], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x03, 1], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x05, 1], Code::FRAME_UNEXPECTED),
+            (&[0x01, 0, 0x06, 1], Code::FRAME_UNEXPECTED),
+        ] {
+            assert_eq!(read(stream, 100).unwrap_err().code, code, "{stream:x?}");
+        }
+    }
+
+    #[test]
+    fn after_an_interim_answer_comes_another() {
+        let (_, mut reader) = read(&[0x01, 1, 1], 100).unwrap();
+        reader.expect_another_head();
+        assert!(!reader.has_head());
+        reader.push(Bytes::from_static(&[0x01, 1, 2, 0x00, 1, 3]));
+        let head = Piece::Head(Bytes::from_static(&[2]));
+        assert_eq!(reader.poll(), Ok(Some(head)));
+        let content = Piece::Content(Bytes::from_static(&[3]));
+        assert_eq!(reader.poll(), Ok(Some(content)));
+    }
+}

@@ -1,0 +1,347 @@
+//! A server of files: the role.
+//!
+//! A request is answered when it has come to its end. What is sent was encoded when the file was loaded, and is
+//! handed to QUIC as a reference, so that a request costs its packets and little more.
+
+mod deciding;
+mod exchange;
+mod peer;
+mod site;
+mod target;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use weir_moqt::transport::{Direction, Transport as _};
+use weir_quic::{
+    App, Endpoint, Event, Handle,
+    h3::{Code, Violation},
+};
+
+pub use self::site::{Site, SiteError, SiteLimits};
+use self::{
+    deciding::{Plan, Plans},
+    peer::Peer,
+    site::Answer,
+};
+use crate::Limits;
+
+/// What a server is made with, besides its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// After GOAWAY, clients without a request on its way may end the connection themselves for so long.
+    pub leave_grace: Duration,
+    /// After so long what is on its way is cut off.
+    pub drain_max: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            leave_grace: Duration::from_millis(200),
+            drain_max: Duration::from_secs(4),
+        }
+    }
+}
+
+/// What a server has done, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections that were used, or could have been.
+    pub connections: u64,
+    /// Connections closed because the peer broke a rule.
+    pub violations: u64,
+    /// Requests that were looked at.
+    pub requests: u64,
+    /// Answers with status 200.
+    pub answers_ok: u64,
+    /// Answers with another status.
+    pub answers_refused: u64,
+    /// Answers that the client did not want to the end.
+    pub answers_stopped: u64,
+    /// Requests that broke a rule of HTTP, or ended before their head.
+    pub requests_malformed: u64,
+    /// Requests that the client took back.
+    pub requests_reset: u64,
+    /// Requests that came after GOAWAY.
+    pub requests_rejected: u64,
+}
+
+impl Counters {
+    /// All of them by their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("connections", self.connections),
+            ("violations", self.violations),
+            ("requests", self.requests),
+            ("answers_ok", self.answers_ok),
+            ("answers_refused", self.answers_refused),
+            ("answers_stopped", self.answers_stopped),
+            ("requests_malformed", self.requests_malformed),
+            ("requests_reset", self.requests_reset),
+            ("requests_rejected", self.requests_rejected),
+        ]
+        .into_iter()
+    }
+
+    /// What two servers did together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            connections: self.connections + other.connections,
+            violations: self.violations + other.violations,
+            requests: self.requests + other.requests,
+            answers_ok: self.answers_ok + other.answers_ok,
+            answers_refused: self.answers_refused + other.answers_refused,
+            answers_stopped: self.answers_stopped + other.answers_stopped,
+            requests_malformed: self.requests_malformed + other.requests_malformed,
+            requests_reset: self.requests_reset + other.requests_reset,
+            requests_rejected: self.requests_rejected + other.requests_rejected,
+        }
+    }
+
+    fn count(&mut self, answer: &Answer) {
+        if answer.status == 200 {
+            self.answers_ok += 1;
+        } else {
+            self.answers_refused += 1;
+        }
+    }
+}
+
+/// A server of the files of a [`Site`], on all connections of one endpoint.
+pub struct Server {
+    service: Service,
+    config: Config,
+    /// By the index of the connection's handle.
+    peers: Vec<Option<Box<Peer>>>,
+    open: usize,
+    leaving: Option<Leaving>,
+}
+
+/// What all connections share.
+struct Service {
+    site: Arc<Site>,
+    limits: Limits,
+    plans: Plans,
+    counters: Counters,
+}
+
+/// The server takes leave.
+#[derive(Clone, Copy)]
+struct Leaving {
+    /// Until then clients may close their connections themselves; `None` when it is over.
+    grace: Option<Instant>,
+    /// What is left then is closed.
+    until: Instant,
+}
+
+impl Service {
+    fn decide(&mut self, section: &Bytes) -> Result<Plan, Violation> {
+        let bytes_max = self.limits.field_section_bytes_max;
+        self.plans.decide(section, &self.site, bytes_max)
+    }
+}
+
+impl Server {
+    /// A server of `site`.
+    pub fn new(config: Config, site: Arc<Site>) -> Self {
+        Self {
+            service: Service {
+                site,
+                limits: config.limits,
+                plans: Plans::default(),
+                counters: Counters::default(),
+            },
+            config,
+            peers: Vec::new(),
+            open: 0,
+            leaving: None,
+        }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.service.counters
+    }
+
+    /// The client behind a handle; a new one, if it was not heard of.
+    fn peer(&mut self, handle: Handle) -> (&mut Peer, &mut Service) {
+        let index = handle.index();
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        let Self {
+            service,
+            peers,
+            open,
+            ..
+        } = self;
+        let place = &mut peers[index];
+        let is_new = place.as_ref().is_none_or(|peer| peer.handle != handle);
+        if is_new {
+            *open += usize::from(place.is_none());
+            service.counters.connections += 1;
+            *place = Some(Box::new(Peer::new(handle, service)));
+        }
+        let peer = place.as_mut().expect("was put there if it was missing");
+        (peer, service)
+    }
+
+    fn forget(&mut self, handle: Handle) {
+        if let Some(place) = self.peers.get_mut(handle.index())
+            && place.as_ref().is_some_and(|peer| peer.handle == handle)
+        {
+            *place = None;
+            self.open -= 1;
+        }
+    }
+
+    /// Lets a client's state act on its connection, and closes that if a rule was broken, or if it has nothing left to
+    /// do while the server takes leave.
+    #[inline]
+    fn with_peer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        act: impl FnOnce(
+            &mut Peer,
+            &mut Service,
+            &mut weir_quic::Connection<'_>,
+        ) -> Result<(), Violation>,
+    ) {
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
+        let (peer, service) = self.peer(handle);
+        let end = match act(peer, service, &mut connection) {
+            Ok(()) if is_over && peer.is_idle() => Some((Code::NO_ERROR, "")),
+            Ok(()) => None,
+            Err(violation) => {
+                service.counters.violations += 1;
+                Some((violation.code, violation.reason))
+            }
+        };
+        if let Some((code, reason)) = end {
+            connection.close(code.0, reason.as_bytes());
+            self.forget(handle);
+        }
+    }
+
+    /// Closes the connections of all clients, or of those without anything on its way.
+    fn close(&mut self, now: Instant, endpoint: &mut Endpoint, only_idle: bool) {
+        let handles: Vec<Handle> = self
+            .peers
+            .iter()
+            .flatten()
+            .filter(|peer| !only_idle || peer.is_idle())
+            .map(|peer| peer.handle)
+            .collect();
+        for handle in handles {
+            if let Some(mut connection) = endpoint.connection(now, handle) {
+                connection.close(Code::NO_ERROR.0, b"");
+            }
+            self.forget(handle);
+        }
+    }
+}
+
+impl App for Server {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        match event {
+            Event::Connected { handle }
+            | Event::StreamsAvailable {
+                handle,
+                direction: Direction::Uni,
+            } => self.with_peer(now, endpoint, handle, |peer, _, connection| {
+                peer.start(connection);
+                Ok(())
+            }),
+            Event::Opened {
+                handle,
+                stream,
+                direction,
+            } => self.with_peer(now, endpoint, handle, |peer, service, connection| {
+                peer.handle_opened(connection, service, stream, direction)
+            }),
+            Event::Readable { handle, stream } => {
+                self.with_peer(now, endpoint, handle, |peer, service, connection| {
+                    peer.handle_readable(connection, service, stream)
+                });
+            }
+            Event::Writable { handle, stream } => {
+                self.with_peer(now, endpoint, handle, |peer, service, connection| {
+                    peer.handle_writable(connection, service, stream);
+                    Ok(())
+                });
+            }
+            Event::Stopped { handle, stream, .. } => {
+                self.with_peer(now, endpoint, handle, |peer, service, connection| {
+                    peer.handle_stopped(connection, service, stream)
+                });
+            }
+            Event::Finished { handle, .. } => {
+                self.with_peer(now, endpoint, handle, |peer, _, _| {
+                    peer.handle_finished();
+                    Ok(())
+                });
+            }
+            Event::Lost { handle, .. } => self.forget(handle),
+            Event::StreamsAvailable {
+                direction: Direction::Bi,
+                ..
+            }
+            | Event::Datagram { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let leaving = self.leaving.filter(|_| self.open > 0)?;
+        Some(
+            leaving
+                .grace
+                .map_or(leaving.until, |grace| grace.min(leaving.until)),
+        )
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some(mut leaving) = self.leaving else {
+            return;
+        };
+        if leaving.until <= now {
+            self.close(now, endpoint, false);
+        } else if leaving.grace.is_some_and(|grace| grace <= now) {
+            leaving.grace = None;
+            self.leaving = Some(leaving);
+            self.close(now, endpoint, true);
+        }
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.leaving.is_some() {
+            return;
+        }
+        endpoint.refuse_newcomers(true);
+        self.leaving = Some(Leaving {
+            grace: Some(now + self.config.leave_grace),
+            until: now + self.config.drain_max,
+        });
+        for peer in self.peers.iter_mut().flatten() {
+            if let Some(mut connection) = endpoint.connection(now, peer.handle) {
+                peer.go_away(&mut connection);
+            }
+        }
+    }
+
+    fn is_finished(&self) -> bool {
+        self.leaving.is_some() && self.open == 0
+    }
+}

@@ -1,0 +1,241 @@
+//! One client's connection.
+
+use rustc_hash::FxHashMap;
+use weir_moqt::transport::{Direction, Read, StreamId, Transport};
+use weir_quic::{
+    Handle,
+    h3::{Code, Violation},
+};
+
+use super::{
+    Service,
+    exchange::{Exchange, Next, Request, Written},
+    site::Answer,
+};
+use crate::session::{Session, Side};
+
+/// A client: its session, and what is not done with at once. Whose error a method returns is to be closed.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) handle: Handle,
+    session: Session,
+    has_started: bool,
+    exchanges: FxHashMap<StreamId, Exchange>,
+    /// The first stream of a request that was not opened yet.
+    next: u64,
+    /// Requests from this stream on are rejected.
+    goaway: Option<u64>,
+    /// Answers that were written whole and not acknowledged whole.
+    unacknowledged: usize,
+}
+
+impl Peer {
+    pub(super) fn new(handle: Handle, service: &Service) -> Self {
+        Self {
+            handle,
+            session: Session::new(Side::Server, service.limits),
+            has_started: false,
+            exchanges: FxHashMap::default(),
+            next: 0,
+            goaway: None,
+            unacknowledged: 0,
+        }
+    }
+
+    /// Streams may be used; or the client lets us open more.
+    pub(super) fn start(&mut self, transport: &mut dyn Transport) {
+        self.has_started = true;
+        self.session.start(transport);
+    }
+
+    /// The client opened a stream.
+    pub(super) fn handle_opened(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+        direction: Direction,
+    ) -> Result<(), Violation> {
+        if !self.has_started {
+            // The first request may come before the handshake ends.
+            self.start(transport);
+        }
+        self.session.handle_opened(stream, direction)?;
+        match direction {
+            Direction::Uni => Ok(()),
+            Direction::Bi => self.on_request(transport, service, stream),
+        }
+    }
+
+    /// There may be something to read.
+    pub(super) fn handle_readable(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        if self.session.handle_readable(transport, stream)? {
+            return Ok(());
+        }
+        match self.exchanges.remove(&stream) {
+            Some(exchange) => self.read(transport, service, stream, exchange),
+            None => Ok(()),
+        }
+    }
+
+    /// A stream takes more.
+    pub(super) fn handle_writable(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+    ) {
+        if self.session.handle_writable(transport, stream) {
+            return;
+        }
+        if let Some(exchange) = self.exchanges.remove(&stream) {
+            self.write(transport, service, stream, exchange);
+        }
+    }
+
+    /// The client wants no more of an answer.
+    pub(super) fn handle_stopped(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        if self.session.handle_stopped(stream)? {
+            return Ok(());
+        }
+        service.counters.answers_stopped += 1;
+        transport.reset(stream, Code::REQUEST_CANCELLED.0);
+        match self.exchanges.remove(&stream) {
+            // It was written whole before.
+            None => self.unacknowledged = self.unacknowledged.saturating_sub(1),
+            Some(exchange) => {
+                if exchange.request.is_some() {
+                    transport.stop(stream, Code::REQUEST_CANCELLED.0);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of an answer was acknowledged.
+    pub(super) fn handle_finished(&mut self) {
+        self.unacknowledged = self.unacknowledged.saturating_sub(1);
+    }
+
+    /// Takes no more requests than those that have begun.
+    pub(super) fn go_away(&mut self, transport: &mut dyn Transport) {
+        self.goaway = Some(self.next);
+        self.session.go_away(transport, self.next);
+    }
+
+    /// Whether nothing is on its way any more.
+    pub(super) fn is_idle(&self) -> bool {
+        self.exchanges.is_empty() && self.unacknowledged == 0
+    }
+
+    fn on_request(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+    ) -> Result<(), Violation> {
+        self.next = self.next.max(stream.0 + 4);
+        if self.goaway.is_some_and(|goaway| stream.0 >= goaway) {
+            service.counters.requests_rejected += 1;
+            transport.reset(stream, Code::REQUEST_REJECTED.0);
+            transport.stop(stream, Code::REQUEST_REJECTED.0);
+            return Ok(());
+        }
+        service.counters.requests += 1;
+        let request = Request::new(service.limits.field_section_bytes_max);
+        let exchange = Exchange {
+            request: Some(request),
+            answer: None,
+        };
+        self.read(transport, service, stream, exchange)
+    }
+
+    /// Reads what there is of a request, and answers if that was all.
+    fn read(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+        mut exchange: Exchange,
+    ) -> Result<(), Violation> {
+        while let Some(request) = &mut exchange.request {
+            let next = match transport.read(stream) {
+                Read::Blocked => break,
+                Read::Data(data) => request.push(data, service)?,
+                Read::Fin => match exchange.request.take() {
+                    Some(request) => request.end()?,
+                    None => Next::Read,
+                },
+                Read::Reset(_) => {
+                    service.counters.requests_reset += 1;
+                    let is_answered = request.is_answered();
+                    exchange.request = None;
+                    if is_answered {
+                        Next::Read
+                    } else {
+                        transport.reset(stream, Code::REQUEST_CANCELLED.0);
+                        return Ok(());
+                    }
+                }
+            };
+            match next {
+                Next::Read => {}
+                Next::Answer(answer) => {
+                    service.counters.count(&answer);
+                    exchange.answer = Some(answer);
+                }
+                Next::Stop => {
+                    transport.stop(stream, Code::NO_ERROR.0);
+                    exchange.request = None;
+                }
+                Next::Fail(code) => {
+                    service.counters.requests_malformed += 1;
+                    transport.reset(stream, code.0);
+                    transport.stop(stream, code.0);
+                    return Ok(());
+                }
+            }
+        }
+        self.write(transport, service, stream, exchange);
+        Ok(())
+    }
+
+    /// Writes what there is of an answer, and keeps what is not done with.
+    fn write(
+        &mut self,
+        transport: &mut dyn Transport,
+        service: &mut Service,
+        stream: StreamId,
+        mut exchange: Exchange,
+    ) {
+        let written = exchange
+            .answer
+            .as_mut()
+            .map(|answer| Answer::write(answer, transport, stream));
+        match written {
+            None | Some(Written::Blocked) => {}
+            Some(Written::All) => {
+                self.unacknowledged += 1;
+                exchange.answer = None;
+            }
+            Some(Written::Gone) => {
+                service.counters.answers_stopped += 1;
+                transport.reset(stream, Code::REQUEST_CANCELLED.0);
+                exchange.answer = None;
+            }
+        }
+        if exchange.request.is_some() || exchange.answer.is_some() {
+            self.exchanges.insert(stream, exchange);
+        }
+    }
+}

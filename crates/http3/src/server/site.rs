@@ -1,0 +1,335 @@
+//! What the server has: files, and contents of any size made on demand. Everything is kept as it leaves.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use rustc_hash::FxHashMap;
+use weir_quic::h3::{
+    frame::{self, frame_type},
+    qpack,
+};
+
+/// How much a [`Site`] keeps and makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SiteLimits {
+    /// Files.
+    pub files_max: usize,
+    /// Bytes of all files.
+    pub bytes_max: u64,
+    /// Bytes of the largest content that is made on demand; 0: none is made.
+    pub made_bytes_max: usize,
+}
+
+impl Default for SiteLimits {
+    fn default() -> Self {
+        Self {
+            files_max: 10_000,
+            bytes_max: 1 << 30,
+            made_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// Why a file was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SiteError {
+    /// [`SiteLimits::files_max`] is reached.
+    #[error("more than {0} files")]
+    TooMany(usize),
+    /// [`SiteLimits::bytes_max`] would be passed.
+    #[error("more than {0} bytes in all")]
+    TooLarge(u64),
+}
+
+/// Files by their paths, and one piece of memory from which contents of any size are made.
+#[derive(Debug)]
+pub struct Site {
+    limits: SiteLimits,
+    /// By the path of the URL, as bytes, with the slash in front.
+    files: FxHashMap<Vec<u8>, File>,
+    bytes: u64,
+    shared: Bytes,
+}
+
+/// A file, with the frames of its answer in front: nothing is copied or encoded when it is asked for.
+#[derive(Debug)]
+struct File {
+    answer: Bytes,
+    /// Of its head alone.
+    head_bytes: usize,
+}
+
+/// An answer as it leaves, in up to two pieces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) first: Bytes,
+    pub(super) rest: Bytes,
+}
+
+impl Site {
+    /// A site without files.
+    pub fn new(limits: SiteLimits) -> Self {
+        let pattern = b"weir ".iter().copied().cycle();
+        Self {
+            limits,
+            files: FxHashMap::default(),
+            bytes: 0,
+            shared: pattern.take(limits.made_bytes_max).collect(),
+        }
+    }
+
+    /// Adds the file whose URL has this path, such as `/index.html`. A later one takes the place of an earlier one.
+    pub fn add(&mut self, path: &str, content: &[u8]) -> Result<(), SiteError> {
+        if self.files.len() >= self.limits.files_max {
+            return Err(SiteError::TooMany(self.limits.files_max));
+        }
+        let bytes = self.bytes + content.len() as u64;
+        if bytes > self.limits.bytes_max {
+            return Err(SiteError::TooLarge(self.limits.bytes_max));
+        }
+        self.bytes = bytes;
+        let (mut answer, head_bytes) = success(content_type(path), content.len());
+        answer.put_slice(content);
+        let answer = answer.freeze();
+        let file = File { answer, head_bytes };
+        self.files.insert(path.as_bytes().to_vec(), file);
+        Ok(())
+    }
+
+    /// Number of files.
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Whether there are no files.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// The answer for a path without its query, decoded; `None` if there is nothing of that name.
+    pub(super) fn answer(&self, path: &[u8], is_head: bool) -> Option<Answer> {
+        let found = self.files.get(path).or_else(|| {
+            // A folder is its index.
+            let folder = path.strip_suffix(b"/")?;
+            self.files.get(&[folder, b"/index.html"].concat())
+        });
+        let Some(file) = found else {
+            return self.made(path, is_head);
+        };
+        let length = if is_head {
+            file.head_bytes
+        } else {
+            file.answer.len()
+        };
+        Some(Answer {
+            status: 200,
+            first: file.answer.slice(..length),
+            rest: Bytes::new(),
+        })
+    }
+
+    /// The answer for a path that says how large it is: `/15k`, `/2m`.
+    fn made(&self, path: &[u8], is_head: bool) -> Option<Answer> {
+        let length = size(path)?;
+        let content = self.shared.get(..length)?;
+        let (mut first, head_bytes) = success(DEFAULT_TYPE, length);
+        if is_head {
+            first.truncate(head_bytes);
+            return Some(Answer {
+                status: 200,
+                first: first.freeze(),
+                rest: Bytes::new(),
+            });
+        }
+        // What is small is better off in one piece.
+        let is_small = length <= ONE_PIECE_BYTES_MAX;
+        if is_small {
+            first.put_slice(content);
+        }
+        let rest = if is_small {
+            Bytes::new()
+        } else {
+            self.shared.slice(..length)
+        };
+        Some(Answer {
+            status: 200,
+            first: first.freeze(),
+            rest,
+        })
+    }
+}
+
+impl Answer {
+    /// An answer with a status and no content.
+    pub(super) fn refusal(status: u16) -> Self {
+        let text = status.to_string();
+        let mut fields = vec![(":status", &text[..]), ("content-length", "0")];
+        if status == 405 {
+            fields.push(("allow", "GET, HEAD"));
+        }
+        Self {
+            status,
+            first: headers(&fields, 0).freeze(),
+            rest: Bytes::new(),
+        }
+    }
+}
+
+/// The frames in front of a content of `length` bytes, with room for it, and how many bytes the head has.
+fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
+    let size = length.to_string();
+    let fields = [
+        (":status", "200"),
+        ("content-type", content_type),
+        ("content-length", &size),
+    ];
+    let mut out = headers(&fields, length);
+    let head_bytes = out.len();
+    if length > 0 {
+        frame::encode_head(frame_type::DATA, length, &mut out);
+    }
+    (out, head_bytes)
+}
+
+/// A HEADERS frame.
+fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
+    let mut section = Vec::with_capacity(64);
+    qpack::encode_prefix(&mut section);
+    for (name, value) in fields {
+        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
+    }
+    let room = if room <= ONE_PIECE_BYTES_MAX { room } else { 0 };
+    let mut out = BytesMut::with_capacity(section.len() + room + FRAME_HEADS_BYTES);
+    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
+    out.put_slice(&section);
+    out
+}
+
+/// Bytes of `/15k` or `/2m`.
+fn size(path: &[u8]) -> Option<usize> {
+    let (unit, digits) = path.strip_prefix(b"/")?.split_last()?;
+    let unit = match unit {
+        b'k' => 1 << 10,
+        b'm' => 1 << 20,
+        _ => return None,
+    };
+    // No sign, no leading zero: one name for each size.
+    if !digits.first()?.is_ascii_digit() || (digits[0] == b'0' && digits.len() > 1) {
+        return None;
+    }
+    let count: usize = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    count.checked_mul(unit)
+}
+
+/// The media type of a file, by the end of its name.
+fn content_type(path: &str) -> &'static str {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let end = name.rsplit_once('.').map_or("", |(_, end)| end);
+    match end.to_ascii_lowercase().as_str() {
+        "html" | "htm" => "text/html; charset=utf-8",
+        "css" => "text/css",
+        "js" | "mjs" => "text/javascript",
+        "txt" | "md" => "text/plain;charset=utf-8",
+        "json" => "application/json",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "jpg" | "jpeg" => "image/jpeg",
+        "gif" => "image/gif",
+        "webp" => "image/webp",
+        "avif" => "image/avif",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "wasm" => "application/wasm",
+        "mp4" | "m4s" => "video/mp4",
+        "webm" => "video/webm",
+        "pdf" => "application/pdf",
+        _ => DEFAULT_TYPE,
+    }
+}
+
+const DEFAULT_TYPE: &str = "application/octet-stream";
+/// Up to here a content made on demand is copied behind its head, so that the engine has one piece to keep.
+const ONE_PIECE_BYTES_MAX: usize = 64 << 10;
+/// The heads of two frames.
+const FRAME_HEADS_BYTES: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small() -> Site {
+        Site::new(SiteLimits {
+            files_max: 2,
+            bytes_max: 10,
+            made_bytes_max: 100 << 10,
+        })
+    }
+
+    #[test]
+    fn a_file_as_it_leaves() {
+        let mut site = small();
+        site.add("/a/index.html", b"hello").unwrap();
+        // HEADERS: `:status: 200` is number 25, `content-type: text/html; charset=utf-8` 52, `content-length` 4 of
+        // the static table (RFC 9204 §A); "5" as it is. Then DATA.
+        let expected = [
+            0x01, 0x07, 0, 0, 0xd9, 0xf4, 0x54, 0x01, b'5', 0x00, 0x05, b'h', b'e', b'l', b'l',
+            b'o',
+        ];
+        for path in ["/a/index.html", "/a/"] {
+            let answer = site.answer(path.as_bytes(), false).unwrap();
+            assert_eq!((answer.status, &answer.first[..]), (200, &expected[..]));
+            assert!(answer.rest.is_empty());
+            let head = site.answer(path.as_bytes(), true).unwrap();
+            assert_eq!(head.first[..], expected[..9]);
+        }
+        assert_eq!(site.answer(b"/a", false), None);
+        assert_eq!(site.answer(b"/", false), None);
+    }
+
+    #[test]
+    fn as_much_as_the_limits_and_one_more() {
+        let mut site = small();
+        site.add("/a", &[0; 4]).unwrap();
+        assert_eq!(site.add("/b", &[0; 7]), Err(SiteError::TooLarge(10)));
+        site.add("/b", &[0; 6]).unwrap();
+        assert_eq!(site.add("/c", &[]), Err(SiteError::TooMany(2)));
+        assert_eq!(site.len(), 2);
+        assert!(site.answer(b"/100k", false).is_some());
+        assert!(site.answer(b"/101k", false).is_none());
+    }
+
+    #[test]
+    fn contents_made_on_demand() {
+        let site = small();
+        let small = site.answer(b"/1k", false).unwrap();
+        assert!(small.rest.is_empty() && small.first.ends_with(&site.shared[..1024]));
+        let head = site.answer(b"/1k", true).unwrap();
+        // The head of DATA with 1024 bytes has three.
+        assert_eq!(head.first.len() + 3 + 1024, small.first.len());
+        let large = site.answer(b"/100k", false).unwrap();
+        assert_eq!(large.rest.len(), 100 << 10);
+        assert!(large.first.len() < 40);
+        for none in [
+            "",
+            "/",
+            "k",
+            "/k",
+            "/01k",
+            "/+1k",
+            "/1",
+            "/1g",
+            "/x1k",
+            "/99999999999999999999k",
+            "/1k/",
+        ] {
+            assert_eq!(site.answer(none.as_bytes(), false), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_refusal() {
+        let answer = Answer::refusal(404);
+        // `:status: 404` is number 27, `content-length: 0` 4.
+        assert_eq!(answer.first[..], [0x01, 0x04, 0, 0, 0xdb, 0xc4]);
+        assert!(Answer::refusal(405).first.len() > 6);
+    }
+}
