@@ -220,6 +220,10 @@ impl Server {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
+        if connection.neighbour().is_some() {
+            // Another thread of this process: nothing to say to each other.
+            return;
+        }
         let is_over = self.leaving.is_some_and(|leaving| leaving.grace.is_none());
         let (peer, service) = self.peer(handle);
         let end = match act(peer, service, &mut connection) {

@@ -2,6 +2,7 @@
 
 mod cmd;
 mod endpoints;
+mod h3;
 mod live;
 mod relay;
 mod results;

@@ -4,6 +4,7 @@ mod archive_file;
 mod bench;
 mod compare;
 mod find_max;
+mod h3;
 mod live;
 mod progress;
 mod relay;
@@ -34,6 +35,9 @@ pub(crate) struct Arguments {
 enum Command {
     /// Benchmark a relay by draft-evens-moq-bench-00
     Bench(Box<BenchCommand>),
+    /// Serve files over HTTP/3
+    #[command(subcommand)]
+    H3(h3::H3Command),
     /// Stream live video, and compare ways to do it
     #[command(subcommand)]
     Live(live::LiveCommand),
@@ -83,6 +87,10 @@ impl Arguments {
             Command::Bench(arguments) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
                 arguments.run()
+            }
+            Command::H3(command) => {
+                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                h3::run(&command)
             }
             Command::Live(command) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);

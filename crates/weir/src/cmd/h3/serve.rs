@@ -1,0 +1,195 @@
+//! `weir h3 serve`: a server of files.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use serde_json::json;
+use weir_http3::server::{Site, SiteLimits};
+use weir_net::{certificate::Certificate, raise_open_files_limit};
+use weir_quic::{
+    Limits, Packets, h3,
+    tls::{ServerTls, certificate_hash},
+};
+
+use crate::{
+    cmd::print_out,
+    h3::{folder, serving::Plan},
+    signals,
+};
+
+/// Serve files over HTTP/3
+///
+/// Files are read once, when the server starts, and are sent from memory; there are no logs of requests. What has no file is
+/// made on demand if its name is a size: /1k, /15k, /2m. When the server is ready it prints one line of JSON with
+/// its address, when it has stopped another one with its counters. SIGINT and SIGTERM stop it cleanly.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Address to listen on; port 0 lets the system choose
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4433")]
+    listen: SocketAddr,
+    /// Folder whose files to serve; names that begin with a dot are left out
+    #[arg(long, value_name = "FOLDER")]
+    root: Option<PathBuf>,
+    /// Certificate chain, PEM; without it a certificate (P-256) is made for --name
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+    /// Name or address that a self-made certificate is for [default: `localhost 127.0.0.1 ::1`]
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Threads that serve, each with connections of its own
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    threads: u16,
+    /// Run each thread on one core only; as many numbers as there are threads, with commas between
+    #[arg(long, alias = "core", value_name = "CORES", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Let each client prove its address before its handshake (Retry)
+    #[arg(long)]
+    retry: bool,
+    /// Neither resume sessions nor take requests with the first packet (0-RTT)
+    #[arg(long)]
+    no_resumption: bool,
+    /// Send packets one by one even where the kernel can take several at once
+    #[arg(long, alias = "disable-gso")]
+    no_gso: bool,
+    /// Bytes of UDP payload of full packets, from 1200 to 65527; 0: find out what the path carries
+    #[arg(long, value_name = "BYTES", default_value_t = 1350)]
+    max_udp_payload_size: u16,
+    /// Connections at most
+    #[arg(long, value_name = "COUNT", default_value_t = 20_000)]
+    connections_max: usize,
+    /// Requests that a client may have open on a connection
+    #[arg(long, value_name = "COUNT", default_value_t = 256)]
+    requests_max: u32,
+    /// Connections on which nothing was heard for so long are lost
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    idle_timeout: Duration,
+    /// Files at most
+    #[arg(long, value_name = "COUNT", default_value_t = SiteLimits::default().files_max)]
+    files_max: usize,
+    /// Bytes of all files at most
+    #[arg(long, value_name = "BYTES", default_value_t = SiteLimits::default().bytes_max)]
+    bytes_max: u64,
+}
+
+pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
+    let threads = usize::from(arguments.threads);
+    if threads == 0 {
+        bail!("--threads: expected 1 or more");
+    }
+    if !arguments.cores.is_empty() && arguments.cores.len() != threads {
+        let cores = arguments.cores.len();
+        bail!("--cores: expected as many as --threads, {threads}, not {cores}");
+    }
+    let packets = arguments.packets()?;
+    let site = arguments.site()?;
+    let (tls, hash) = arguments.tls()?;
+    raise_open_files_limit().context("cannot raise the limit of open files")?;
+    let plan = Plan {
+        listen: arguments.listen,
+        threads: arguments.threads,
+        cores: arguments.cores.clone(),
+        tls,
+        limits: arguments.limits(),
+        packets,
+        offload: !arguments.no_gso,
+        rest: Duration::ZERO,
+        site: Arc::clone(&site),
+        stop: signals::stop_on_signals()?,
+    };
+    let serving = plan.bind().context("--listen")?;
+    let ready = json!({
+        "listening": serving.address().to_string(),
+        "files": site.len(),
+        "certificate_sha256": hash,
+        "threads": threads,
+    });
+    print_out(&format!("{ready}\n"))?;
+    let counters: serde_json::Map<String, serde_json::Value> = serving
+        .serve()?
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.into()))
+        .collect();
+    print_out(&format!("{}\n", json!({ "counters": counters })))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl ServeArguments {
+    fn packets(&self) -> anyhow::Result<Packets> {
+        let size = self.max_udp_payload_size;
+        if size != 0 && !(1200..=65_527).contains(&size) {
+            bail!("--max-udp-payload-size: expected 0, or 1200 to 65527, not {size}");
+        }
+        let send_bytes_fixed = (size != 0).then_some(size);
+        let bytes = usize::from(send_bytes_fixed.unwrap_or(1500));
+        Ok(Packets {
+            send_bytes_fixed,
+            joined_max: (TRAIN_BYTES_MAX / bytes).clamp(1, TRAIN_PACKETS_MAX),
+            unacknowledged_max: Some(UNACKNOWLEDGED_MAX),
+            ..Packets::default()
+        })
+    }
+
+    fn site(&self) -> anyhow::Result<Arc<Site>> {
+        let limits = SiteLimits {
+            files_max: self.files_max,
+            bytes_max: self.bytes_max,
+            ..SiteLimits::default()
+        };
+        let site = match &self.root {
+            Some(root) => folder::load(root, limits).context("--root")?,
+            None => Site::new(limits),
+        };
+        Ok(Arc::new(site))
+    }
+
+    /// TLS, and the SHA-256 hash of the certificate.
+    fn tls(&self) -> anyhow::Result<(ServerTls, String)> {
+        let certificate = match (&self.cert, &self.key) {
+            (Some(chain), Some(key)) => Certificate::load(chain, key).context("--cert, --key")?,
+            _ if self.name.is_empty() => {
+                let names = ["localhost", "127.0.0.1", "::1"];
+                Certificate::self_made(&names.map(str::to_owned))?
+            }
+            _ => Certificate::self_made(&self.name).context("--name")?,
+        };
+        let own = certificate.chain.first();
+        let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
+        let hash = hash.unwrap_or_default().concat();
+        let (chain, key) = (certificate.chain, certificate.key);
+        let tls = if self.no_resumption {
+            ServerTls::new(chain, key, &[h3::ALPN])
+        } else {
+            ServerTls::with_sessions(chain, key, &[h3::ALPN], SESSIONS_MAX)
+        };
+        Ok((tls.context("--cert, --key")?, hash))
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            connections_max: self.connections_max,
+            handshakes_max: self.connections_max,
+            handshakes_before_retry_max: if self.retry { 0 } else { self.connections_max },
+            uni_streams_max: 16,
+            bidi_streams_max: self.requests_max,
+            stream_receive_bytes_max: 64 << 10,
+            receive_bytes_max: 1 << 20,
+            // References to what is in memory anyway.
+            send_bytes_max: 32 << 20,
+            datagram_receive_bytes_max: 0,
+            idle_timeout: self.idle_timeout,
+            ..Limits::default()
+        }
+    }
+}
+
+/// TLS sessions that are kept for clients that come back.
+const SESSIONS_MAX: usize = 16 << 10;
+/// What the kernel takes as one train: an IP packet's worth, and so many segments.
+const TRAIN_BYTES_MAX: usize = 65_000;
+const TRAIN_PACKETS_MAX: usize = 64;
+/// Packets that a client may leave without an acknowledgement, if it knows how to be told.
+const UNACKNOWLEDGED_MAX: u32 = 10;
