@@ -13,5 +13,7 @@ mod limits;
 pub mod message;
 pub mod server;
 pub mod session;
+#[cfg(test)]
+mod wire;
 
 pub use limits::Limits;

@@ -120,9 +120,15 @@ pub struct Server {
     service: Service,
     config: Config,
     /// By the index of the connection's handle.
-    peers: Vec<Option<Box<Peer>>>,
+    clients: Vec<Option<Box<Client>>>,
     open: usize,
     leaving: Option<Leaving>,
+}
+
+/// A connection and what it is for.
+struct Client {
+    handle: Handle,
+    peer: Peer,
 }
 
 /// What all connections share.
@@ -160,7 +166,7 @@ impl Server {
                 counters: Counters::default(),
             },
             config,
-            peers: Vec::new(),
+            clients: Vec::new(),
             open: 0,
             leaving: None,
         }
@@ -174,29 +180,30 @@ impl Server {
     /// The client behind a handle; a new one, if it was not heard of.
     fn peer(&mut self, handle: Handle) -> (&mut Peer, &mut Service) {
         let index = handle.index();
-        if self.peers.len() <= index {
-            self.peers.resize_with(index + 1, || None);
+        if self.clients.len() <= index {
+            self.clients.resize_with(index + 1, || None);
         }
         let Self {
             service,
-            peers,
+            clients,
             open,
             ..
         } = self;
-        let place = &mut peers[index];
-        let is_new = place.as_ref().is_none_or(|peer| peer.handle != handle);
+        let place = &mut clients[index];
+        let is_new = place.as_ref().is_none_or(|client| client.handle != handle);
         if is_new {
             *open += usize::from(place.is_none());
             service.counters.connections += 1;
-            *place = Some(Box::new(Peer::new(handle, service)));
+            let peer = Peer::new(service);
+            *place = Some(Box::new(Client { handle, peer }));
         }
-        let peer = place.as_mut().expect("was put there if it was missing");
-        (peer, service)
+        let client = place.as_mut().expect("was put there if it was missing");
+        (&mut client.peer, service)
     }
 
     fn forget(&mut self, handle: Handle) {
-        if let Some(place) = self.peers.get_mut(handle.index())
-            && place.as_ref().is_some_and(|peer| peer.handle == handle)
+        if let Some(place) = self.clients.get_mut(handle.index())
+            && place.as_ref().is_some_and(|client| client.handle == handle)
         {
             *place = None;
             self.open -= 1;
@@ -242,12 +249,10 @@ impl Server {
 
     /// Closes the connections of all clients, or of those without anything on its way.
     fn close(&mut self, now: Instant, endpoint: &mut Endpoint, only_idle: bool) {
-        let handles: Vec<Handle> = self
-            .peers
-            .iter()
-            .flatten()
-            .filter(|peer| !only_idle || peer.is_idle())
-            .map(|peer| peer.handle)
+        let clients = self.clients.iter().flatten();
+        let handles: Vec<Handle> = clients
+            .filter(|client| !only_idle || client.peer.is_idle())
+            .map(|client| client.handle)
             .collect();
         for handle in handles {
             if let Some(mut connection) = endpoint.connection(now, handle) {
@@ -338,9 +343,9 @@ impl App for Server {
             grace: Some(now + self.config.leave_grace),
             until: now + self.config.drain_max,
         });
-        for peer in self.peers.iter_mut().flatten() {
-            if let Some(mut connection) = endpoint.connection(now, peer.handle) {
-                peer.go_away(&mut connection);
+        for client in self.clients.iter_mut().flatten() {
+            if let Some(mut connection) = endpoint.connection(now, client.handle) {
+                client.peer.go_away(&mut connection);
             }
         }
     }
@@ -349,3 +354,6 @@ impl App for Server {
         self.leaving.is_some() && self.open == 0
     }
 }
+
+#[cfg(test)]
+mod tests;

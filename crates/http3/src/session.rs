@@ -331,3 +331,6 @@ const CLOSED_CRITICAL_STREAM: Violation = Violation::new(
     Code::CLOSED_CRITICAL_STREAM,
     "a stream that must stay open was closed",
 );
+
+#[cfg(test)]
+mod tests;

@@ -2,10 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use weir_moqt::transport::{Direction, Read, StreamId, Transport};
-use weir_quic::{
-    Handle,
-    h3::{Code, Violation},
-};
+use weir_quic::h3::{Code, Violation};
 
 use super::{
     Service,
@@ -17,7 +14,6 @@ use crate::session::{Session, Side};
 /// A client: its session, and what is not done with at once. Whose error a method returns is to be closed.
 #[derive(Debug)]
 pub(super) struct Peer {
-    pub(super) handle: Handle,
     session: Session,
     has_started: bool,
     exchanges: FxHashMap<StreamId, Exchange>,
@@ -30,9 +26,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(handle: Handle, service: &Service) -> Self {
+    pub(super) fn new(service: &Service) -> Self {
         Self {
-            handle,
             session: Session::new(Side::Server, service.limits),
             has_started: false,
             exchanges: FxHashMap::default(),
@@ -136,6 +131,12 @@ impl Peer {
     /// Whether nothing is on its way any more.
     pub(super) fn is_idle(&self) -> bool {
         self.exchanges.is_empty() && self.unacknowledged == 0
+    }
+
+    /// Whether no request or answer is kept.
+    #[cfg(test)]
+    pub(super) fn keeps_nothing(&self) -> bool {
+        self.exchanges.is_empty()
     }
 
     fn on_request(
