@@ -1,8 +1,10 @@
 //! The golden vectors of playout, which a player in another language runs too.
 
-use serde_json::Value;
-use weir_live::FrameKind;
-use weir_live::playout::{RenderClock, Reorder, Reordered};
+use serde_json::{Value, json};
+use weir_live::playout::{
+    Arrival, Buffering, Fate, Player, PlayerSettings, RenderClock, Reorder, Reordered,
+};
+use weir_live::{FrameKind, strategy};
 
 fn int(value: &Value) -> i64 {
     value.as_i64().expect("a number")
@@ -48,5 +50,106 @@ fn algorithm_2_drops_what_is_late_and_holds_what_is_early() {
         let out: Vec<i64> = out.map(|frame| frame.decode_us).collect();
         let expected: Vec<i64> = list(&step["out"]).iter().map(int).collect();
         assert_eq!(out, expected, "{step}");
+    }
+}
+
+fn kind(value: &Value) -> FrameKind {
+    let letter = value.as_str().and_then(|kind| kind.chars().next());
+    letter.and_then(FrameKind::from_letter).expect("a kind")
+}
+
+fn unsigned(value: &Value) -> u64 {
+    value.as_u64().expect("a count")
+}
+
+fn settings(vector: &Value) -> PlayerSettings {
+    let buffering = &vector["buffering"];
+    PlayerSettings {
+        buffering: match buffering["fixed_us"].as_i64() {
+            Some(fixed_us) => Buffering::Fixed(fixed_us),
+            None => Buffering::Adaptive {
+                min_us: int(&buffering["min_us"]),
+                max_us: int(&buffering["max_us"]),
+            },
+        },
+        snap_us: vector["snap_us"].as_i64(),
+        reorders: vector["reorders"] == true,
+        catches_up: vector["catches_up"] == true,
+        in_sequence: vector["in_sequence"] == true,
+        stops_stale: vector["stops_stale"] == true,
+    }
+}
+
+fn arrival(value: &Value) -> Arrival {
+    let decode_us = int(&value["decode_us"]);
+    let kind = kind(&value["kind"]);
+    Arrival {
+        number: 0,
+        kind,
+        is_disposable: kind == FrameKind::Bidirectional,
+        group: unsigned(&value["group"]),
+        references: unsigned(&value["references"]),
+        decode_us,
+        presentation_us: value["presentation_us"].as_i64().unwrap_or(decode_us),
+        duration_us: int(&value["duration_us"]),
+    }
+}
+
+#[test]
+fn the_player_shows_each_frame_when_it_should() {
+    let file = include_str!("../../../vectors/playout/player.json");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    for vector in list(&file["vectors"]) {
+        let name = &vector["name"];
+        let mut player = Player::new(settings(vector));
+        for step in list(&vector["steps"]) {
+            let now_us = int(&step["now_us"]);
+            if step["arrival"].is_object() {
+                let fate = match player.push(now_us, arrival(&step["arrival"])) {
+                    Fate::Waiting => "waiting",
+                    Fate::Late => "late",
+                    Fate::Overflow => "overflow",
+                };
+                assert_eq!(step["fate"], fate, "{name}: {step}");
+                continue;
+            }
+            let (mut shown, mut passed) = (Vec::new(), Vec::new());
+            while let Some(next) = player.poll(now_us) {
+                let times = if next.is_decodable {
+                    &mut shown
+                } else {
+                    &mut passed
+                };
+                times.push(next.frame.presentation_us);
+            }
+            assert_eq!(json!(shown), step["shown"], "{name}: {step}");
+            let expected = step.get("passed").cloned().unwrap_or(json!([]));
+            assert_eq!(json!(passed), expected, "{name}: {step}");
+            if let Some(next_us) = step.get("next_us") {
+                assert_eq!(
+                    &json!(player.poll_timeout(now_us)),
+                    next_us,
+                    "{name}: {step}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn each_strategy_has_its_tracks_and_its_player() {
+    let file = include_str!("../../../vectors/playout/strategies.json");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    let listed = list(&file["strategies"]);
+    let names: Vec<&str> = listed
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    assert_eq!(names, strategy::NAMES);
+    for (name, listed) in names.into_iter().zip(listed) {
+        let strategy = strategy::by_name(name).expect("a strategy");
+        let tracks: Vec<&str> = strategy.tracks().iter().map(|terms| terms.name).collect();
+        assert_eq!(json!(tracks), listed["tracks"], "{name}");
+        assert_eq!(strategy.player(), settings(listed), "{name}");
     }
 }

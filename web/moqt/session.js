@@ -1,0 +1,594 @@
+/**
+ * One MOQT session of draft-18 over WebTransport, as a subscriber and a publisher need it.
+ *
+ * What comes is handed to a {@link Sink}; what breaks the protocol closes the session. Reconnecting is not done here.
+ */
+
+import {
+  DoneCode, RequestCode, Refused, ResetCode, SessionCode, Violation, nameOf,
+} from "./error.js";
+import { MessageReader, concat, encodeMessage } from "./message.js";
+import { FetchReader, SubgroupReader, decodeDatagram, streamKind } from "./object.js";
+import { Publication } from "./publication.js";
+import { Assembly, RequestStream, ignore, streamError } from "./streams.js";
+import { Subscription } from "./subscription.js";
+import { lengthOf } from "./varint.js";
+
+/** The subprotocol of draft-18. */
+export const PROTOCOL = "moqt-18";
+/** How long connecting and SETUP may take, in milliseconds. */
+export const CONNECT_TIMEOUT_MS = 10_000;
+/** How long a stream waits for the message that explains its alias, in milliseconds. */
+const UNKNOWN_ALIAS_TIMEOUT_MS = 1000;
+/** Streams that may wait for that; further ones are stopped. */
+const UNKNOWN_STREAMS_MAX = 64;
+/** Bytes of one object; the stream of a larger one is stopped. */
+export const OBJECT_BYTES_MAX = 16 << 20;
+/** Data streams that are read at once; further ones are stopped. */
+export const STREAMS_MAX = 1024;
+
+/**
+ * @typedef {import("./name.js").FullTrackName} FullTrackName
+ * @typedef {import("./parameter.js").Parameters} Parameters
+ * @typedef {import("./property.js").Property} Property
+ * @typedef {import("./streams.js").ObjectHead} ObjectHead
+ * @typedef {import("./streams.js").WholeObject} WholeObject
+ * @typedef {import("./subscription.js").Sink} Sink
+ *
+ * @typedef {object} Options
+ * @property {Uint8Array[]} [certificateHashes] SHA-256 of certificates that are trusted
+ * @property {string} [token] shown to the relay in SETUP
+ * @property {string} [implementation] the name told in SETUP
+ *
+ * @typedef {object} Counters
+ * @property {number} objects
+ * @property {number} bytes of payload
+ * @property {number} streams
+ * @property {number} streamsReset by the peer
+ * @property {number} streamsStopped by this endpoint
+ */
+
+/** A session with a relay. */
+export class Session {
+  /** @param {WebTransport} transport one that is ready */
+  constructor(transport) {
+    this.transport = transport;
+    /** @type {Map<bigint, Subscription>} */
+    this.aliases = new Map();
+    /** @type {Map<bigint, Set<() => void>>} */
+    this.awaited = new Map();
+    /** @type {Map<bigint, Sink>} */
+    this.fetches = new Map();
+    /** @type {Set<Subscription>} */
+    this.subscriptions = new Set();
+    this.nextRequestId = 0n;
+    this.streamsOpen = 0;
+    this.streamsUnknown = 0;
+    this.isClosed = false;
+    /** The peer is going away; a URI if it named one.
+     * @type {((goAway: import("./message.js").GoAway) => void) | undefined} */
+    this.onGoAway = undefined;
+    /** @type {import("./message.js").Setup | undefined} */
+    this.peer = undefined;
+    /** @type {Counters} */
+    this.counters = { objects: 0, bytes: 0, streams: 0, streamsReset: 0, streamsStopped: 0 };
+    /** @type {string | undefined} */
+    this.violation = undefined;
+    /** Says why, once the session is over. Never fails.
+     * @type {Promise<string>} */
+    this.closed = transport.closed.then(
+      ({ closeCode, reason }) => this.#over(`the relay closed the session: ${nameOf(SessionCode, closeCode ?? 0)} ${reason ?? ""}`.trim()),
+      (error) => this.#over(`the connection was lost: ${message(error)}`),
+    );
+  }
+
+  /**
+   * Connects and exchanges SETUP.
+   *
+   * @param {string} url of the relay, with `https:`
+   * @param {Options} options
+   * @returns {Promise<Session>}
+   */
+  static async connect(url, options) {
+    const hashes = options.certificateHashes ?? [];
+    const transport = new WebTransport(url, {
+      protocols: [PROTOCOL],
+      ...(hashes.length > 0
+        ? { serverCertificateHashes: hashes.map((value) => ({ algorithm: "sha-256", value: Uint8Array.from(value) })) }
+        : {}),
+    });
+    // Of a failed handshake both promises tell; one is enough.
+    transport.closed.catch(ignore);
+    try {
+      await withTimeout(transport.ready, "the relay did not answer in time");
+      const session = new Session(transport);
+      await withTimeout(session.#setup(options), "the relay did not send its SETUP in time");
+      return session;
+    } catch (error) {
+      transport.close();
+      throw error;
+    }
+  }
+
+  /** @param {Options} options */
+  async #setup(options) {
+    const control = await this.transport.createUnidirectionalStream();
+    /** @type {WritableStreamDefaultWriter<Uint8Array>} */
+    this.control = control.getWriter();
+    const token = options.token ? utf8Token(options.token) : [];
+    await this.control.write(encodeMessage({
+      type: "SETUP",
+      authorizationTokens: token,
+      implementation: options.implementation ?? "weir-web",
+    }));
+    /** @type {Promise<void>} */
+    const ready = new Promise((resolve) => {
+      this.onReady = resolve;
+    });
+    this.#readStreams();
+    this.#readDatagrams();
+    this.#refuseRequests();
+    await Promise.race([ready, this.closed.then((reason) => Promise.reject(new Error(reason)))]);
+  }
+
+  /**
+   * Closes the session.
+   *
+   * @param {number} [code]
+   * @param {string} [reason]
+   */
+  close(code = SessionCode.NO_ERROR, reason = "") {
+    if (this.isClosed) return;
+    this.isClosed = true;
+    try {
+      this.transport.close({ closeCode: code, reason });
+    } catch {
+      // It was closed in the meantime.
+    }
+  }
+
+  /**
+   * Subscribes to a track.
+   *
+   * @param {FullTrackName} name
+   * @param {Parameters} parameters
+   * @param {Sink} sink
+   * @returns {Promise<Subscription>} fails with {@link Refused}
+   */
+  async subscribe(name, parameters, sink) {
+    const requestId = this.#requestId();
+    const subscription = new Subscription(requestId, sink);
+    const stream = await this.#open({ type: "SUBSCRIBE", requestId, ...name, parameters });
+    subscription.stream = stream;
+    this.subscriptions.add(subscription);
+    try {
+      const answer = await this.#answer(stream);
+      if (answer.type !== "SUBSCRIBE_OK") throw new Violation(`${answer.type} answers SUBSCRIBE`);
+      subscription.ok = answer;
+      if (this.aliases.has(answer.trackAlias)) throw new Violation("an alias is used twice", "DUPLICATE_TRACK_ALIAS");
+      this.aliases.set(answer.trackAlias, subscription);
+      for (const wake of this.awaited.get(answer.trackAlias) ?? []) wake();
+      this.#follow(subscription, stream);
+      return subscription;
+    } catch (error) {
+      this.subscriptions.delete(subscription);
+      this.#onError(error);
+      throw error;
+    }
+  }
+
+  /**
+   * Fetches what lies before a subscription, from the beginning of the group it joined in.
+   *
+   * @param {Subscription} subscription
+   * @param {bigint} groups how many groups before that one, too
+   * @param {Sink} sink
+   */
+  async fetchJoining(subscription, groups, sink) {
+    const requestId = this.#requestId();
+    this.fetches.set(requestId, sink);
+    try {
+      const stream = await this.#open({
+        type: "FETCH",
+        requestId,
+        fetch: { type: "RelativeJoining", requestId: subscription.requestId, groups },
+        parameters: {},
+      });
+      const answer = await this.#answer(stream);
+      if (answer.type !== "FETCH_OK") throw new Violation(`${answer.type} answers FETCH`);
+    } catch (error) {
+      this.fetches.delete(requestId);
+      this.#onError(error);
+      throw error;
+    }
+  }
+
+  /**
+   * Offers a track.
+   *
+   * @param {FullTrackName} name
+   * @param {bigint} trackAlias unique among those of this session
+   * @param {Property[]} properties of the track, in ascending order of type
+   * @returns {Promise<Publication>} fails with {@link Refused}
+   */
+  async publish(name, trackAlias, properties) {
+    const stream = await this.#open({
+      type: "PUBLISH", requestId: this.#requestId(), ...name, trackAlias, parameters: {}, properties,
+    });
+    const answer = await this.#answer(stream);
+    if (answer.type !== "REQUEST_OK") throw new Violation(`${answer.type} answers PUBLISH`);
+    const publication = new Publication(this.transport, trackAlias, async (streams) => {
+      await stream.send({ type: "PUBLISH_DONE", code: BigInt(DoneCode.TRACK_ENDED), streamCount: BigInt(streams), reason: "" });
+      await stream.writer.close();
+    });
+    this.#followPublication(publication, stream);
+    return publication;
+  }
+
+  #requestId() {
+    const id = this.nextRequestId;
+    this.nextRequestId += 2n;
+    return id;
+  }
+
+  /**
+   * @param {import("./message.js").Message} request
+   * @returns {Promise<RequestStream>}
+   */
+  async #open(request) {
+    const stream = new RequestStream(await this.transport.createBidirectionalStream());
+    await stream.send(request);
+    return stream;
+  }
+
+  /**
+   * The answer to a request.
+   *
+   * @param {RequestStream} stream
+   */
+  async #answer(stream) {
+    const answer = await stream.next();
+    if (!answer) throw new Violation("a request was closed without an answer");
+    if (answer.type === "REQUEST_ERROR") {
+      throw new Refused(answer.code, answer.reason, answer.retryAfter, answer.redirect);
+    }
+    return answer;
+  }
+
+  /**
+   * Waits for the end of a subscription.
+   *
+   * @param {Subscription} subscription
+   * @param {RequestStream} stream
+   */
+  async #follow(subscription, stream) {
+    /** @type {number} */
+    let code = DoneCode.INTERNAL_ERROR;
+    let reason = "the relay ended the subscription";
+    try {
+      for (let next = await stream.next(); next; next = await stream.next()) {
+        if (next.type === "PUBLISH_DONE") {
+          code = Number(next.code);
+          reason = next.reason;
+          break;
+        }
+        if (next.type === "GOAWAY") {
+          code = DoneCode.GOING_AWAY;
+          break;
+        }
+        if (next.type !== "REQUEST_OK" && next.type !== "REQUEST_ERROR") throw new Violation(`${next.type} follows SUBSCRIBE_OK`);
+      }
+    } catch (error) {
+      this.#onError(error);
+    }
+    if (subscription.isOver || this.isClosed) return;
+    subscription.isOver = true;
+    this.subscriptions.delete(subscription);
+    subscription.sink.onDone?.(code, reason);
+  }
+
+  /**
+   * @param {Publication} publication
+   * @param {RequestStream} stream
+   */
+  async #followPublication(publication, stream) {
+    try {
+      for (let next = await stream.next(); next; next = await stream.next()) {
+        // What a relay wants of a track does not matter to one that sends it in any case.
+        if (next.type === "REQUEST_UPDATE") await stream.send({ type: "REQUEST_OK", parameters: {}, properties: [] });
+      }
+    } catch (error) {
+      this.#onError(error);
+    }
+    publication.end();
+  }
+
+  async #readStreams() {
+    /** @type {ReadableStreamDefaultReader<ReadableStream<Uint8Array>>} */
+    const streams = this.transport.incomingUnidirectionalStreams.getReader();
+    try {
+      for (;;) {
+        const { value, done } = await streams.read();
+        if (done) return;
+        this.#readStream(value).catch((error) => this.#onError(error));
+      }
+    } catch {
+      // The session is over, which `closed` tells.
+    }
+  }
+
+  /** @param {ReadableStream<Uint8Array>} stream */
+  async #readStream(stream) {
+    const reader = stream.getReader();
+    if (this.streamsOpen >= STREAMS_MAX) return this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
+    this.streamsOpen += 1;
+    try {
+      /** @type {Uint8Array} */
+      let start = new Uint8Array(0);
+      while (start.length === 0 || start.length < lengthOf(start[0])) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        start = concat(start, value);
+      }
+      switch (streamKind(start)) {
+        case "control":
+          return await this.#readControl(reader, start);
+        case "subgroup":
+          return await this.#readSubgroup(reader, start);
+        case "fetch":
+          return await this.#readFetch(reader, start);
+        default:
+          return await this.#stop(reader, ResetCode.CANCELLED);
+      }
+    } finally {
+      this.streamsOpen -= 1;
+    }
+  }
+
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
+   * @param {Uint8Array} start
+   */
+  async #readControl(reader, start) {
+    if (this.peer) throw new Violation("a second control stream");
+    const messages = new MessageReader();
+    for (let bytes = start; ; ) {
+      messages.push(bytes);
+      for (let next = messages.poll(); next; next = messages.poll()) {
+        if (next.type === "SETUP" && !this.peer) {
+          this.peer = next;
+          this.onReady?.();
+        } else if (next.type === "GOAWAY" && this.peer) {
+          this.onGoAway?.(next);
+        } else {
+          throw new Violation(`${next.type} on the control stream`);
+        }
+      }
+      const { value, done } = await reader.read();
+      if (done) throw new Violation("the control stream was closed");
+      bytes = value;
+    }
+  }
+
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
+   * @param {Uint8Array} start
+   */
+  async #readSubgroup(reader, start) {
+    this.counters.streams += 1;
+    const items = new SubgroupReader();
+    /** @type {Subscription | undefined} */
+    let subscription;
+    /** @type {bigint | undefined} */
+    let subgroup;
+    const assembly = new Assembly();
+    try {
+      for (let bytes = start; ; ) {
+        items.push(bytes);
+        for (let item = items.poll(); item; item = items.poll()) {
+          if ("header" in item) {
+            subscription = await this.#subscriptionOf(item.header.trackAlias);
+            if (!subscription || subscription.isOver) return await this.#stop(reader, ResetCode.CANCELLED);
+            continue;
+          }
+          const { header } = items;
+          if (!header || !subscription) return;
+          if ("object" in item) {
+            const { id, status, properties, payloadLength } = item.object;
+            subgroup ??= header.subgroup === "zero" ? 0n : header.subgroup === "first_object" ? id : header.subgroup.explicit;
+            if (status !== "normal") continue;
+            if (payloadLength > BigInt(OBJECT_BYTES_MAX)) return await this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
+            const head = { group: header.group, subgroup, id, properties };
+            const isWanted = !subscription.isOver && subscription.sink.onHead?.(head) !== false;
+            if (!isWanted) return await this.#stop(reader, ResetCode.CANCELLED);
+            assembly.begin(head, Number(payloadLength));
+          } else {
+            assembly.add(item.payload);
+          }
+          const whole = assembly.take();
+          if (whole) this.#deliver(subscription.sink, whole);
+        }
+        const { value, done } = await reader.read();
+        if (done) {
+          items.fin();
+          return;
+        }
+        bytes = value;
+      }
+    } catch (error) {
+      if (error instanceof Violation) throw error;
+      this.counters.streamsReset += 1;
+    } finally {
+      if (subscription && items.header) subscription.sink.onStreamEnd?.(items.header.group);
+    }
+  }
+
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
+   * @param {Uint8Array} start
+   */
+  async #readFetch(reader, start) {
+    const items = new FetchReader("ascending");
+    /** @type {Sink | undefined} */
+    let sink;
+    const assembly = new Assembly();
+    try {
+      for (let bytes = start; ; ) {
+        items.push(bytes);
+        for (let item = items.poll(); item; item = items.poll()) {
+          if ("header" in item) {
+            sink = this.fetches.get(item.header.requestId);
+            this.fetches.delete(item.header.requestId);
+            if (!sink) return await this.#stop(reader, ResetCode.CANCELLED);
+          } else if ("object" in item) {
+            const { group, subgroup, object, properties, payloadLength } = item.object;
+            if (payloadLength > BigInt(OBJECT_BYTES_MAX)) return await this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
+            assembly.begin({ group, ...(subgroup === undefined ? {} : { subgroup }), id: object, properties }, Number(payloadLength));
+          } else if ("payload" in item) {
+            assembly.add(item.payload);
+          }
+          const whole = assembly.take();
+          if (whole && sink) this.#deliver(sink, whole);
+        }
+        const { value, done } = await reader.read();
+        if (done) {
+          items.fin();
+          return;
+        }
+        bytes = value;
+      }
+    } catch (error) {
+      if (error instanceof Violation) throw error;
+      this.counters.streamsReset += 1;
+    } finally {
+      sink?.onDone?.(DoneCode.SUBSCRIPTION_ENDED, "");
+    }
+  }
+
+  async #readDatagrams() {
+    /** @type {ReadableStreamDefaultReader<Uint8Array>} */
+    const reader = this.transport.datagrams.readable.getReader();
+    try {
+      for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        const datagram = decodeDatagram(value);
+        if (datagram === "padding" || datagram.status !== "normal") continue;
+        const subscription = this.aliases.get(datagram.trackAlias);
+        if (!subscription || subscription.isOver) continue;
+        const { group, object, properties, payload } = datagram;
+        this.#deliver(subscription.sink, { group, id: object, properties, payload });
+      }
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+
+  /** Answers what a relay may ask of a client that has nothing to be asked for. */
+  async #refuseRequests() {
+    /** @type {ReadableStreamDefaultReader<WebTransportBidirectionalStream>} */
+    const streams = this.transport.incomingBidirectionalStreams.getReader();
+    try {
+      for (;;) {
+        const { value, done } = await streams.read();
+        if (done) return;
+        const stream = new RequestStream(value);
+        stream
+          .send({ type: "REQUEST_ERROR", code: BigInt(RequestCode.NOT_SUPPORTED), reason: "this client only asks" })
+          .then(() => stream.writer.close())
+          .catch(ignore);
+      }
+    } catch {
+      // The session is over, which `closed` tells.
+    }
+  }
+
+  /**
+   * @param {Sink} sink
+   * @param {WholeObject} object
+   */
+  #deliver(sink, object) {
+    this.counters.objects += 1;
+    this.counters.bytes += object.payload.length;
+    sink.onObject(object);
+  }
+
+  /**
+   * The subscription of an alias, once it is known.
+   *
+   * @param {bigint} alias
+   * @returns {Promise<Subscription | undefined>}
+   */
+  async #subscriptionOf(alias) {
+    const known = this.aliases.get(alias);
+    if (known || this.streamsUnknown >= UNKNOWN_STREAMS_MAX) return known;
+    this.streamsUnknown += 1;
+    const waiting = this.awaited.get(alias) ?? new Set();
+    this.awaited.set(alias, waiting);
+    await new Promise((resolve) => {
+      const wake = () => resolve(undefined);
+      waiting.add(wake);
+      setTimeout(wake, UNKNOWN_ALIAS_TIMEOUT_MS);
+    });
+    this.streamsUnknown -= 1;
+    this.awaited.delete(alias);
+    return this.aliases.get(alias);
+  }
+
+  /**
+   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
+   * @param {number} code
+   */
+  async #stop(reader, code) {
+    this.counters.streamsStopped += 1;
+    await reader.cancel(streamError(code)).catch(ignore);
+  }
+
+  /** @param {unknown} error */
+  #onError(error) {
+    if (!(error instanceof Violation) || this.isClosed) return;
+    this.violation = error.message;
+    this.close(SessionCode[error.code], error.message);
+  }
+
+  /** @param {string} reason */
+  #over(reason) {
+    this.isClosed = true;
+    this.onReady?.();
+    return this.violation ? `the relay broke the protocol: ${this.violation}` : reason;
+  }
+}
+
+/**
+ * @template T
+ * @param {Promise<T>} promise
+ * @param {string} reason
+ * @returns {Promise<T>}
+ */
+async function withTimeout(promise, reason) {
+  /** @type {ReturnType<typeof setTimeout> | undefined} */
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(reason)), CONNECT_TIMEOUT_MS);
+  });
+  try {
+    return await /** @type {Promise<T>} */ (Promise.race([promise, late]));
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * A token of no registered type.
+ *
+ * @param {string} token
+ * @returns {import("./parameter.js").Token[]}
+ */
+function utf8Token(token) {
+  return [{ aliasType: "USE_VALUE", tokenType: 0n, value: new TextEncoder().encode(token) }];
+}
+
+/** @param {unknown} error */
+function message(error) {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,99 @@
+/**
+ * Streams of a session: those of requests, and the objects that come in pieces.
+ */
+
+import { ResetCode } from "./error.js";
+import { MessageReader, encodeMessage } from "./message.js";
+
+/**
+ * @typedef {object} ObjectHead an object of which the payload is still to come
+ * @property {bigint} group
+ * @property {bigint} [subgroup] absent for datagrams
+ * @property {bigint} id
+ * @property {import("./property.js").Property[]} properties
+ *
+ * @typedef {ObjectHead & { payload: Uint8Array }} WholeObject
+ */
+
+/** The stream of a request. */
+export class RequestStream {
+  /** @param {WebTransportBidirectionalStream} stream */
+  constructor(stream) {
+    /** @type {ReadableStreamDefaultReader<Uint8Array>} */
+    this.reader = stream.readable.getReader();
+    /** @type {WritableStreamDefaultWriter<Uint8Array>} */
+    this.writer = stream.writable.getWriter();
+    this.messages = new MessageReader();
+  }
+
+  /** @param {import("./message.js").Message} message */
+  async send(message) {
+    await this.writer.write(encodeMessage(message));
+  }
+
+  /** @returns {Promise<import("./message.js").Message | undefined>} nothing at the end of the stream */
+  async next() {
+    for (;;) {
+      const message = this.messages.poll();
+      if (message) return message;
+      const { value, done } = await this.reader.read();
+      if (done) {
+        this.messages.fin();
+        return undefined;
+      }
+      this.messages.push(value);
+    }
+  }
+
+  cancel() {
+    this.writer.abort(streamError(ResetCode.CANCELLED)).catch(ignore);
+    this.reader.cancel(streamError(ResetCode.CANCELLED)).catch(ignore);
+  }
+}
+
+/** Puts the pieces of an object together. */
+export class Assembly {
+  constructor() {
+    /** @type {ObjectHead | undefined} */
+    this.head = undefined;
+    this.payload = new Uint8Array(0);
+    this.filled = 0;
+  }
+
+  /**
+   * @param {ObjectHead} head
+   * @param {number} length
+   */
+  begin(head, length) {
+    this.head = head;
+    this.payload = new Uint8Array(length);
+    this.filled = 0;
+  }
+
+  /** @param {Uint8Array} piece */
+  add(piece) {
+    this.payload.set(piece, this.filled);
+    this.filled += piece.length;
+  }
+
+  /** @returns {WholeObject | undefined} the object if all of it is there */
+  take() {
+    if (!this.head || this.filled < this.payload.length) return undefined;
+    const whole = { ...this.head, payload: this.payload };
+    this.head = undefined;
+    return whole;
+  }
+}
+
+/**
+ * An error that carries a code to the peer.
+ *
+ * @param {number} code
+ * @returns {WebTransportError}
+ */
+export function streamError(code) {
+  return new WebTransportError("", { source: "stream", streamErrorCode: code });
+}
+
+/** For promises of which the failure is told elsewhere. */
+export function ignore() {}

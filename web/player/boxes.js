@@ -1,0 +1,47 @@
+/**
+ * Boxes of MP4 (ISO/IEC 14496-12 §4.2).
+ */
+
+/**
+ * @typedef {object} Box
+ * @property {string} type
+ * @property {number} start where it begins in what was read
+ * @property {number} at where its contents begin
+ * @property {Uint8Array} body its contents
+ */
+
+/**
+ * Boxes one after the other.
+ *
+ * @param {Uint8Array} bytes
+ * @returns {Box[]}
+ */
+export function parse(bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  /** @type {Box[]} */
+  const boxes = [];
+  for (let start = 0; start + 8 <= bytes.length; ) {
+    let size = view.getUint32(start);
+    const type = String.fromCharCode(...bytes.subarray(start + 4, start + 8));
+    let at = start + 8;
+    if (size === 1) {
+      size = Number(view.getBigUint64(at));
+      at += 8;
+    } else if (size === 0) {
+      size = bytes.length - start;
+    }
+    if (size < at - start || start + size > bytes.length) throw new RangeError(`the box ${type} is longer than what it lies in`);
+    boxes.push({ type, start, at, body: bytes.subarray(at, start + size) });
+    start += size;
+  }
+  return boxes;
+}
+
+/**
+ * @param {Box[]} boxes
+ * @param {string} type
+ * @returns {Box | undefined}
+ */
+export function find(boxes, type) {
+  return boxes.find((box) => box.type === type);
+}

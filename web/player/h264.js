@@ -1,0 +1,300 @@
+/**
+ * H.264 as far as a player has to look into it: kinds of frames, and how long a decoder holds pictures back
+ * (ITU-T H.264 §7.3, Annex E; ISO/IEC 14496-15 §5.3.3).
+ */
+
+/**
+ * What a frame in NAL units with lengths of 4 bytes is.
+ *
+ * @param {Uint8Array} sample
+ * @returns {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean } | undefined} nothing if it is no frame
+ */
+export function frameKind(sample) {
+  for (const unit of units(sample)) {
+    const type = unit[0] & 0x1f;
+    if (type !== 1 && type !== 5) continue;
+    if (type === 5) return { kind: "I", isDisposable: false };
+    const bits = new BitReader(withoutEmulation(unit.subarray(1, 32)));
+    bits.ue();
+    const slice = bits.ue() % 5;
+    return { kind: slice === 1 ? "B" : "P", isDisposable: (unit[0] & 0x60) === 0 };
+  }
+  return undefined;
+}
+
+/**
+ * The configuration with the number of pictures that a decoder may hold back to put them in order.
+ *
+ * @param {Uint8Array} avcC an AVCDecoderConfigurationRecord
+ * @param {number} frames 0 for a stream in the order of presentation
+ * @returns {Uint8Array} the same if it cannot be read
+ */
+export function withReorderFrames(avcC, frames) {
+  try {
+    const count = avcC[5] & 0x1f;
+    const out = [...avcC.subarray(0, 6)];
+    let at = 6;
+    for (let i = 0; i < count; i++) {
+      const length = (avcC[at] << 8) | avcC[at + 1];
+      const sps = patchSps(avcC.subarray(at + 2, at + 2 + length), frames);
+      out.push(sps.length >> 8, sps.length & 0xff, ...sps);
+      at += 2 + length;
+    }
+    out.push(...avcC.subarray(at));
+    return Uint8Array.from(out);
+  } catch (error) {
+    if (error instanceof RangeError) return avcC;
+    throw error;
+  }
+}
+
+/**
+ * A sequence parameter set that says how many pictures may be held back.
+ *
+ * @param {Uint8Array} sps with the header of its NAL unit
+ * @param {number} frames
+ * @returns {Uint8Array}
+ */
+export function patchSps(sps, frames) {
+  const reader = new BitReader(withoutEmulation(sps));
+  const writer = new BitWriter();
+  const copy = (/** @type {number} */ count) => writer.bits(reader.bits(count), count);
+  const ue = () => {
+    const value = reader.ue();
+    writer.ue(value);
+    return value;
+  };
+  copy(8);
+  const profile = copy(8);
+  copy(16);
+  ue();
+  if (HIGH_PROFILES.includes(profile)) copyHighProfile(copy, ue);
+  ue(); // log2_max_frame_num_minus4
+  const order = ue();
+  if (order === 0) {
+    ue();
+  } else if (order === 1) {
+    copy(1);
+    ue();
+    ue();
+    for (let count = ue(); count > 0; count--) ue();
+  }
+  const references = ue();
+  copy(1);
+  ue();
+  ue();
+  if (copy(1) === 0) copy(1);
+  copy(1);
+  if (copy(1) === 1) for (let i = 0; i < 4; i++) ue();
+  if (reader.bits(1) === 1) {
+    writer.bits(1, 1);
+    copyVui(reader, writer, copy, ue, frames, references);
+  } else {
+    // A VUI with nothing but what is wanted.
+    writer.bits(1, 1);
+    writer.bits(0, 8);
+    writeRestriction(writer, [1, 0, 0, 16, 16], frames, references);
+  }
+  writer.bits(1, 1);
+  return withEmulation(writer.finish());
+}
+
+/**
+ * @param {(count: number) => number} copy
+ * @param {() => number} ue
+ */
+function copyHighProfile(copy, ue) {
+  const chroma = ue();
+  if (chroma === 3) copy(1);
+  ue();
+  ue();
+  copy(1);
+  if (copy(1) === 0) return;
+  for (let list = 0; list < (chroma === 3 ? 12 : 8); list++) {
+    if (copy(1) === 0) continue;
+    let next = 8;
+    for (let i = 0; i < (list < 6 ? 16 : 64) && next !== 0; i++) {
+      const code = ue();
+      const delta = code % 2 === 1 ? (code + 1) / 2 : -code / 2;
+      next = (next + delta + 256) % 256;
+    }
+  }
+}
+
+/**
+ * @param {BitReader} reader
+ * @param {BitWriter} writer
+ * @param {(count: number) => number} copy
+ * @param {() => number} ue
+ * @param {number} frames
+ * @param {number} references
+ */
+function copyVui(reader, writer, copy, ue, frames, references) {
+  if (copy(1) === 1 && copy(8) === 255) copy(32);
+  if (copy(1) === 1) copy(1);
+  if (copy(1) === 1) {
+    copy(4);
+    if (copy(1) === 1) copy(24);
+  }
+  if (copy(1) === 1) {
+    ue();
+    ue();
+  }
+  if (copy(1) === 1) {
+    copy(32);
+    copy(32);
+    copy(1);
+  }
+  const hrd = () => {
+    const count = ue();
+    copy(8);
+    for (let i = 0; i <= count; i++) {
+      ue();
+      ue();
+      copy(1);
+    }
+    copy(20);
+  };
+  const hasNal = copy(1) === 1;
+  if (hasNal) hrd();
+  const hasVcl = copy(1) === 1;
+  if (hasVcl) hrd();
+  if (hasNal || hasVcl) copy(1);
+  copy(1);
+  const fields = [1, 0, 0, 16, 16];
+  let buffering = references;
+  if (reader.bits(1) === 1) {
+    fields[0] = reader.bits(1);
+    for (let i = 1; i < 5; i++) fields[i] = reader.ue();
+    reader.ue();
+    buffering = reader.ue();
+  }
+  writeRestriction(writer, fields, frames, buffering);
+}
+
+/**
+ * @param {BitWriter} writer
+ * @param {number[]} fields those in front of the number of frames
+ * @param {number} frames
+ * @param {number} buffering
+ */
+function writeRestriction(writer, fields, frames, buffering) {
+  writer.bits(1, 1);
+  writer.bits(fields[0], 1);
+  for (const field of fields.slice(1)) writer.ue(field);
+  writer.ue(frames);
+  writer.ue(Math.max(buffering, frames, 1));
+}
+
+/**
+ * NAL units behind lengths of 4 bytes.
+ *
+ * @param {Uint8Array} sample
+ */
+function* units(sample) {
+  const view = new DataView(sample.buffer, sample.byteOffset, sample.byteLength);
+  for (let at = 0; at + 4 < sample.length; ) {
+    const length = view.getUint32(at);
+    if (length === 0 || at + 4 + length > sample.length) return;
+    yield sample.subarray(at + 4, at + 4 + length);
+    at += 4 + length;
+  }
+}
+
+/** @param {Uint8Array} bytes */
+function withoutEmulation(bytes) {
+  const out = [];
+  for (let i = 0; i < bytes.length; i++) {
+    if (i >= 2 && bytes[i] === 3 && bytes[i - 1] === 0 && bytes[i - 2] === 0) continue;
+    out.push(bytes[i]);
+  }
+  return Uint8Array.from(out);
+}
+
+/** @param {Uint8Array} bytes */
+function withEmulation(bytes) {
+  /** @type {number[]} */
+  const out = [];
+  let zeros = 0;
+  for (const byte of bytes) {
+    if (zeros >= 2 && byte <= 3) {
+      out.push(3);
+      zeros = 0;
+    }
+    out.push(byte);
+    zeros = byte === 0 ? zeros + 1 : 0;
+  }
+  return Uint8Array.from(out);
+}
+
+/** Reads bits; a RangeError at the end. */
+class BitReader {
+  /** @param {Uint8Array} bytes */
+  constructor(bytes) {
+    this.bytes = bytes;
+    this.at = 0;
+  }
+
+  /**
+   * @param {number} count at most 32
+   * @returns {number}
+   */
+  bits(count) {
+    let value = 0;
+    for (let i = 0; i < count; i++) {
+      const byte = this.bytes[this.at >> 3];
+      if (byte === undefined) throw new RangeError("the bits end");
+      value = value * 2 + ((byte >> (7 - (this.at & 7))) & 1);
+      this.at += 1;
+    }
+    return value;
+  }
+
+  /** @returns {number} an Exp-Golomb code */
+  ue() {
+    let zeros = 0;
+    while (this.bits(1) === 0) {
+      zeros += 1;
+      if (zeros > 31) throw new RangeError("a code is too long");
+    }
+    return 2 ** zeros - 1 + this.bits(zeros);
+  }
+}
+
+/** Writes bits. */
+class BitWriter {
+  constructor() {
+    /** @type {number[]} */
+    this.out = [];
+    this.at = 0;
+  }
+
+  /**
+   * @param {number} value
+   * @param {number} count at most 32
+   * @returns {number} the value
+   */
+  bits(value, count) {
+    for (let i = count - 1; i >= 0; i--) {
+      if ((this.at & 7) === 0) this.out.push(0);
+      const bit = Math.floor(value / 2 ** i) % 2;
+      this.out[this.at >> 3] |= bit << (7 - (this.at & 7));
+      this.at += 1;
+    }
+    return value;
+  }
+
+  /** @param {number} value */
+  ue(value) {
+    const length = Math.floor(Math.log2(value + 1));
+    this.bits(0, length);
+    this.bits(value + 1, length + 1);
+  }
+
+  /** @returns {Uint8Array} */
+  finish() {
+    return Uint8Array.from(this.out);
+  }
+}
+
+const HIGH_PROFILES = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];

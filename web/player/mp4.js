@@ -1,0 +1,204 @@
+/**
+ * Fragmented MP4 as far as a player has to read it (ISO/IEC 14496-12 §8): the init segment, and fragments.
+ */
+
+import { find, parse } from "./boxes.js";
+
+/**
+ * @typedef {object} Mp4Track
+ * @property {number} id
+ * @property {"video" | "audio"} media
+ * @property {string} codec as RFC 6381 writes it
+ * @property {number} timescale units per second
+ * @property {Uint8Array} [description] what a decoder has to know
+ * @property {number} [width]
+ * @property {number} [height]
+ * @property {number} [sampleRate]
+ * @property {number} [channels]
+ *
+ * @typedef {object} Sample times are microseconds of media time
+ * @property {number} trackId
+ * @property {number} decodeUs
+ * @property {number} presentationUs
+ * @property {number} durationUs
+ * @property {Uint8Array} data
+ */
+
+/**
+ * Reads the tracks of an init segment that this player can take in.
+ *
+ * @param {Uint8Array} segment `ftyp` and `moov`
+ * @returns {Mp4Track[]}
+ */
+export function readInit(segment) {
+  const moov = find(parse(segment), "moov");
+  if (!moov) throw new RangeError("the init segment has no moov box");
+  return parse(moov.body)
+    .filter((box) => box.type === "trak")
+    .flatMap((trak) => readTrack(trak.body));
+}
+
+/**
+ * @param {Uint8Array} trak
+ * @returns {Mp4Track[]} none if it is of no use
+ */
+function readTrack(trak) {
+  const boxes = parse(trak);
+  const tkhd = find(boxes, "tkhd")?.body;
+  const mdia = find(boxes, "mdia")?.body;
+  if (!tkhd || !mdia) return [];
+  const inner = parse(mdia);
+  const mdhd = find(inner, "mdhd")?.body;
+  const minf = find(inner, "minf")?.body;
+  const stbl = minf && find(parse(minf), "stbl")?.body;
+  const stsd = stbl && find(parse(stbl), "stsd")?.body;
+  if (!mdhd || !stsd) return [];
+  const id = view(tkhd).getUint32(tkhd[0] === 1 ? 20 : 12);
+  const timescale = view(mdhd).getUint32(mdhd[0] === 1 ? 20 : 12);
+  const entry = parse(stsd.subarray(8))[0];
+  if (!entry || timescale === 0) return [];
+  const common = { id, timescale };
+  switch (entry.type) {
+    case "avc1":
+    case "avc3": {
+      const avcC = find(parse(entry.body.subarray(78)), "avcC")?.body;
+      if (!avcC) return [];
+      const codec = `avc1.${[...avcC.subarray(1, 4)].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+      const size = view(entry.body);
+      return [{ ...common, media: "video", codec, description: avcC.slice(), width: size.getUint16(24), height: size.getUint16(26) }];
+    }
+    case "mp4a": {
+      const esds = find(parse(entry.body.subarray(28)), "esds")?.body;
+      const configuration = esds && decoderSpecific(esds.subarray(4));
+      if (!configuration) return [];
+      return [{ ...common, ...sound(entry.body), media: "audio", codec: `mp4a.40.${configuration[0] >> 3}`, description: configuration.slice() }];
+    }
+    case "Opus":
+      return [{ ...common, ...sound(entry.body), media: "audio", codec: "opus", sampleRate: 48000 }];
+    default:
+      return [];
+  }
+}
+
+/** @param {Uint8Array} entry */
+function sound(entry) {
+  const fields = view(entry);
+  return { channels: fields.getUint16(16), sampleRate: fields.getUint32(24) >>> 16 };
+}
+
+/**
+ * The DecoderSpecificInfo inside descriptors (ISO/IEC 14496-1 §7.2.6).
+ *
+ * @param {Uint8Array} bytes
+ * @returns {Uint8Array | undefined}
+ */
+function decoderSpecific(bytes) {
+  for (let at = 0; at < bytes.length; ) {
+    const tag = bytes[at++];
+    let length = 0;
+    for (let i = 0; i < 4; i++) {
+      const byte = bytes[at++];
+      length = length * 128 + (byte & 0x7f);
+      if ((byte & 0x80) === 0) break;
+    }
+    const body = bytes.subarray(at, at + length);
+    if (tag === 0x03) return decoderSpecific(body.subarray(3));
+    if (tag === 0x04) return decoderSpecific(body.subarray(13));
+    if (tag === 0x05) return body;
+    at += length;
+  }
+  return undefined;
+}
+
+/**
+ * Reads the samples of a fragment, `moof` and `mdat`.
+ *
+ * @param {Uint8Array} fragment
+ * @param {Mp4Track[]} tracks of the init segment
+ * @returns {Sample[]}
+ */
+export function readFragment(fragment, tracks) {
+  const boxes = parse(fragment);
+  const moof = find(boxes, "moof");
+  const mdat = find(boxes, "mdat");
+  if (!moof || !mdat) throw new RangeError("a fragment has no moof or no mdat box");
+  /** @type {Sample[]} */
+  const samples = [];
+  // Samples without an offset lie behind those before them.
+  let next = mdat.at;
+  for (const traf of parse(moof.body).filter((box) => box.type === "traf")) {
+    const inner = parse(traf.body);
+    const tfhd = find(inner, "tfhd")?.body;
+    const tfdt = find(inner, "tfdt")?.body;
+    if (!tfhd) continue;
+    const header = readTfhd(tfhd);
+    const track = tracks.find((known) => known.id === header.trackId);
+    let decode = tfdt ? (tfdt[0] === 1 ? Number(view(tfdt).getBigUint64(4)) : view(tfdt).getUint32(4)) : 0;
+    for (const trun of inner.filter((box) => box.type === "trun")) {
+      const run = readTrun(trun.body, header);
+      if (run.offset !== undefined) next = moof.start + run.offset;
+      for (const { size, duration, composition } of run.samples) {
+        if (next + size > fragment.length) throw new RangeError("a sample lies behind the end of its fragment");
+        if (track) {
+          const us = (/** @type {number} */ units) => Math.floor((units * 1e6) / track.timescale);
+          samples.push({
+            trackId: header.trackId,
+            decodeUs: us(decode),
+            presentationUs: us(decode + composition),
+            durationUs: us(decode + duration) - us(decode),
+            data: fragment.subarray(next, next + size),
+          });
+        }
+        next += size;
+        decode += duration;
+      }
+    }
+  }
+  return samples;
+}
+
+/** @param {Uint8Array} body */
+function readTfhd(body) {
+  const fields = view(body);
+  const flags = fields.getUint32(0) & 0xffffff;
+  let at = 8;
+  const take = (/** @type {number} */ flag, /** @type {number} */ bytes) => {
+    if ((flags & flag) === 0) return undefined;
+    at += bytes;
+    return fields.getUint32(at - bytes);
+  };
+  take(0x01, 8);
+  take(0x02, 4);
+  return { trackId: fields.getUint32(4), duration: take(0x08, 4) ?? 0, size: take(0x10, 4) ?? 0 };
+}
+
+/**
+ * @param {Uint8Array} body
+ * @param {{ duration: number, size: number }} defaults
+ */
+function readTrun(body, defaults) {
+  const fields = view(body);
+  const flags = fields.getUint32(0) & 0xffffff;
+  const count = fields.getUint32(4);
+  let at = 8;
+  const next = () => {
+    at += 4;
+    return fields.getUint32(at - 4);
+  };
+  const offset = (flags & 0x01) !== 0 ? next() | 0 : undefined;
+  if ((flags & 0x04) !== 0) next();
+  const samples = [];
+  for (let i = 0; i < count; i++) {
+    const duration = (flags & 0x100) !== 0 ? next() : defaults.duration;
+    const size = (flags & 0x200) !== 0 ? next() : defaults.size;
+    if ((flags & 0x400) !== 0) next();
+    const composition = (flags & 0x800) !== 0 ? next() | 0 : 0;
+    samples.push({ duration, size, composition });
+  }
+  return { offset, samples };
+}
+
+/** @param {Uint8Array} bytes */
+function view(bytes) {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

@@ -1,0 +1,29 @@
+/**
+ * How the player of each way of delivery plays, and which tracks it asks for (`crates/live/src/strategy`).
+ */
+
+/** A gap that B-frames cannot make, of which there are at most three in a row, at 24 frames per second and more. */
+const SNAP_US = 250_000;
+
+/** @typedef {import("./player.js").PlayerSettings} PlayerSettings */
+
+/** The player of the thesis: a jitter buffer of 100 ms.
+ *
+ * @type {PlayerSettings} */
+const THESIS = {
+  buffering: { fixedUs: 100_000 },
+  snapUs: null,
+  reorders: false,
+  catchesUp: false,
+  inSequence: false,
+  stopsStale: false,
+};
+
+/** @type {Readonly<Record<string, { tracks: string[], player: PlayerSettings }>>} */
+export const STRATEGIES = Object.freeze({
+  baseline: { tracks: ["video"], player: { ...THESIS, inSequence: true } },
+  "deprioritize-b": { tracks: ["video", "video-disposable"], player: { ...THESIS, reorders: true, inSequence: true } },
+  skip: { tracks: ["video"], player: { ...THESIS, snapUs: SNAP_US } },
+  combined: { tracks: ["video", "video-disposable"], player: { ...THESIS, reorders: true, snapUs: SNAP_US } },
+  weir: { tracks: ["video"], player: { ...THESIS, snapUs: SNAP_US, catchesUp: true, stopsStale: true } },
+});

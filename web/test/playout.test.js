@@ -1,0 +1,179 @@
+// Runs the golden vectors of `vectors/playout`, which the Rust code runs too.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { RenderClock } from "../playout/clock.js";
+import { figures } from "../playout/figures.js";
+import { Freshness } from "../playout/freshness.js";
+import { JitterTarget } from "../playout/jitter.js";
+import { Player } from "../playout/player.js";
+import { Reorder } from "../playout/reorder.js";
+import { Sequence } from "../playout/sequence.js";
+import { STRATEGIES } from "../playout/strategy.js";
+
+/**
+ * @param {string} file
+ * @returns {any}
+ */
+function load(file) {
+  return JSON.parse(readFileSync(new URL(`../../vectors/playout/${file}`, import.meta.url), "utf8"));
+}
+
+test("Algorithm 1 waits as long as it should", () => {
+  for (const vector of load("clock.json").vectors) {
+    const clock = new RenderClock(vector.snap_us);
+    for (const step of vector.steps) {
+      if (step.pause) clock.pause();
+      const wait = clock.timeUntil(step.now_us, step.presentation_us);
+      assert.equal(wait, step.wait_us, `${vector.name}: ${JSON.stringify(step)}`);
+      clock.onShown(step.presentation_us);
+    }
+  }
+});
+
+test("Algorithm 2 drops what is late and holds what is early", () => {
+  const file = load("reorder.json");
+  /** @type {Reorder<import("../playout/player.js").Arrival>} */
+  const reorder = new Reorder(file.target_us);
+  for (const step of file.steps) {
+    const frame = arrival({ kind: step.kind, decode_us: step.decode_us, duration_us: file.duration_us });
+    assert.equal(reorder.push(frame), !step.late, JSON.stringify(step));
+    const out = [];
+    for (let next = reorder.poll(); next; next = reorder.poll()) out.push(next.decodeUs);
+    assert.deepEqual(out, step.out, JSON.stringify(step));
+  }
+});
+
+test("the player shows each frame when it should", () => {
+  for (const vector of load("player.json").vectors) {
+    const player = new Player({
+      buffering: "fixed_us" in vector.buffering
+        ? { fixedUs: vector.buffering.fixed_us }
+        : { minUs: vector.buffering.min_us, maxUs: vector.buffering.max_us },
+      snapUs: vector.snap_us,
+      reorders: vector.reorders,
+      catchesUp: vector.catches_up,
+      inSequence: false,
+      stopsStale: false,
+    });
+    for (const step of vector.steps) {
+      const place = `${vector.name}: ${JSON.stringify(step)}`;
+      if (step.arrival) {
+        assert.equal(player.push(step.now_us, arrival(step.arrival)), step.fate, place);
+        continue;
+      }
+      /** @type {number[]} */
+      const shown = [];
+      /** @type {number[]} */
+      const passed = [];
+      for (let next = player.poll(step.now_us); next; next = player.poll(step.now_us)) {
+        (next.isDecodable ? shown : passed).push(next.frame.presentationUs);
+      }
+      assert.deepEqual(shown, step.shown, place);
+      assert.deepEqual(passed, step.passed ?? [], place);
+      if ("rate" in step) assert.equal(player.clock.rate, step.rate, place);
+      if ("next_us" in step) assert.equal(player.pollTimeout(step.now_us) ?? null, step.next_us, place);
+    }
+  }
+});
+
+test("figures are those of the player without a screen", () => {
+  for (const vector of load("figures.json").vectors) {
+    const found = figures(vector.records, vector.frames, vector.start_us, vector.end_us);
+    assert.deepEqual(Object.keys(found).sort(), Object.keys(vector.figures).sort());
+    for (const [name, expected] of Object.entries(vector.figures)) {
+      const value = /** @type {any} */ (found)[name];
+      const near = (/** @type {any} */ one, /** @type {any} */ other) =>
+        one === other || Math.abs(one - other) < 1e-9 || assert.fail(`${vector.name}: ${name} is ${one}, not ${other}`);
+      if (Array.isArray(expected)) expected.forEach((inner, place) => near(value[place], inner));
+      else near(value, expected);
+    }
+  }
+});
+
+test("each strategy has the player that the origin's side means", () => {
+  const file = load("strategies.json").strategies;
+  assert.deepEqual(Object.keys(STRATEGIES).sort(), file.map((/** @type {any} */ one) => one.name).sort());
+  for (const one of file) {
+    const { tracks, player } = STRATEGIES[one.name];
+    assert.deepEqual(tracks, one.tracks, one.name);
+    assert.deepEqual(player, {
+      buffering: { fixedUs: one.buffering.fixed_us },
+      snapUs: one.snap_us,
+      reorders: one.reorders,
+      catchesUp: one.catches_up,
+      inSequence: one.in_sequence,
+      stopsStale: one.stops_stale,
+    }, one.name);
+  }
+});
+
+test("groups pass one after the other", () => {
+  /** @type {Sequence<string>} */
+  const sequence = new Sequence();
+  sequence.push(3, "a");
+  assert.deepEqual(sequence.poll(), ["a"]);
+  sequence.push(4, "d");
+  sequence.push(5, "e");
+  sequence.push(3, "b");
+  sequence.end(4);
+  assert.deepEqual(sequence.poll(), ["b"]);
+  sequence.push(3, "c");
+  sequence.end(3);
+  assert.deepEqual(sequence.poll(), ["c", "d", "e"]);
+});
+
+test("a group that never ends does not hold the rest for ever", () => {
+  /** @type {Sequence<number>} */
+  const sequence = new Sequence();
+  sequence.push(0, 0);
+  sequence.poll();
+  for (let group = 1; group <= 256; group++) {
+    sequence.push(group, group);
+    assert.deepEqual(sequence.poll(), []);
+  }
+  sequence.push(257, 0);
+  assert.deepEqual(sequence.poll(), [1]);
+});
+
+test("a keyframe is skipped when the next one must be there", () => {
+  const freshness = new Freshness();
+  const isWanted = (/** @type {number} */ group, /** @type {number} */ age) =>
+    freshness.isWanted(group * 600 + 20 + age, group, "I", group * 600);
+  assert.ok(isWanted(0, 0));
+  assert.ok(isWanted(1, 599), "a newer one is not there yet");
+  assert.ok(isWanted(2, 300));
+  assert.ok(!isWanted(3, 600));
+  assert.ok(isWanted(4, 100));
+});
+
+test("the target follows the arrival of frames, within bounds", () => {
+  const target = new JitterTarget({ minUs: 40_000, maxUs: 300_000 });
+  assert.equal(target.targetUs(), 40_000);
+  target.onArrival(1_000_000, 0);
+  target.onArrival(1_150_000, 50_000);
+  assert.equal(target.targetUs(), 100_000);
+  target.onArrival(2_000_000, 100_000);
+  assert.equal(target.targetUs(), 300_000);
+  target.onArrival(5_000_000, 4_000_000);
+  assert.equal(target.targetUs(), 40_000, "what is older than two seconds is forgotten");
+});
+
+/**
+ * @param {any} frame
+ * @returns {import("../playout/player.js").Arrival}
+ */
+function arrival(frame) {
+  return {
+    number: 0,
+    kind: frame.kind,
+    isDisposable: frame.kind === "B",
+    group: frame.group ?? 0,
+    references: frame.references ?? 0,
+    decodeUs: frame.decode_us,
+    presentationUs: frame.presentation_us ?? frame.decode_us,
+    durationUs: frame.duration_us,
+  };
+}
