@@ -153,6 +153,15 @@ impl Connection<'_> {
         }
     }
 
+    /// Sends something that a peer which is there has to acknowledge, so that bytes are received of it within a round
+    /// trip; nothing to a neighbour.
+    pub fn probe(&mut self) {
+        match &mut self.way {
+            Way::Engine(connection) => connection.probe(),
+            Way::Crossing { .. } => {}
+        }
+    }
+
     /// Figures of the connection; all zero for a neighbour.
     pub fn stats(&self) -> ConnectionStats {
         match &self.way {

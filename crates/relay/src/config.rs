@@ -75,6 +75,9 @@ pub struct Limits {
     /// Subgroup streams of one subscription that may be open at once. For one more, the oldest that is behind
     /// is reset with `TOO_FAR_BEHIND`; if none is behind, the new one is skipped.
     pub streams_per_subscription_max: usize,
+    /// Streams of one session with a delivery time-out that have all of their subgroup and are not known to have
+    /// arrived. For one more, the one opened first is reset with `DELIVERY_TIMEOUT`.
+    pub streams_timed_per_session_max: usize,
     /// Subgroups of one track that may be open upstream at once; further ones are stopped.
     pub subgroups_per_track_max: usize,
     /// Fetches of one session; refused with `EXCESSIVE_LOAD` beyond.
@@ -126,6 +129,7 @@ impl Default for Limits {
             lag_bytes_max: 4 << 20,
             lag_bytes_per_session_max: 16 << 20,
             streams_per_subscription_max: 128,
+            streams_timed_per_session_max: 1024,
             subgroups_per_track_max: 256,
             fetches_per_session_max: 64,
             fetches_upstream_per_session_max: 256,

@@ -103,6 +103,8 @@ numbers! {
         subgroups_refused,
         /// Objects and streams received again from another publisher of the same track.
         duplicates,
+        /// Publishers that began a track anew beside others of which nothing was heard since.
+        publishers_anew,
         /// Tracks ended because they broke the rules of the object model.
         tracks_malformed,
         /// Objects that came for no track that the relay still holds.

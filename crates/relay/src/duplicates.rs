@@ -18,10 +18,12 @@ pub(crate) type SubgroupKey = (u64, u64);
 ///
 /// A lone publisher sends an object only once [moqt-18 §2.1], so that nothing is looked up until a second
 /// one is there. It is not a record of the track: a publisher that comes back after a fall, and counts from the
-/// beginning, is heard.
+/// beginning, is heard. That its former session may linger changes nothing: of a publisher that says it has
+/// published nothing yet, only what came since counts as a repetition, until one of the others is heard of again.
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
     is_shared: bool,
+    newcomer: Option<Newcomer>,
     datagrams: VecDeque<(Instant, Location)>,
     subgroups: VecDeque<Passed>,
 }
@@ -39,6 +41,23 @@ struct Passed {
     at: Instant,
 }
 
+/// A publisher that counts anew, beside others of which nothing was heard since.
+#[derive(Clone, Copy, Debug)]
+struct Newcomer {
+    sender: Sender,
+    since: Instant,
+    has_begun: bool,
+}
+
+/// How the word of a newcomer is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Anew {
+    /// What was sent before this is no concern of it.
+    pub(crate) since: Instant,
+    /// It is its first object.
+    pub(crate) is_first: bool,
+}
+
 impl Duplicates {
     /// There is more than one publisher from now on.
     pub(crate) fn share(&mut self) {
@@ -51,6 +70,39 @@ impl Duplicates {
         self.is_shared
     }
 
+    /// `sender` says that it has published nothing yet, though others have.
+    pub(crate) fn begin_anew(&mut self, now: Instant, sender: Sender) {
+        self.newcomer = Some(Newcomer {
+            sender,
+            since: now,
+            has_begun: false,
+        });
+    }
+
+    /// An object came from `sender`. If that counts anew, it says since when; if it is another one, that one is
+    /// there after all, and nobody does.
+    pub(crate) fn hear(&mut self, sender: Sender) -> Option<Anew> {
+        let newcomer = self.newcomer.as_mut()?;
+        if newcomer.sender != sender {
+            self.newcomer = None;
+            return None;
+        }
+        let is_first = !std::mem::replace(&mut newcomer.has_begun, true);
+        let since = newcomer.since;
+        Some(Anew { since, is_first })
+    }
+
+    /// Whether `sender` counts anew, and nothing was heard of the others since.
+    pub(crate) fn is_newcomer(&self, sender: Sender) -> bool {
+        self.newcomer_since(sender).is_some()
+    }
+
+    /// Since when `sender` counts anew, if nothing was heard of the others since.
+    pub(crate) fn newcomer_since(&self, sender: Sender) -> Option<Instant> {
+        let newcomer = self.newcomer.filter(|newcomer| newcomer.sender == sender);
+        newcomer.map(|newcomer| newcomer.since)
+    }
+
     /// Whether datagrams came.
     pub(crate) fn has_datagrams(&self) -> bool {
         !self.datagrams.is_empty()
@@ -61,10 +113,15 @@ impl Duplicates {
         *self = Self::default();
     }
 
-    /// Whether a datagram at `location` came already.
+    /// Whether a datagram at `location` came already, since the time of a publisher that counts `anew`.
     #[inline]
-    pub(crate) fn is_repeated(&mut self, now: Instant, location: Location) -> bool {
-        if self.is_shared && self.knows(now, location) {
+    pub(crate) fn is_repeated(
+        &mut self,
+        now: Instant,
+        location: Location,
+        anew: Option<Anew>,
+    ) -> bool {
+        if self.is_shared && self.knows(now, location, anew) {
             return true;
         }
         if self.datagrams.len() == REMEMBERED_MAX {
@@ -82,11 +139,12 @@ impl Duplicates {
         key: SubgroupKey,
         sender: Sender,
         object: u64,
+        anew: Option<Anew>,
     ) -> bool {
         let found = self.place(key);
         if let Some(place) = found.filter(|_| self.is_shared) {
             let passed = &self.subgroups[place];
-            let is_recent = now.saturating_duration_since(passed.at) <= REPETITION_MAX;
+            let is_recent = is_recent(now, passed.at, anew);
             let is_taken = if passed.is_live {
                 passed.sender != sender
             } else {
@@ -131,18 +189,22 @@ impl Duplicates {
         }
     }
 
-    fn knows(&self, now: Instant, location: Location) -> bool {
-        let recent = |at: Instant| now.saturating_duration_since(at) <= REPETITION_MAX;
+    fn knows(&self, now: Instant, location: Location, anew: Option<Anew>) -> bool {
         self.datagrams
             .iter()
             .rev()
-            .take_while(|&&(at, _)| recent(at))
+            .take_while(|&&(at, _)| is_recent(now, at, anew))
             .any(|&(_, known)| known == location)
     }
 
     fn place(&self, key: SubgroupKey) -> Option<usize> {
         self.subgroups.iter().rposition(|passed| passed.key == key)
     }
+}
+
+/// Whether what came at `at` can be what is repeated now.
+fn is_recent(now: Instant, at: Instant, anew: Option<Anew>) -> bool {
+    now.saturating_duration_since(at) <= REPETITION_MAX && anew.is_none_or(|anew| at >= anew.since)
 }
 
 /// Five seconds of audio.
@@ -166,20 +228,20 @@ mod tests {
     #[test]
     fn a_lone_publisher_is_not_doubted() {
         let (now, mut seen) = (epoch(), Duplicates::default());
-        assert!(!seen.is_repeated(now, at(1)));
-        assert!(!seen.is_repeated(now, at(1)));
-        assert!(seen.claim(now, (1, 0), sender(0), 0));
-        assert!(seen.claim(now, (1, 0), sender(2), 0));
+        assert!(!seen.is_repeated(now, at(1), None));
+        assert!(!seen.is_repeated(now, at(1), None));
+        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
+        assert!(seen.claim(now, (1, 0), sender(2), 0, None));
     }
 
     #[test]
     fn datagrams_before_the_second_publisher_count_too() {
         let (now, mut seen) = (epoch(), Duplicates::default());
-        assert!(!seen.is_repeated(now, at(1)));
+        assert!(!seen.is_repeated(now, at(1), None));
         seen.share();
-        assert!(seen.is_repeated(now + REPETITION_MAX, at(1)));
+        assert!(seen.is_repeated(now + REPETITION_MAX, at(1), None));
         let late = now + REPETITION_MAX + Duration::from_nanos(1);
-        assert!(!seen.is_repeated(late, at(1)), "too long ago");
+        assert!(!seen.is_repeated(late, at(1), None), "too long ago");
     }
 
     #[test]
@@ -187,11 +249,11 @@ mod tests {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
         for group in 0..REMEMBERED_MAX as u64 {
-            assert!(!seen.is_repeated(now, at(group)));
+            assert!(!seen.is_repeated(now, at(group), None));
         }
-        assert!(seen.is_repeated(now, at(0)), "at the limit");
-        assert!(!seen.is_repeated(now, at(1000)));
-        assert!(!seen.is_repeated(now, at(0)), "the oldest made room");
+        assert!(seen.is_repeated(now, at(0), None), "at the limit");
+        assert!(!seen.is_repeated(now, at(1000), None));
+        assert!(!seen.is_repeated(now, at(0), None), "the oldest made room");
         assert_eq!(seen.datagrams.len(), REMEMBERED_MAX);
     }
 
@@ -200,36 +262,69 @@ mod tests {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
         for group in 0..=REMEMBERED_MAX as u64 {
-            assert!(seen.claim(now, (group, 0), sender(0), 0));
+            assert!(seen.claim(now, (group, 0), sender(0), 0, None));
         }
         assert_eq!(seen.subgroups.len(), REMEMBERED_MAX);
-        assert!(!seen.claim(now, (1, 0), sender(2), 0));
-        assert!(seen.claim(now, (0, 0), sender(2), 0), "forgotten");
+        assert!(!seen.claim(now, (1, 0), sender(2), 0, None));
+        assert!(seen.claim(now, (0, 0), sender(2), 0, None), "forgotten");
     }
 
     #[test]
     fn another_goes_on_where_one_was_cut() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
-        assert!(seen.claim(now, (1, 0), sender(0), 0));
-        assert!(seen.claim(now, (1, 0), sender(0), 0), "its own stream");
-        assert!(!seen.claim(now, (1, 0), sender(2), 9));
+        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
+        assert!(
+            seen.claim(now, (1, 0), sender(0), 0, None),
+            "its own stream"
+        );
+        assert!(!seen.claim(now, (1, 0), sender(2), 9, None));
         seen.release(now, (1, 0), sender(0), 4);
-        assert!(!seen.claim(now, (1, 0), sender(2), 3), "passed on already");
-        assert!(seen.claim(now, (1, 0), sender(2), 4));
-        assert!(!seen.claim(now, (1, 0), sender(0), 5));
+        assert!(
+            !seen.claim(now, (1, 0), sender(2), 3, None),
+            "passed on already"
+        );
+        assert!(seen.claim(now, (1, 0), sender(2), 4, None));
+        assert!(!seen.claim(now, (1, 0), sender(0), 5, None));
         seen.clear();
-        assert!(seen.claim(now, (1, 0), sender(0), 0), "a fresh start");
+        assert!(seen.claim(now, (1, 0), sender(0), 0, None), "a fresh start");
     }
 
     #[test]
     fn a_silent_owner_loses_its_subgroup() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
-        assert!(seen.claim(now, (1, 0), sender(0), 0));
+        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
         let later = now + REPETITION_MAX + Duration::from_nanos(1);
         seen.touch(now + REPETITION_MAX, (1, 0));
-        assert!(!seen.claim(later, (1, 0), sender(2), 0));
-        assert!(seen.claim(later + REPETITION_MAX, (1, 0), sender(2), 0));
+        assert!(!seen.claim(later, (1, 0), sender(2), 0, None));
+        assert!(seen.claim(later + REPETITION_MAX, (1, 0), sender(2), 0, None));
+    }
+
+    #[test]
+    fn who_counts_anew_is_heard_until_another_is() {
+        let (now, mut seen) = (epoch(), Duplicates::default());
+        let (old, new) = (sender(0), sender(2));
+        assert!(!seen.is_repeated(now, at(1), None));
+        assert!(seen.claim(now, (5, 0), old, 0, None));
+        seen.share();
+        let later = now + Duration::from_millis(1);
+        seen.begin_anew(later, new);
+        let first = seen.hear(new);
+        assert_eq!(first.map(|anew| anew.is_first), Some(true));
+        assert!(
+            !seen.is_repeated(later, at(1), first),
+            "said before it came"
+        );
+        let anew = seen.hear(new);
+        assert_eq!(anew.map(|anew| anew.is_first), Some(false));
+        assert!(seen.is_repeated(later, at(1), anew), "its own repetition");
+        assert!(seen.claim(later, (5, 0), new, 0, anew));
+        assert!(seen.is_newcomer(new) && !seen.is_newcomer(old));
+        assert_eq!(seen.hear(old), None);
+        assert!(seen.is_repeated(later, at(1), None));
+        assert!(!seen.claim(later, (5, 0), old, 1, None));
+        assert_eq!(seen.hear(new), None, "it is one of two now");
+        assert!(!seen.is_newcomer(new));
     }
 }

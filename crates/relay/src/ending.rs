@@ -96,6 +96,10 @@ impl Relay {
         let mut gone = Vec::new();
         let mut next: Option<Instant> = None;
         let has_datagrams = track.duplicates.has_datagrams();
+        let silence = track.sources.iter().find_map(|source| {
+            let sender = (source.handle, source.request);
+            Some((sender, track.silence_until(sender)?))
+        });
         for source in &mut track.sources {
             let (is_complete, is_going_on) = (source.is_complete(), source.streams_open > 0);
             let Some(leaving) = &mut source.leaving else {
@@ -116,6 +120,8 @@ impl Relay {
             } else {
                 leaving.until
             };
+            let silence = silence.filter(|(sender, _)| *sender == (source.handle, source.request));
+            let until = silence.map_or(until, |(_, silence)| until.max(silence));
             if until <= now {
                 gone.push((source.handle, source.request));
             } else {
@@ -161,11 +167,18 @@ impl Relay {
             session.forget(connection, request);
         });
         self.publish_grown(now, endpoint);
+        let is_ended = self.is_ended_by(now, endpoint, track_id, (handle, request));
+        if is_ended && let Some(track) = self.tracks.get(track_id) {
+            for other in track.sources.clone() {
+                self.cut_streams(now, other.handle, other.request);
+            }
+            self.publish_grown(now, endpoint);
+        }
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         if let Some(source) = track.remove_source(handle, request)
-            && !track.is_fed()
+            && (is_ended || !track.is_fed())
         {
             self.after_last_source(now, endpoint, track_id, source, code);
         }

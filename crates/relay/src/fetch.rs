@@ -259,6 +259,7 @@ impl Fetch {
             self.publisher_priority,
             GroupOrder::Ascending,
             0,
+            0,
         )
     }
 

@@ -16,6 +16,7 @@ use weir_quic::{Endpoint, Handle, SendDatagramError};
 use crate::{
     Relay,
     cache::{Content, Keeper},
+    duplicates::Sender,
     peer::{Flow, Inbound},
     subgroup::{Ended, SubgroupId, resumed},
     tracks::TrackId,
@@ -23,14 +24,19 @@ use crate::{
 
 impl Relay {
     /// Hands an object that came in a datagram to all who want it.
-    pub(crate) fn forward_datagram(
+    pub(crate) fn on_datagram(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        id: TrackId,
+        sender: Sender,
         mut datagram: ObjectDatagram,
-        from_neighbour: bool,
     ) {
+        let peer = self.peers.get(sender.0);
+        let found = peer.and_then(|peer| Some((peer.source(sender.1)?, peer.is_neighbour)));
+        let Some((id, from_neighbour)) = found else {
+            self.counters.objects_unwanted += 1;
+            return;
+        };
         let Self {
             tracks,
             counters,
@@ -50,7 +56,8 @@ impl Relay {
             group: datagram.group,
             object: datagram.object,
         };
-        if track.duplicates.is_repeated(now, location) {
+        let anew = track.hear(sender, location, ledger);
+        if track.duplicates.is_repeated(now, location, anew) {
             counters.duplicates += 1;
             return;
         }
@@ -190,6 +197,8 @@ impl Relay {
         if !track.ends.admits_object(group, &object, track.largest) {
             return self.on_malformed(now, endpoint, track_id);
         }
+        let sender = (handle, inbound.request);
+        let anew = track.hear(sender, location, &mut self.ledger);
         let number = match inbound.flow {
             Flow::Passed(id) => {
                 if let Some(subgroup) = track.subgroup(id) {
@@ -207,8 +216,7 @@ impl Relay {
             Flow::Repeated(number) => number,
         };
         let key = (location.group, number);
-        let sender = (handle, inbound.request);
-        if !track.duplicates.claim(now, key, sender, object.id) {
+        if !track.duplicates.claim(now, key, sender, object.id, anew) {
             self.counters.duplicates += 1;
             inbound.flow = Flow::Repeated(number);
             return;
@@ -294,7 +302,7 @@ impl Relay {
             && let Some(subgroup) = track.subgroup(id)
         {
             let before = subgroup.partial_bytes();
-            subgroup.end(ended);
+            subgroup.end(now, ended);
             self.ledger.hold(before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
             if let Some(last) = next.checked_sub(1)

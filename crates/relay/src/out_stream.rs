@@ -1,6 +1,6 @@
 //! One subgroup on its way to one subscriber.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
 use weir_moqt::{
@@ -14,6 +14,7 @@ use crate::{
     Counters, Limits,
     subgroup::{Start, Subgroup, SubgroupId},
     subscriber::TrackDefaults,
+    timeouts::{Timeouts, is_late, is_over},
 };
 
 /// One subgroup on its way to one subscriber.
@@ -21,6 +22,8 @@ use crate::{
 pub(crate) struct OutStream {
     pub(crate) subgroup: SubgroupId,
     pub(crate) group: u64,
+    /// The subgroup's ID.
+    pub(crate) number: u64,
     /// The publisher's priority.
     pub(crate) priority: u8,
     pub(crate) state: OutState,
@@ -73,6 +76,8 @@ pub(crate) struct Turn<'a> {
     pub(crate) lag_change: i64,
     /// Subscriptions that are at their end because they are too slow.
     pub(crate) fallen: Vec<(Handle, RequestId)>,
+    /// Streams of which nothing more comes, and by when they have to arrive.
+    pub(crate) deliveries: Vec<(StreamId, Instant)>,
 }
 
 /// A change in what waits for room.
@@ -100,6 +105,7 @@ impl<'a> Turn<'a> {
             released: Vec::new(),
             lag_change: 0,
             fallen: Vec::new(),
+            deliveries: Vec::new(),
         }
     }
 
@@ -115,6 +121,7 @@ impl OutStream {
         Self {
             subgroup: subgroup.id,
             group: subgroup.header.group,
+            number: subgroup.key().1,
             priority,
             state: OutState::Pending,
             prologue: start.prologue,
@@ -142,16 +149,19 @@ impl OutStream {
         connection: &mut Connection<'_>,
         stream: StreamId,
         subgroup: &Subgroup,
-        timeout: Option<Duration>,
+        timeouts: Timeouts,
         turn: &mut Turn<'_>,
     ) -> Outcome {
+        if is_over(turn.now, subgroup, timeouts) {
+            return Outcome::TooLate;
+        }
         if !self.prologue.is_empty()
             && let Err(error) = connection.write(stream, &mut self.prologue)
         {
             return refused(error);
         }
         while let Some(mut piece) = subgroup.from(self.cursor) {
-            if is_late(turn.now, piece.received, timeout) {
+            if is_late(turn.now, piece.received, timeouts.object) {
                 return Outcome::TooLate;
             }
             let before = piece.data.len();
@@ -167,16 +177,10 @@ impl OutStream {
     }
 
     /// Whether what it would send next is not worth sending any more.
-    pub(crate) fn is_late(
-        &self,
-        now: Instant,
-        subgroup: &Subgroup,
-        timeout: Option<Duration>,
-    ) -> bool {
-        timeout.is_some()
-            && subgroup
-                .received(self.cursor)
-                .is_some_and(|received| is_late(now, received, timeout))
+    pub(crate) fn is_late(&self, now: Instant, subgroup: &Subgroup, timeouts: Timeouts) -> bool {
+        let received = timeouts.object.and_then(|_| subgroup.received(self.cursor));
+        received.is_some_and(|received| is_late(now, received, timeouts.object))
+            || is_over(now, subgroup, timeouts)
     }
 
     /// Sends nothing more of its subgroup; resets the stream unless `code` is `None`.
@@ -199,10 +203,6 @@ impl OutStream {
         self.prologue = Bytes::new();
         self.state = OutState::Skipped;
     }
-}
-
-fn is_late(now: Instant, received: Instant, timeout: Option<Duration>) -> bool {
-    timeout.is_some_and(|timeout| now.saturating_duration_since(received) > timeout)
 }
 
 fn refused(error: WriteError) -> Outcome {

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, time::Instant};
 
-use weir_moqt::{session::RequestId, transport::StreamId};
+use weir_moqt::{error::ResetCode, session::RequestId, transport::StreamId};
 use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
@@ -70,6 +70,7 @@ impl Relay {
         let mut turn = Turn::new(now, &config.limits, counters, defaults);
         let mut taken = subgroup.len();
         let mut is_held = false;
+        let mut deliveries = Vec::new();
         let first = if subgroup.from_neighbour {
             neighbours
         } else {
@@ -86,6 +87,9 @@ impl Relay {
             {
                 let max = config.limits.lag_bytes_per_session_max;
                 peer.settle_lag(subscriber, &mut connection, max, &mut turn);
+            }
+            if !turn.deliveries.is_empty() {
+                deliveries.push((handle, std::mem::take(&mut turn.deliveries)));
             }
             match progress {
                 Progress::Apart => continue,
@@ -115,6 +119,9 @@ impl Relay {
         }
         for (handle, request) in fallen {
             self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+        }
+        for (handle, deliveries) in deliveries {
+            self.note_deliveries(now, endpoint, handle, deliveries);
         }
         self.tend_cache();
         self.refill(now, endpoint, track_id);
@@ -233,20 +240,10 @@ impl Relay {
             self.counters.streams_stopped += 1;
             return;
         }
-        let Some(peer) = self.peers.get(handle) else {
-            return;
-        };
-        let subscriptions: Vec<_> = peer.subscriptions().collect();
-        for (request, track_id) in subscriptions {
-            let who = (track_id, handle, request);
-            let is_it =
-                self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
-                    subscriber.stopped(connection, stream, turn)
-                });
-            if is_it == Some(true) {
-                self.counters.streams_stopped += 1;
-                return self.dismiss_if_drained(now, endpoint, track_id, handle, request);
-            }
+        let code = ResetCode::CANCELLED;
+        if let Some((track_id, request)) = self.abort_stream(now, endpoint, handle, stream, code) {
+            self.counters.streams_stopped += 1;
+            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
         }
     }
 
@@ -281,11 +278,15 @@ impl Relay {
             peer.note_waits(track_id, request, std::mem::take(&mut turn.waits));
         }
         let (released, fallen) = (turn.released, turn.fallen);
+        let deliveries = turn.deliveries;
         for id in released {
             track.settle_subgroup(id);
         }
         for (handle, request) in fallen {
             self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+        }
+        if !deliveries.is_empty() {
+            self.note_deliveries(now, endpoint, handle, deliveries);
         }
         Some(result)
     }

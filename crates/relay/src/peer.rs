@@ -12,6 +12,7 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
+    deliveries::Deliveries,
     discovering::Interest,
     full_streams::{FullStreams, Reader},
     newcomers::Origin,
@@ -44,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) inbound: BTreeMap<StreamId, Inbound>,
     /// Subgroup streams being sent that took no more data.
     pub(crate) full: FullStreams,
+    /// Streams being sent that have to arrive in time.
+    pub(crate) deliveries: Deliveries,
     /// Streams being sent that answer its fetches.
     pub(crate) fetch_streams: BTreeMap<StreamId, RequestId>,
     /// Streams being received that answer fetches of the relay.
@@ -131,6 +134,7 @@ impl Peer {
             sources: Vec::new(),
             inbound: BTreeMap::new(),
             full: FullStreams::default(),
+            deliveries: Deliveries::default(),
             fetch_streams: BTreeMap::new(),
             feeder_streams: BTreeMap::new(),
             declines_fetch: false,

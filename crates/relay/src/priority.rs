@@ -4,34 +4,62 @@ use weir_moqt::parameter::GroupOrder;
 
 /// A stream's rank for the transport (higher first) from MOQT's priorities (lower first).
 ///
-/// Subscriber priority decides, then publisher priority, then the group order by the lower 15 bits of the group
-/// ID, so that once in 32768 groups one waits for another. Ascending groups need ranks too, although
-/// streams of one rank are sent in the order in which they were opened: what was lost of an old group
-/// would else be sent again behind all newer ones.
-pub(crate) fn rank(subscriber: u8, publisher: u8, order: GroupOrder, group: u64) -> i32 {
-    let group = i32::try_from(group & GROUP_MASK).unwrap_or(0);
-    let within = match order {
-        GroupOrder::Ascending => MASK_BITS - group,
+/// Subscriber priority decides, then publisher priority, then the group order, then the subgroup ID (lower first). The
+/// transport knows 32 bits: the two priorities take half of them, so that of the group ID the lower 11 count (once in
+/// 2048 groups one waits for another), and subgroups from the 32nd on are one. Streams of one rank are sent in the order
+/// in which they were opened. Ascending groups need ranks all the same: what was lost of an old group would else be
+/// sent again behind all newer ones.
+pub(crate) fn rank(
+    subscriber: u8,
+    publisher: u8,
+    order: GroupOrder,
+    group: u64,
+    subgroup: u64,
+) -> i32 {
+    let group = group & GROUP_MAX;
+    let group = match order {
+        GroupOrder::Ascending => GROUP_MAX - group,
         GroupOrder::Descending => group,
     };
-    -(i32::from(subscriber) << 23) - (i32::from(publisher) << 15) + within
+    let subgroup = SUBGROUP_MAX - subgroup.min(SUBGROUP_MAX);
+    let within = (group << SUBGROUP_BITS | subgroup).min(WITHIN_MAX);
+    let within = i32::try_from(within).unwrap_or(0);
+    let priorities = i32::from(subscriber) << 8 | i32::from(publisher);
+    // The highest 16 bits, as a signed number.
+    (i32::from(i16::MAX) - priorities) * (1 << WITHIN_BITS) + within
 }
 
-const GROUP_MASK: u64 = 0x7fff;
-const MASK_BITS: i32 = 0x7fff;
+const WITHIN_BITS: u32 = 16;
+/// The ranks above belong to the streams of requests and of control.
+const WITHIN_MAX: u64 = (1 << WITHIN_BITS) - 3;
+const SUBGROUP_BITS: u32 = 5;
+const SUBGROUP_MAX: u64 = (1 << SUBGROUP_BITS) - 1;
+const GROUP_MAX: u64 = (1 << (WITHIN_BITS - SUBGROUP_BITS)) - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn subscriber_then_publisher_then_group() {
+    fn subscriber_then_publisher_then_group_then_subgroup() {
         let ascending = GroupOrder::Ascending;
         let descending = GroupOrder::Descending;
-        assert!(rank(0, 255, ascending, 0) > rank(1, 0, ascending, 0));
-        assert!(rank(1, 0, ascending, 0x7fff) > rank(1, 1, descending, 0x7fff));
-        assert!(rank(1, 1, descending, 8) > rank(1, 1, descending, 7));
-        assert!(rank(1, 1, ascending, 7) > rank(1, 1, ascending, 8));
-        assert!(rank(255, 255, ascending, 0x7fff) > i32::MIN + 1);
+        assert!(rank(0, 255, ascending, 0, 40) > rank(1, 0, ascending, 0, 0));
+        assert!(rank(1, 0, ascending, 0x7fff, 40) > rank(1, 1, descending, 0x7fff, 0));
+        assert!(rank(1, 1, descending, 8, 40) > rank(1, 1, descending, 7, 0));
+        assert!(rank(1, 1, ascending, 7, 40) > rank(1, 1, ascending, 8, 0));
+        for order in [ascending, descending] {
+            assert!(rank(1, 1, order, 7, 0) > rank(1, 1, order, 7, 1));
+            assert!(rank(1, 1, order, 7, 30) > rank(1, 1, order, 7, 31));
+            assert_eq!(rank(1, 1, order, 7, 31), rank(1, 1, order, 7, 32));
+        }
+    }
+
+    #[test]
+    fn ranks_use_all_bits_but_those_of_control() {
+        let lowest = rank(255, 255, GroupOrder::Descending, 0, u64::MAX);
+        assert_eq!(lowest, i32::MIN);
+        assert!(rank(0, 0, GroupOrder::Ascending, 0, 0) < i32::MAX - 1);
+        assert!(rank(0, 1, GroupOrder::Ascending, 0, 0) < rank(0, 0, GroupOrder::Ascending, 5, 0));
     }
 }

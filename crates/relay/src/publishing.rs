@@ -77,11 +77,9 @@ impl Relay {
         let sends_always = !self.config.pauses_publishers && !is_neighbour;
         let forward = sends_always || track.is_wanted(is_neighbour);
         self.add_source(track_id, handle, id, Origin::Published, forward);
-        self.establish(
-            track_id,
-            &publish.properties,
-            publish.parameters.largest_object,
-        );
+        let largest = publish.parameters.largest_object;
+        self.welcome(now, endpoint, track_id, (handle, id), largest);
+        self.establish(track_id, &publish.properties, largest);
         let parameters = Parameters {
             forward: Some(forward),
             expires: self.expires_in(now, handle, id),
@@ -213,7 +211,9 @@ impl Relay {
         if let Some(source) = track.source(handle, id) {
             source.origin = Origin::Subscribed;
         }
-        self.establish(track_id, &ok.properties, ok.parameters.largest_object);
+        let largest = ok.parameters.largest_object;
+        self.welcome(now, endpoint, track_id, (handle, id), largest);
+        self.establish(track_id, &ok.properties, largest);
         self.admit_waiting(now, endpoint, track_id);
         self.dismiss_neighbours(now, endpoint, track_id);
     }
@@ -341,6 +341,7 @@ impl Relay {
                 streams: 0,
                 streams_open: 0,
                 stream_bytes: 0,
+                probed: None,
                 leaving: None,
             });
         }

@@ -139,7 +139,7 @@ impl Relay {
     }
 
     fn on_lost(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(peer) = self.peers.remove(handle) else {
+        let Some(mut peer) = self.peers.remove(handle) else {
             return;
         };
         if peer.is_neighbour {
@@ -150,6 +150,9 @@ impl Relay {
         }
         if let Some(at) = peer.expiry_timer {
             self.timers.cancel(at, Timer::Expiry(handle));
+        }
+        if let Some(at) = peer.deliveries.disarm() {
+            self.timers.cancel(at, Timer::Delivery(handle));
         }
         for inbound in peer.inbound.values() {
             self.end_stream(now, handle, inbound, CUT);
@@ -268,12 +271,7 @@ impl Relay {
                 }
             }
             E::Datagram { request, datagram } => {
-                if let Some(peer) = self.peers.get(handle)
-                    && let Some(track) = peer.source(request)
-                {
-                    let from_neighbour = peer.is_neighbour;
-                    self.forward_datagram(now, endpoint, track, datagram, from_neighbour);
-                }
+                self.on_datagram(now, endpoint, (handle, request), datagram);
             }
             E::Updated { id, result } => self.on_updated(now, endpoint, handle, id, result),
             E::Violated(violation) => {
@@ -454,6 +452,7 @@ impl Relay {
             Timer::Inquiry(handle, request) => {
                 self.on_inquiry_late(now, endpoint, (handle, request));
             }
+            Timer::Delivery(handle) => self.on_delivery_due(now, endpoint, handle),
             Timer::Cache => self.on_cache_due(now),
             Timer::Fill(handle, request) => self.on_fill_over(now, endpoint, (handle, request)),
         }
@@ -515,12 +514,7 @@ impl Relay {
                 };
                 match peer.session.handle_datagram(now, &mut connection, data) {
                     Some((request, datagram)) => {
-                        if let Some(track) = peer.source(request) {
-                            let from_neighbour = peer.is_neighbour;
-                            self.forward_datagram(now, endpoint, track, datagram, from_neighbour);
-                        } else {
-                            self.counters.objects_unwanted += 1;
-                        }
+                        self.on_datagram(now, endpoint, (handle, request), datagram);
                     }
                     None => self.settle(now, endpoint, handle),
                 }
@@ -560,7 +554,11 @@ impl Relay {
             }
             Event::Connected { handle } => self.on_connected(now, endpoint, handle),
             Event::Lost { handle, .. } => self.on_lost(now, endpoint, handle),
-            Event::Finished { .. } => {}
+            Event::Finished { handle, stream } => {
+                if let Some(peer) = self.peers.get(handle) {
+                    peer.deliveries.remove(stream);
+                }
+            }
         }
     }
 }

@@ -39,6 +39,10 @@ pub(crate) struct Subgroup {
     /// The subgroup's ID.
     number: u64,
     ended: Option<Ended>,
+    /// When its publisher finished it: its delivery time-out counts from here [moqt-18 §8].
+    finished_at: Option<Instant>,
+    /// When the last piece of the log was received.
+    last_received: Option<Instant>,
     /// The object within which the log ends, for the cache.
     partial: Option<Partial>,
 }
@@ -113,6 +117,8 @@ impl Subgroup {
             began: None,
             number,
             ended: None,
+            finished_at: None,
+            last_received: None,
             partial: None,
         }
     }
@@ -152,15 +158,26 @@ impl Subgroup {
     }
 
     /// The publisher ended it; nothing follows. An object that was not complete is no longer held for the cache.
-    pub(crate) fn end(&mut self, ended: Ended) {
-        if let Ended::Reset(_) = ended {
-            self.partial = None;
+    pub(crate) fn end(&mut self, now: Instant, ended: Ended) {
+        match ended {
+            Ended::Finished => self.finished_at = Some(now),
+            Ended::Reset(_) => self.partial = None,
         }
         self.ended = Some(ended);
     }
 
     pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended
+    }
+
+    /// When its publisher finished it.
+    pub(crate) fn finished_at(&self) -> Option<Instant> {
+        self.finished_at
+    }
+
+    /// When the last of its bytes were received.
+    pub(crate) fn last_received(&self) -> Option<Instant> {
+        self.last_received
     }
 
     /// Group and subgroup ID.
@@ -204,10 +221,12 @@ impl Subgroup {
             let start = self.end;
             self.collect(now, &data, partial_max, keep);
             self.end += data.len() as u64;
+            let received = self.began.unwrap_or(now);
+            self.last_received = Some(received);
             self.log.push_back(Piece {
                 data,
                 start,
-                received: self.began.unwrap_or(now),
+                received,
             });
             let last_began = if self.marks.is_empty() {
                 self.began

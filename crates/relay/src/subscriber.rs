@@ -19,6 +19,7 @@ use crate::{
     out_stream::{OutState, OutStream, Outcome, Turn, Wait},
     priority::rank,
     subgroup::{Ended, Mark, Subgroup, SubgroupId},
+    timeouts::{Timeouts, smaller},
 };
 
 /// A subscription that gets objects.
@@ -37,8 +38,7 @@ pub(crate) struct Subscriber {
     end_group: u64,
     priority: u8,
     order: GroupOrder,
-    object_timeout: Option<Duration>,
-    subgroup_timeout: Option<Duration>,
+    timeouts: Timeouts,
     /// The smaller of the two [moqt-18 §8].
     datagram_timeout: Option<Duration>,
     streams: Vec<OutStream>,
@@ -91,8 +91,10 @@ impl Subscriber {
             end_group: u64::MAX,
             priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: track.order,
-            object_timeout: track.object_timeout,
-            subgroup_timeout: track.subgroup_timeout,
+            timeouts: Timeouts {
+                object: track.object_timeout,
+                subgroup: track.subgroup_timeout,
+            },
             datagram_timeout: None,
             streams: Vec::new(),
             streams_opened: 0,
@@ -120,12 +122,12 @@ impl Subscriber {
             self.order = order;
         }
         if let timeout @ Some(_) = parameters.object_delivery_timeout {
-            self.object_timeout = smaller(timeout, track.object_timeout);
+            self.timeouts.object = smaller(timeout, track.object_timeout);
         }
         if let timeout @ Some(_) = parameters.subgroup_delivery_timeout {
-            self.subgroup_timeout = smaller(timeout, track.subgroup_timeout);
+            self.timeouts.subgroup = smaller(timeout, track.subgroup_timeout);
         }
-        self.datagram_timeout = smaller(self.object_timeout, self.subgroup_timeout);
+        self.datagram_timeout = smaller(self.timeouts.object, self.timeouts.subgroup);
         if let Some(filter) = parameters.filter {
             (self.start, self.end_group) = range(filter, largest);
         }
@@ -252,18 +254,19 @@ impl Subscriber {
             .map(|(Reverse(rank), id)| (rank, id))
     }
 
-    /// The peer stopped `stream`; returns whether it was one of this subscription's.
-    pub(crate) fn stopped(
+    /// Gives up `stream` with `code`; returns whether it was one of this subscription's.
+    pub(crate) fn abort(
         &mut self,
         connection: &mut Connection<'_>,
         stream: StreamId,
+        code: ResetCode,
         turn: &mut Turn<'_>,
     ) -> bool {
         let mut streams = self.streams.iter_mut();
         let Some(entry) = streams.find(|entry| entry.stream() == Some(stream)) else {
             return false;
         };
-        entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
+        entry.give_up(connection, Some(code), turn);
         true
     }
 
@@ -291,7 +294,13 @@ impl Subscriber {
     }
 
     fn rank(&self, entry: &OutStream) -> i32 {
-        rank(self.priority, entry.priority, self.order, entry.group)
+        rank(
+            self.priority,
+            entry.priority,
+            self.order,
+            entry.group,
+            entry.number,
+        )
     }
 
     /// Starts on a subgroup with the first of `marks` that it wants. With too many streams open, the oldest
@@ -349,6 +358,7 @@ impl Subscriber {
                     && let Some(stream) = self.streams.swap_remove(index).stream()
                 {
                     connection.finish(stream);
+                    self.watch(connection, subgroup, stream, true, turn);
                 }
                 return Progress::Level;
             }
@@ -377,18 +387,18 @@ impl Subscriber {
         index: usize,
         turn: &mut Turn<'_>,
     ) -> Outcome {
-        let timeout = self.object_timeout;
+        let timeouts = self.timeouts;
         let entry = &mut self.streams[index];
         let stream = match entry.state {
             OutState::Open(stream) => stream,
             OutState::Full(_) | OutState::Skipped => {
-                return if entry.is_late(turn.now, subgroup, timeout) {
+                return if entry.is_late(turn.now, subgroup, timeouts) {
                     Outcome::TooLate
                 } else {
                     Outcome::Full
                 };
             }
-            OutState::Pending if entry.is_late(turn.now, subgroup, timeout) => {
+            OutState::Pending if entry.is_late(turn.now, subgroup, timeouts) => {
                 return Outcome::TooLate;
             }
             OutState::Pending => match connection.open(Direction::Uni) {
@@ -403,13 +413,31 @@ impl Subscriber {
             },
         };
         let entry = &mut self.streams[index];
-        let outcome = entry.write(connection, stream, subgroup, timeout, turn);
+        let outcome = entry.write(connection, stream, subgroup, timeouts, turn);
         if outcome == Outcome::Full {
             entry.state = OutState::Full(stream);
             let rank = self.rank(&self.streams[index]);
             turn.waits.push(Wait::For(stream, rank, subgroup.id));
         }
         outcome
+    }
+
+    /// A stream of which nothing more comes has to arrive in time, if the subscription has a time-out.
+    fn watch(
+        &self,
+        connection: &Connection<'_>,
+        subgroup: &Subgroup,
+        stream: StreamId,
+        is_written: bool,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.datagram_timeout.is_none() || self.is_neighbour {
+            return;
+        }
+        let due = self
+            .timeouts
+            .due(turn.now, subgroup, is_written, connection);
+        turn.deliveries.extend(due.map(|due| (stream, due)));
     }
 
     /// Notes how far behind it is, and gives up what is oldest if that is too far.
@@ -427,7 +455,11 @@ impl Subscriber {
         self.shed_beyond(connection, turn.limits.lag_bytes_max, turn);
         let entry = &self.streams[index];
         if entry.is_reading() {
-            return Progress::Behind(entry.cursor);
+            let (cursor, stream) = (entry.cursor, entry.stream());
+            if let Some(stream) = stream.filter(|_| subgroup.ended().is_some()) {
+                self.watch(connection, subgroup, stream, false, turn);
+            }
+            return Progress::Behind(cursor);
         }
         if subgroup.ended().is_some() {
             self.streams.swap_remove(index);
@@ -530,30 +562,12 @@ fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
     }
 }
 
-/// The smaller of two time-outs, where none and zero mean that there is none [moqt-18 §8].
-pub(crate) fn smaller(one: Option<Duration>, other: Option<Duration>) -> Option<Duration> {
-    let set = |timeout: &Duration| !timeout.is_zero();
-    match (one.filter(set), other.filter(set)) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
-}
-
 /// What SUBSCRIBER_PRIORITY is when it is left out [moqt-18 §10.2.6].
 pub(crate) const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_outs_combine_to_the_smaller_one() {
-        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
-        assert_eq!(smaller(None, None), None);
-        assert_eq!(smaller(Some(Duration::ZERO), Some(long)), Some(long));
-        assert_eq!(smaller(Some(short), Some(long)), Some(short));
-        assert_eq!(smaller(Some(short), None), Some(short));
-    }
 
     #[test]
     fn filters_become_ranges() {

@@ -26,6 +26,8 @@ pub(crate) enum Timer {
     Fill(Handle, RequestId),
     /// A publisher has had time enough to say how a track stands.
     Inquiry(Handle, RequestId),
+    /// Some streams of a session may not have arrived in time.
+    Delivery(Handle),
     /// The oldest group of the cache may be too old.
     Cache,
 }

@@ -9,12 +9,13 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    cache::TrackCache,
-    duplicates::Duplicates,
+    cache::{Ledger, TrackCache},
+    duplicates::{Anew, Duplicates, Sender},
     ends::Ends,
     fetch::FetchId,
     subgroup::{Subgroup, SubgroupId},
-    subscriber::{Subscriber, TrackDefaults, smaller},
+    subscriber::{Subscriber, TrackDefaults},
+    timeouts::smaller,
 };
 
 /// One track.
@@ -69,6 +70,9 @@ pub(crate) struct Source {
     pub(crate) streams_open: usize,
     /// Bytes of payload that came on them.
     pub(crate) stream_bytes: u64,
+    /// Bytes that its connection had brought when another publisher counted anew, and it was asked for a sign of
+    /// life.
+    pub(crate) probed: Option<u64>,
     /// It said that it is done; only what is on its way may still come.
     pub(crate) leaving: Option<Leaving>,
 }
@@ -345,6 +349,25 @@ impl Track {
         self.duplicates.clear();
         self.ends = Ends::default();
         self.group_asked = None;
+    }
+
+    /// An object of a track with several publishers is there: whether its sender counts anew. Then what the cache
+    /// remembers of the others is not what it will send.
+    #[inline]
+    pub(crate) fn hear(
+        &mut self,
+        sender: Sender,
+        location: Location,
+        ledger: &mut Ledger,
+    ) -> Option<Anew> {
+        if !self.duplicates.is_shared() {
+            return None;
+        }
+        let anew = self.duplicates.hear(sender)?;
+        if anew.is_first && self.cache.largest >= Some(location) {
+            self.cache.clear(ledger);
+        }
+        Some(anew)
     }
 
     /// Notes the location of an object that arrived.

@@ -112,6 +112,11 @@ impl EngineConnection<'_> {
         Ok(())
     }
 
+    pub(crate) fn probe(&mut self) {
+        self.slot.engine.ping();
+        self.mark_dirty();
+    }
+
     pub(crate) fn stats(&self) -> ConnectionStats {
         let stats = self.slot.engine.stats();
         ConnectionStats {

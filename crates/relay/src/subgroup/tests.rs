@@ -216,7 +216,7 @@ fn complete_objects_are_handed_to_the_cache_in_the_parts_they_came_in() {
     publish(&mut subgroup, 2);
     assert_eq!(subgroup.partial_bytes(), 0, "one past the limit");
     subgroup.extend(b"cut");
-    subgroup.end(Ended::Reset(ResetCode::CANCELLED));
+    subgroup.end(now, Ended::Reset(ResetCode::CANCELLED));
     publish(&mut subgroup, 100);
     let bytes = |text: &'static [u8]| Bytes::from_static(text);
     let none = Bytes::new;

@@ -298,3 +298,76 @@ fn who_leaves_while_the_publisher_is_away_leaves_nothing_behind() {
         assert_eq!(stage.wake_up(), None, "no timer is left");
     });
 }
+
+#[test]
+fn who_comes_back_before_its_fall_is_noticed_is_heard() {
+    story(&Setting::default(), |stage| {
+        let [first, second, kept, late] = [(); 4].map(|()| stage.client());
+        let publication = stage.publish(first, "a--x");
+        stage.wait(millis(50));
+        let kept = stage.subscribe(kept, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 0, 1, 100);
+        stage.datagram(publication, 1, 0, b"datagram");
+        let mut cut = stage.open(publication, 2);
+        stage.object(publication, &mut cut, 0, b"cut");
+        stage.wait(millis(50));
+        stage.sim.kill(first);
+        stage.step("the publisher falls, and nobody knows", millis(100));
+        let again = stage.publish(second, "a--x");
+        stage.step("it is back and has published nothing", millis(50));
+        let late = stage.subscribe(late, "a--x");
+        stage.step("one more subscriber", millis(50));
+        let ok = stage.outcome(late).ok.clone().unwrap();
+        assert_eq!(ok.parameters.largest_object, None);
+        stage.group(again, 0, 1, 100);
+        stage.datagram(again, 1, 0, b"datagram");
+        stage.group(again, 2, 1, 100);
+        stage.publish_done(again, 2);
+        stage.step("the same numbers, and the end", secs(1));
+        stage.expect_objects(late, &[0, 2], 1, 100);
+        assert_eq!(stage.outcome(late).datagram_places(), [(1, 0)]);
+        assert_eq!(stage.outcome(kept).datagram_places(), [(1, 0), (1, 0)]);
+        for subscription in [kept, late] {
+            let done = stage.outcome(subscription).done.as_ref();
+            let code = done.map(|done| done.code);
+            assert_eq!(
+                code,
+                Some(PublishDoneCode::TRACK_ENDED),
+                "who lingers does not count"
+            );
+        }
+        assert_eq!(stage.counters().duplicates, 0);
+        assert_eq!(stage.counters().publishers_anew, 1);
+        stage.step("the first session is found dead", secs(60));
+        assert_eq!(stage.gauges().tracks, 0);
+    });
+}
+
+#[test]
+fn who_joins_another_that_goes_on_is_one_of_two() {
+    story(&Setting::default(), |stage| {
+        let [first, second, subscriber] = [(); 3].map(|()| stage.client());
+        let publication = stage.publish(first, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 0, 2, 100);
+        stage.datagram(publication, 1, 0, b"datagram");
+        stage.step("one publisher", millis(50));
+        let joining = stage.publish(second, "a--x");
+        stage.step("another that has published nothing", millis(50));
+        stage.group(publication, 2, 2, 100);
+        stage.step("the first goes on", millis(50));
+        stage.group(joining, 0, 2, 100);
+        stage.datagram(joining, 1, 0, b"datagram");
+        stage.group(joining, 2, 2, 100);
+        stage.step("the other says the same", millis(100));
+        stage.expect_objects(subscription, &[0, 2], 2, 100);
+        assert_eq!(stage.outcome(subscription).datagram_places(), [(1, 0)]);
+        assert_eq!(stage.counters().duplicates, 5);
+        stage.publish_done(joining, 2);
+        stage.step("and is done", secs(5));
+        assert!(stage.outcome(subscription).done.is_none());
+    });
+}

@@ -263,3 +263,44 @@ fn stopping_a_stream_stops_nothing_else() {
         assert_eq!(stage.gauges().subgroups, 0);
     });
 }
+
+#[test]
+fn subgroups_of_a_group_go_in_the_order_of_their_ids() {
+    story(&Setting::default(), |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(100));
+        let link = weir_link::Config {
+            rate: weir_link::Rate::Fixed(weir_link::Bitrate::from_kilobits_per_second(200)),
+            ..Setting::default().link
+        };
+        let relay = stage.relay;
+        stage.sim.set_link(relay, subscriber, link);
+        for (place, number) in [7, 2, 1, 0].into_iter().enumerate() {
+            let header = SubgroupHeader {
+                subgroup: SubgroupId::Explicit(number),
+                ..plain(1)
+            };
+            let mut stream = stage.open_with(publication, header);
+            for id in 0..60 {
+                let id = 100 * place as u64 + id;
+                stage.object(publication, &mut stream, id, &payload(1, id, 1000));
+            }
+            stage.finish(publication, &stream);
+        }
+        stage.step("four subgroups that end at one time", secs(20));
+        let streams = stage.outcome(subscription).streams.iter();
+        let mut ended: Vec<_> = streams
+            .map(|arrival| {
+                let last = arrival.objects.last().expect("it has objects");
+                (last.complete_at.expect("in full"), arrival.header.subgroup)
+            })
+            .collect();
+        ended.sort_by_key(|(at, _)| *at);
+        let order: Vec<_> = ended.into_iter().map(|(_, number)| number).collect();
+        // The transport completes a stream that it has begun; the others overtake each other.
+        assert_eq!(order, [7, 0, 1, 2].map(SubgroupId::Explicit));
+    });
+}

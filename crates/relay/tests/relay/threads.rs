@@ -262,6 +262,38 @@ fn a_publisher_may_vanish_and_come_back_on_the_other_thread() {
 }
 
 #[test]
+fn who_comes_back_on_the_other_thread_before_its_fall_is_noticed_is_heard() {
+    story(&two(), |stage| {
+        let cast = cast(stage);
+        let publication = stage.publish(cast.publisher, "a--x");
+        stage.wait(millis(50));
+        let subscriptions = cast.subscribe(stage, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 0, 1, 100);
+        stage.datagram(publication, 1, 0, b"datagram");
+        stage.step("objects", millis(50));
+        let other = stage.client_on(1);
+        stage.sim.kill(cast.publisher);
+        stage.step("the publisher falls, and nobody knows", millis(100));
+        let again = stage.publish(other, "a--x");
+        stage.step("it is back on the other thread", millis(100));
+        stage.group(again, 0, 1, 100);
+        stage.datagram(again, 1, 0, b"datagram");
+        stage.step("the same numbers", millis(100));
+        for &subscription in &subscriptions {
+            let objects = stage.outcome(subscription).objects();
+            assert_eq!(objects.len(), 2);
+            expect_datagrams(stage, subscription, &[(1, 0), (1, 0)]);
+        }
+        stage.publish_done(again, 1);
+        stage.step("the end, as soon as the first is found dead", secs(60));
+        for &subscription in &subscriptions {
+            assert!(stage.outcome(subscription).done.is_some());
+        }
+    });
+}
+
+#[test]
 fn two_publishers_on_two_threads_are_one_to_everybody() {
     story(&two(), |stage| {
         let cast = cast(stage);

@@ -192,3 +192,122 @@ fn streams_that_could_not_be_opened_in_time_are_not_opened() {
         assert_eq!(stage.gauges().subgroups, 0);
     });
 }
+
+/// What a subscriber says of whole subgroups.
+fn of_subgroups(timeout: Duration) -> Parameters {
+    Parameters {
+        subgroup_delivery_timeout: Some(timeout),
+        ..Parameters::default()
+    }
+}
+
+#[test]
+fn time_does_not_stop_with_the_last_write() {
+    let cases = [
+        (Says::Nobody.parameters(), false),
+        (of_subgroups(secs(60)), false),
+        (of_subgroups(millis(500)), true),
+        (Says::Subscriber(millis(500)).parameters(), true),
+    ];
+    for (says, is_late) in cases {
+        // The connection takes all there is at once.
+        story(&Setting::default(), |stage| {
+            let publisher = stage.client();
+            let publication = stage.publish(publisher, "a--x");
+            let subscriber = stage.client();
+            let subscription = stage.subscribe_with(subscriber, "a--x", says.clone());
+            stage.step(&format!("{says:?}"), millis(100));
+            stage.group(publication, 0, 3, 100);
+            stage.step("little", secs(2));
+            slow(stage, subscriber);
+            stage.group(publication, 1, 40, 1000);
+            stage.step("four seconds' worth", millis(400));
+            assert_eq!(stage.gauges().log_bytes, 0, "it is written");
+            stage.step("on its way", secs(7));
+            let ends = stage.outcome(subscription).streams.iter();
+            let ends: Vec<_> = ends.map(|arrival| arrival.end).collect();
+            let late = StreamEnd::Reset(ResetCode::DELIVERY_TIMEOUT);
+            let end = if is_late { late } else { StreamEnd::Fin };
+            assert_eq!(ends, [Some(StreamEnd::Fin), Some(end)]);
+            let count = u64::from(is_late);
+            assert_eq!(stage.counters().streams_reset_timeout, count);
+            stage.publish_done(publication, 2);
+            stage.step("the end", secs(1));
+            assert!(stage.outcome(subscription).done.is_some());
+        });
+    }
+}
+
+#[test]
+fn a_subgroup_that_ended_is_given_up_though_the_connection_takes_nothing() {
+    for of_track in [false, true] {
+        story(&setting(), |stage| {
+            let publisher = stage.client();
+            let timeout = (property::SUBGROUP_DELIVERY_TIMEOUT, 500);
+            let (properties, says) = if of_track {
+                let builder = Properties::builder().int(timeout.0, timeout.1);
+                (builder.build(), Parameters::default())
+            } else {
+                (Properties::EMPTY, of_subgroups(millis(500)))
+            };
+            let none = Parameters::default();
+            let publication = stage.publish_with(publisher, "a--x", none, properties);
+            let subscriber = stage.client();
+            let subscription = stage.subscribe_with(subscriber, "a--x", says);
+            stage.wait(millis(100));
+            let (now, relay) = (stage.sim.elapsed(), stage.relay);
+            stage.sim.blackhole(relay, subscriber, now, now + secs(3));
+            let mut stream = stage.open(publication, 1);
+            for id in 0..40 {
+                stage.object(publication, &mut stream, id, &payload(1, id, 1000));
+            }
+            stage.step("a group that does not get through", secs(2));
+            assert_eq!(stage.counters().streams_reset_timeout, 0, "it goes on");
+            stage.finish(publication, &stream);
+            stage.step("it ends", millis(400));
+            assert_eq!(stage.gauges().subgroups, 1);
+            stage.step("its time is over", millis(200));
+            assert_eq!(stage.gauges().subgroups, 0, "nothing is held for it");
+            assert_eq!(stage.counters().streams_reset_timeout, 1);
+            stage.step("the way is free again", secs(3));
+            assert!(stage.outcome(subscription).objects().is_empty());
+            stage.group(publication, 2, 3, 100);
+            stage.step("one more group", millis(200));
+            stage.expect_objects(subscription, &[2], 3, 100);
+        });
+    }
+}
+
+#[test]
+fn streams_whose_time_is_watched_are_bounded() {
+    let mut setting = Setting::default();
+    setting.relay.streams_timed_per_session_max = 3;
+    story(&setting, |stage| {
+        let publisher = stage.client();
+        let publication = stage.publish(publisher, "a--x");
+        let subscriber = stage.client();
+        let subscription = stage.subscribe_with(subscriber, "a--x", of_subgroups(secs(60)));
+        stage.wait(millis(100));
+        for group in 1..20 {
+            stage.group(publication, group, 1, 100);
+            stage.wait(millis(100));
+        }
+        assert_eq!(stage.counters().streams_reset_timeout, 0, "these arrive");
+        let (now, relay) = (stage.sim.elapsed(), stage.relay);
+        stage.sim.blackhole(relay, subscriber, now, now + secs(2));
+        for group in 20..23 {
+            stage.group(publication, group, 1, 100);
+        }
+        stage.step("as many as there may be", millis(100));
+        assert_eq!(stage.counters().streams_reset_timeout, 0);
+        stage.group(publication, 23, 1, 100);
+        stage.step("one more", millis(100));
+        assert_eq!(stage.counters().streams_reset_timeout, 1);
+        stage.step("the way is free again", secs(5));
+        let streams = stage.outcome(subscription).streams.iter();
+        let whole = streams.filter(|arrival| arrival.end == Some(StreamEnd::Fin));
+        let whole: Vec<_> = whole.map(|arrival| arrival.header.group).collect();
+        assert_eq!(whole.len(), 22);
+        assert!(!whole.contains(&20), "the first had to go");
+    });
+}

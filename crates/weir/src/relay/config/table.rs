@@ -132,6 +132,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that a subscription may be behind; its oldest groups are reset with TOO_FAR_BEHIND beyond."),
         setting!(limits.relay.lag_bytes_per_session_max in BYTES, "The same for all subscriptions of a session together."),
+        setting!(limits.relay.streams_timed_per_session_max in COUNT, "Streams of a session with a delivery time-out that have all of their subgroup and have not arrived; the first is reset for one more."),
         setting!(limits.relay.streams_per_subscription_max in COUNT, "Open streams of a subscription; the oldest that is behind is reset for one more."),
         setting!(limits.relay.subgroups_per_track_max in COUNT, "Open subgroups of a track; further ones are stopped."),
         setting!(limits.relay.rendezvous_max in 0..=DAY, "How long a SUBSCRIBE may wait for a publisher, whatever it asks for."),

@@ -1,0 +1,193 @@
+//! Streams of one session that have to arrive by a certain time: a delivery time-out does not end with the last write
+//! [moqt-18 §8].
+//!
+//! Of streams without a time-out it knows nothing.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use weir_moqt::{
+    error::ResetCode,
+    session::RequestId,
+    transport::{StreamId, Transport as _},
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::{Relay, timers::Timer, tracks::TrackId};
+
+/// Streams that are not known to have arrived in full, and by when they have to.
+#[derive(Debug, Default)]
+pub(crate) struct Deliveries {
+    due: BTreeMap<StreamId, Instant>,
+    /// When the relay looks at them.
+    timer: Option<Instant>,
+}
+
+impl Deliveries {
+    /// A stream has to arrive by `at`, or earlier if that was said before. With more than `max` of them, gives the one
+    /// opened first, which is not waited for any longer.
+    pub(crate) fn insert(&mut self, stream: StreamId, at: Instant, max: usize) -> Option<StreamId> {
+        let due = self.due.entry(stream).or_insert(at);
+        *due = at.min(*due);
+        if self.due.len() <= max {
+            return None;
+        }
+        self.due.pop_first().map(|(oldest, _)| oldest)
+    }
+
+    /// A stream has arrived, or is given up.
+    pub(crate) fn remove(&mut self, stream: StreamId) {
+        self.due.remove(&stream);
+    }
+
+    /// The streams whose time is over.
+    fn expired(&mut self, now: Instant) -> Vec<StreamId> {
+        self.due
+            .extract_if(.., |_, due| *due <= now)
+            .map(|(stream, _)| stream)
+            .collect()
+    }
+
+    /// When it is to be looked at next; it is only noted if it is earlier than what was said before.
+    pub(crate) fn rearm(&mut self) -> Option<(Option<Instant>, Instant)> {
+        let next = self.due.values().min().copied()?;
+        if self.timer.is_some_and(|timer| timer <= next) {
+            return None;
+        }
+        Some((self.timer.replace(next), next))
+    }
+
+    /// The timer that is set, which is no longer needed.
+    pub(crate) fn disarm(&mut self) -> Option<Instant> {
+        self.timer.take()
+    }
+
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.due.len()
+    }
+}
+
+impl Relay {
+    /// Takes note of streams of a session that have to arrive in time.
+    pub(crate) fn note_deliveries(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        deliveries: Vec<(StreamId, Instant)>,
+    ) {
+        let max = self.config.limits.streams_timed_per_session_max;
+        let mut forgotten = Vec::new();
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        for (stream, at) in deliveries {
+            forgotten.extend(peer.deliveries.insert(stream, at, max));
+        }
+        self.arm_deliveries(handle);
+        for stream in forgotten {
+            self.give_up_delivery(now, endpoint, handle, stream);
+        }
+    }
+
+    fn arm_deliveries(&mut self, handle: Handle) {
+        let peer = self.peers.get(handle);
+        if let Some((before, next)) = peer.and_then(|peer| peer.deliveries.rearm()) {
+            let timer = Timer::Delivery(handle);
+            if let Some(before) = before {
+                self.timers.cancel(before, timer);
+            }
+            self.timers.set(next, timer);
+        }
+    }
+
+    /// The time of some streams of a session may be over.
+    pub(crate) fn on_delivery_due(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        peer.deliveries.disarm();
+        for stream in peer.deliveries.expired(now) {
+            self.give_up_delivery(now, endpoint, handle, stream);
+        }
+        self.arm_deliveries(handle);
+    }
+
+    /// Resets a stream that did not arrive in time, written in full or not.
+    fn give_up_delivery(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) {
+        self.counters.streams_reset_timeout += 1;
+        let code = ResetCode::DELIVERY_TIMEOUT;
+        if let Some((track_id, request)) = self.abort_stream(now, endpoint, handle, stream, code) {
+            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+        } else if let Some(mut connection) = endpoint.connection(now, handle) {
+            connection.reset(stream, code.0);
+        }
+    }
+
+    /// Gives up a stream that a subscription of the session is still writing; returns whose it was.
+    pub(crate) fn abort_stream(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+        code: ResetCode,
+    ) -> Option<(TrackId, RequestId)> {
+        let subscriptions: Vec<_> = self.peers.get(handle)?.subscriptions().collect();
+        subscriptions.into_iter().find_map(|(request, track_id)| {
+            let who = (track_id, handle, request);
+            let is_it =
+                self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
+                    subscriber.abort(connection, stream, code, turn)
+                });
+            (is_it == Some(true)).then_some((track_id, request))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tests::epoch;
+
+    #[test]
+    fn streams_with_a_time_are_bounded_and_looked_at_in_time() {
+        let start = epoch();
+        let at = |secs| start + Duration::from_secs(secs);
+        let mut deliveries = Deliveries::default();
+        assert_eq!(deliveries.rearm(), None);
+        assert_eq!(deliveries.insert(StreamId(3), at(5), 2), None);
+        assert_eq!(deliveries.rearm(), Some((None, at(5))));
+        assert_eq!(
+            deliveries.insert(StreamId(7), at(4), 2),
+            None,
+            "at the limit"
+        );
+        assert_eq!(deliveries.rearm(), Some((Some(at(5)), at(4))));
+        assert_eq!(deliveries.insert(StreamId(7), at(9), 2), None, "the same");
+        assert_eq!(deliveries.rearm(), None, "it is set for then already");
+        let forgotten = deliveries.insert(StreamId(11), at(6), 2);
+        assert_eq!(forgotten, Some(StreamId(3)), "one past it");
+        assert_eq!(deliveries.len(), 2);
+        assert_eq!(deliveries.expired(at(3)), []);
+        assert_eq!(deliveries.expired(at(4)), [StreamId(7)]);
+        assert_eq!(deliveries.disarm(), Some(at(4)));
+        assert_eq!(deliveries.rearm(), Some((None, at(6))));
+        deliveries.remove(StreamId(11));
+        assert_eq!(deliveries.disarm(), Some(at(6)));
+        assert_eq!(deliveries.rearm(), None);
+    }
+}
