@@ -12,6 +12,8 @@ use crate::FrameKind;
 /// What became of one frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FrameRecord {
+    /// How many frames of the track the origin had before it.
+    pub number: u64,
     /// The group of pictures.
     pub group: u64,
     /// `I`, `P` or `B`.
@@ -96,6 +98,15 @@ impl Figures {
         figures
     }
 
+    /// The same for a player that knows of the origin only what it received: the origin had the frames from the
+    /// first to the last of these.
+    pub fn of_received(records: &[FrameRecord], start_us: i64, end_us: i64) -> Self {
+        let numbers = records.iter().map(|record| record.number);
+        let (first, last) = (numbers.clone().min(), numbers.max());
+        let frames = first.zip(last).map_or(0, |(first, last)| last - first + 1);
+        Self::new(records, frames, start_us, end_us)
+    }
+
     /// Age and freezes: what was on the screen until the next frame or the end.
     fn look_at_screen(&mut self, shown: &[(i64, i64)], end_us: i64) {
         let ends = shown.iter().skip(1).map(|(next, _)| *next).chain([end_us]);
@@ -161,6 +172,7 @@ mod tests {
 
     fn record(kind: char, available_us: i64, shown_us: Option<i64>) -> FrameRecord {
         FrameRecord {
+            number: 0,
             group: 0,
             kind,
             bytes: 125,

@@ -62,6 +62,7 @@ mod tests {
                 decode_us: 0,
                 presentation_us: 0,
                 duration_us: 0,
+                number: 0,
             };
             freshness.is_wanted(available_us + 20 + age, group, &tag)
         };

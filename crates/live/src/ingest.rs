@@ -26,6 +26,8 @@ pub enum Item {
         fragment: Bytes,
         /// Its samples, one after the other.
         samples: Bytes,
+        /// How many bytes each of them has.
+        sizes: Vec<usize>,
     },
 }
 
@@ -162,6 +164,7 @@ impl Ingest {
                 duration_us: times.duration_us,
                 fragment: fragment.bytes,
                 samples: fragment.data,
+                sizes: fragment.sizes,
             }));
         };
         self.frame(fragment, times, length_bytes)
@@ -199,7 +202,7 @@ impl Ingest {
         times: Times,
         length_bytes: usize,
     ) -> Result<Frame, IngestError> {
-        let (offset, samples) = (fragment.offset, fragment.samples);
+        let (offset, samples) = (fragment.offset, fragment.sizes.len());
         if samples != 1 {
             return Err(IngestError::NotOneFrame { offset, samples });
         }

@@ -10,6 +10,7 @@
 //!
 //! It is *not* a codec: no frame is decoded, only looked at as far as delivery has to know it.
 
+pub mod catalog;
 mod client;
 pub mod figures;
 pub mod frame;
@@ -31,4 +32,4 @@ pub use frame::{Frame, FrameKind};
 pub use ingest::{Ingest, Item};
 pub use mp4::{Audio, IngestError, Init, Media, Track};
 pub use origin::{Origin, OriginConfig, OriginCounters};
-pub use viewer::{Viewer, ViewerConfig};
+pub use viewer::{Join, Viewer, ViewerConfig};

@@ -1,25 +1,29 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod held;
+mod outgoing;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
-use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
-use weir_moqt::draft::Draft;
+use bytes::Bytes;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode};
 use weir_moqt::message::{PublishDone, RequestError, RequestOk};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::property::{DEFAULT_PUBLISHER_GROUP_ORDER, Properties};
-use weir_moqt::session::{Event as SessionEvent, RequestId};
-use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
+use weir_moqt::session::{Event as SessionEvent, Request, RequestId};
+use weir_moqt::transport::Transport as _;
 use weir_quic::{App, Endpoint, Event};
 
-use crate::Frame;
+use self::held::{ANSWERS_MAX, Answer, HELD_PRIORITY, Held};
+use self::outgoing::{Object, Outgoing};
+use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::client::{Client, Rest, Target, Timebase};
-use crate::packaging::{FrameTag, fragment_payload};
+use crate::packaging::{FrameTag, Packaging};
 use crate::source::Source;
 use crate::strategy::{Step, Strategy, StreamKey};
+use crate::{Frame, FrameKind, Init, Item};
 
 /// What an origin is made with.
 #[derive(Debug)]
@@ -30,6 +34,8 @@ pub struct OriginConfig {
     pub namespace: Namespace,
     /// How the stream is delivered.
     pub strategy: Box<dyn Strategy>,
+    /// What the payload of an object is.
+    pub packaging: Packaging,
     /// The clock that availability is told in.
     pub timebase: Timebase,
     /// Where frames come from.
@@ -41,14 +47,16 @@ pub struct OriginConfig {
 pub struct OriginCounters {
     /// Frames that came from the source.
     pub frames: u64,
-    /// Frames that came before the relay took the track.
-    pub frames_early: u64,
     /// Frames written to a stream.
     pub frames_written: u64,
+    /// Objects with sound that came from the source.
+    pub audio_objects: u64,
     /// Streams reset because of what the strategy says.
     pub streams_reset: u64,
     /// Streams given up because more than 8 MiB waited.
     pub streams_overflowed: u64,
+    /// Answers to a FETCH of the init segment or the catalog.
+    pub fetches_answered: u64,
 }
 
 /// The origin of a live stream, as a client of a relay.
@@ -57,9 +65,16 @@ pub struct Origin {
     client: Client,
     namespace: Namespace,
     strategy: Box<dyn Strategy>,
+    packaging: Packaging,
     timebase: Timebase,
     source: Box<dyn Source>,
+    /// By their aliases: the tracks of the strategy, then what is held, then sound.
     publications: Vec<Publication>,
+    init: Option<Box<Init>>,
+    held: Vec<Held>,
+    answers: Vec<Answer>,
+    /// The present group.
+    group: u64,
     streams: BTreeMap<StreamKey, Outgoing>,
     /// When which stream is to be reset.
     deadlines: BTreeSet<(Instant, StreamKey)>,
@@ -74,16 +89,8 @@ struct Publication {
     request: RequestId,
     is_accepted: bool,
     streams_opened: u64,
-}
-
-/// A stream with what waits for it.
-#[derive(Debug, Default)]
-struct Outgoing {
-    stream: Option<StreamId>,
-    previous: Option<u64>,
-    waiting: VecDeque<Bytes>,
-    waiting_bytes: usize,
-    is_finished: bool,
+    /// Of a track with sound: its number in the MP4 stream, the group and how many objects that has.
+    audio: Option<(u32, u64, u64)>,
 }
 
 impl Origin {
@@ -93,9 +100,14 @@ impl Origin {
             client: Client::new(config.target),
             namespace: config.namespace,
             strategy: config.strategy,
+            packaging: config.packaging,
             timebase: config.timebase,
             source: config.source,
             publications: Vec::new(),
+            init: None,
+            held: Vec::new(),
+            answers: Vec::new(),
+            group: 0,
             streams: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             steps: Vec::new(),
@@ -114,10 +126,11 @@ impl Origin {
         self.client.failure()
     }
 
-    /// Whether the relay has taken all of its tracks.
+    /// Whether the relay has taken all tracks of the strategy. Before that nothing is taken from the source.
     pub fn is_published(&self) -> bool {
+        let count = self.strategy.tracks().len();
         let is_accepted = |publication: &Publication| publication.is_accepted;
-        !self.publications.is_empty() && self.publications.iter().all(is_accepted)
+        self.publications.len() >= count && self.publications[..count].iter().all(is_accepted)
     }
 
     fn handle_session_events(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -135,14 +148,16 @@ impl Origin {
                     self.client
                         .fail(format!("the relay refused a track: {code} {reason:?}"));
                 }
-                SessionEvent::Request { id, .. } => self.refuse(now, endpoint, id),
+                SessionEvent::Request { id, request } => self.answer(now, endpoint, id, &request),
                 SessionEvent::Update { id, .. } => {
                     if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                         session.request_ok(&mut connection, id, RequestOk::default());
                     }
                 }
-                SessionEvent::Closed { .. } => {
-                    self.client.fail("the relay withdrew a track".to_owned());
+                SessionEvent::Closed { id, .. } => {
+                    if self.publications.iter().any(|one| one.request == id) {
+                        self.client.fail("the relay withdrew a track".to_owned());
+                    }
                 }
                 SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
                 SessionEvent::Violated(violation) => {
@@ -170,64 +185,124 @@ impl Origin {
 
     /// Offers the tracks of the strategy.
     fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let terms: Vec<_> = self.strategy.tracks().into();
+        for one in terms {
+            self.offer(now, endpoint, one.name, one.order, None);
+        }
+        self.advance(now, endpoint);
+    }
+
+    /// Offers a track under the next alias; returns that.
+    fn offer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        order: GroupOrder,
+        audio: Option<u32>,
+    ) -> Option<usize> {
+        let (session, mut connection) = self.client.open(now, endpoint)?;
+        let order = match order {
+            GroupOrder::Ascending => 1,
+            GroupOrder::Descending => 2,
+        };
+        let properties = Properties::builder()
+            .int(DEFAULT_PUBLISHER_GROUP_ORDER, order)
+            .build();
+        let alias = self.publications.len();
+        let failure = match track(&self.namespace, name) {
+            Err(error) => format!("the track {name} has no name: {error}"),
+            Ok(full_name) => {
+                let parameters = Parameters::default();
+                let connection = &mut connection;
+                match session.publish(connection, full_name, alias as u64, parameters, properties) {
+                    Ok(request) => {
+                        self.publications.push(Publication {
+                            request,
+                            is_accepted: false,
+                            streams_opened: 0,
+                            audio: audio.map(|number| (number, 0, 0)),
+                        });
+                        return Some(alias);
+                    }
+                    Err(refused) => format!("a track cannot be offered: {refused}"),
+                }
+            }
+        };
+        self.client.fail(failure);
+        None
+    }
+
+    /// Answers a FETCH of what is held, and refuses all else.
+    fn answer(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, asked: &Request) {
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
-        let mut failure = None;
-        for (alias, terms) in (0..).zip(self.strategy.tracks()) {
-            let order = match terms.order {
-                GroupOrder::Ascending => 1,
-                GroupOrder::Descending => 2,
-            };
-            let properties = Properties::builder()
-                .int(DEFAULT_PUBLISHER_GROUP_ORDER, order)
-                .build();
-            let name = match track(&self.namespace, terms.name) {
-                Ok(name) => name,
-                Err(error) => {
-                    failure = Some(format!("the track {} has no name: {error}", terms.name));
-                    break;
-                }
-            };
-            match session.publish(
-                &mut connection,
-                name,
-                alias,
-                Parameters::default(),
-                properties,
-            ) {
-                Ok(request) => self.publications.push(Publication {
-                    request,
-                    is_accepted: false,
-                    streams_opened: 0,
-                }),
-                Err(refused) => failure = Some(format!("a track cannot be offered: {refused}")),
+        if let Request::Fetch(fetch) = asked
+            && let Some(held) = self.held.iter().find(|held| held.is_asked_for(fetch))
+            && self.answers.len() < ANSWERS_MAX
+        {
+            let (ok, mut answer) = held.answer(session.draft(), fetch);
+            session.fetch_ok(&mut connection, id, ok);
+            self.counters.fetches_answered += 1;
+            if answer.flush(&mut connection) {
+                self.answers.push(answer);
             }
+            return;
         }
-        if let Some(reason) = failure {
-            self.client.fail(reason);
-        }
-    }
-
-    fn refuse(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-            let error = RequestError {
-                code: RequestErrorCode::NOT_SUPPORTED,
-                retry_after: None,
-                reason: "an origin only publishes".to_owned(),
-                redirect: None,
-            };
-            session.request_error(&mut connection, id, error);
-        }
+        let error = RequestError {
+            code: RequestErrorCode::NOT_SUPPORTED,
+            retry_after: None,
+            reason: "an origin only publishes".to_owned(),
+            redirect: None,
+        };
+        session.request_error(&mut connection, id, error);
     }
 
     /// Does all that is due.
     fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.client.connect(now, endpoint);
-        while let Some(frame) = self.source.poll(now) {
-            self.on_frame(now, endpoint, &frame);
+        while self.is_published()
+            && let Some((at, item)) = self.source.poll(now)
+        {
+            match item {
+                Item::Init(init) => self.on_init(now, endpoint, init),
+                Item::Frame(frame) => self.on_frame(now, endpoint, at, &frame),
+                Item::Audio {
+                    track,
+                    presentation_us,
+                    duration_us,
+                    fragment,
+                    samples,
+                    sizes,
+                } => {
+                    let tag = FrameTag {
+                        kind: FrameKind::Key,
+                        is_disposable: false,
+                        references: 0,
+                        available_us: self.timebase.microseconds(at),
+                        decode_us: presentation_us,
+                        presentation_us,
+                        duration_us,
+                        number: self.counters.audio_objects,
+                    };
+                    match self.packaging {
+                        Packaging::Cmaf => {
+                            self.on_audio(now, endpoint, track, tag, &fragment, &samples);
+                        }
+                        Packaging::Loc => {
+                            for (tag, sample) in tag.split(&samples, &sizes) {
+                                self.on_audio(now, endpoint, track, tag, &fragment, &sample);
+                            }
+                        }
+                    }
+                }
+            }
         }
-        while let Some((_, key)) = self.deadlines.pop_first().filter(|(at, _)| *at <= now) {
+        while let Some(&(at, key)) = self.deadlines.first()
+            && at <= now
+        {
+            self.deadlines.pop_first();
             self.reset(now, endpoint, key);
         }
         self.flush(now, endpoint);
@@ -236,12 +311,54 @@ impl Origin {
         }
     }
 
-    fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, frame: &Frame) {
-        self.counters.frames += 1;
-        if !self.is_published() {
-            self.counters.frames_early += 1;
-            return;
+    /// Offers the init segment, the catalog and the sound.
+    fn on_init(&mut self, now: Instant, endpoint: &mut Endpoint, init: Box<Init>) {
+        let now_ms = self.timebase.microseconds(now) / 1000;
+        let catalog = Catalog::new(&init, &*self.strategy, self.packaging, now_ms);
+        for (name, payload) in [
+            (INIT_TRACK, init.segment.clone()),
+            (CATALOG_TRACK, catalog.encode()),
+        ] {
+            self.hold(now, endpoint, name, payload);
         }
+        for audio in &init.audio {
+            let (name, number) = (audio_track(audio.number), audio.number);
+            self.offer(now, endpoint, &name, GroupOrder::Ascending, Some(number));
+        }
+        self.init = Some(init);
+    }
+
+    /// Offers a track with one object.
+    fn hold(&mut self, now: Instant, endpoint: &mut Endpoint, name: &str, payload: Bytes) {
+        let Ok(track_name) = TrackName::new(name) else {
+            return;
+        };
+        let order = GroupOrder::Ascending;
+        let Some(alias) = self.offer(now, endpoint, name, order, None) else {
+            return;
+        };
+        let key = StreamKey {
+            track: alias,
+            group: 0,
+            subgroup: 0,
+        };
+        let object = Object {
+            id: 0,
+            properties: Properties::EMPTY,
+            payload: payload.clone(),
+        };
+        self.write(now, endpoint, key, HELD_PRIORITY, object);
+        self.finish(key);
+        self.held.push(Held {
+            name: track_name,
+            payload,
+        });
+    }
+
+    fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, at: Instant, frame: &Frame) {
+        let number = self.counters.frames;
+        self.counters.frames += 1;
+        self.group = frame.group;
         let mut steps = std::mem::take(&mut self.steps);
         self.strategy.place(frame, &mut steps);
         for step in steps.drain(..) {
@@ -251,7 +368,16 @@ impl Origin {
                     priority,
                     reset_after,
                 } => {
-                    self.write(now, endpoint, stream, priority, frame);
+                    let tag = FrameTag::new(frame, number, self.timebase.microseconds(at));
+                    let (properties, payload) =
+                        self.packaging.frame(frame, &tag, self.init.as_deref());
+                    let object = Object {
+                        id: frame.index,
+                        properties,
+                        payload,
+                    };
+                    self.counters.frames_written += 1;
+                    self.write(now, endpoint, stream, priority, object);
                     let deadline = reset_after.map(|after| (now + after, stream));
                     self.deadlines.extend(deadline);
                 }
@@ -262,40 +388,62 @@ impl Origin {
         self.steps = steps;
     }
 
+    /// Sound goes in groups of its own that begin with those of the video, each on one stream.
+    fn on_audio(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: u32,
+        tag: FrameTag,
+        fragment: &Bytes,
+        sample: &Bytes,
+    ) {
+        self.counters.audio_objects += 1;
+        let mut publications = self.publications.iter_mut().enumerate();
+        let found = publications.find_map(|(alias, one)| {
+            let audio = one.audio.as_mut()?;
+            (audio.0 == track).then_some((alias, audio))
+        });
+        let Some((alias, (_, group, objects))) = found else {
+            return;
+        };
+        let key = |group| StreamKey {
+            track: alias,
+            group,
+            subgroup: 0,
+        };
+        let previous = *group;
+        if previous != self.group {
+            (*group, *objects) = (self.group, 0);
+        }
+        let id = *objects;
+        *objects += 1;
+        if previous != self.group {
+            self.finish(key(previous));
+        }
+        let (properties, payload) = self.packaging.audio(&tag, fragment, sample);
+        let object = Object {
+            id,
+            properties,
+            payload,
+        };
+        let key = key(self.group);
+        self.write(now, endpoint, key, AUDIO_PRIORITY, object);
+    }
+
     fn write(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         key: StreamKey,
         priority: u8,
-        frame: &Frame,
+        object: Object,
     ) {
         let Some((session, _)) = self.client.open(now, endpoint) else {
             return;
         };
-        let draft = session.draft();
         let outgoing = self.streams.entry(key).or_default();
-        let mut head = BytesMut::new();
-        if outgoing.previous.is_none() {
-            header(key, priority).encode(draft, &mut head);
-        }
-        let payload = fragment_payload(frame);
-        let tag = FrameTag::new(frame, self.timebase.microseconds(now));
-        object(
-            frame.index,
-            tag.properties(),
-            payload.len(),
-            outgoing.previous,
-            draft,
-            &mut head,
-        );
-        outgoing.previous = Some(frame.index);
-        outgoing.waiting_bytes += head.len() + payload.len();
-        outgoing.waiting.push_back(head.freeze());
-        if !payload.is_empty() {
-            outgoing.waiting.push_back(payload);
-        }
-        self.counters.frames_written += 1;
+        outgoing.push(session.draft(), key, priority, object);
         if outgoing.waiting_bytes > WAITING_BYTES_MAX {
             self.counters.streams_overflowed += 1;
             self.reset(now, endpoint, key);
@@ -325,15 +473,16 @@ impl Origin {
         let Some((_, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
+        let connection = &mut connection;
+        self.answers.retain_mut(|answer| answer.flush(connection));
         let publications = &mut self.publications;
         self.streams.retain(|key, outgoing| {
-            if outgoing.stream.is_none() && !outgoing.waiting.is_empty() {
-                outgoing.stream = connection.open(Direction::Uni);
-                if let (Some(_), Some(track)) = (outgoing.stream, publications.get_mut(key.track)) {
-                    track.streams_opened += 1;
-                }
+            if outgoing.open(connection)
+                && let Some(track) = publications.get_mut(key.track)
+            {
+                track.streams_opened += 1;
             }
-            outgoing.flush(&mut connection)
+            outgoing.flush(connection)
         });
     }
 
@@ -363,35 +512,6 @@ impl Origin {
     }
 }
 
-impl Outgoing {
-    /// Writes what the connection takes; returns whether there will be something to do later.
-    fn flush(&mut self, connection: &mut dyn Transport) -> bool {
-        let Some(stream) = self.stream else {
-            return true;
-        };
-        while let Some(data) = self.waiting.front_mut() {
-            let before = data.len();
-            let result = connection.write(stream, data);
-            self.waiting_bytes -= before - data.len();
-            match result {
-                Ok(()) => {
-                    self.waiting.pop_front();
-                }
-                Err(WriteError::Blocked) => return true,
-                Err(WriteError::Stopped(_)) => {
-                    connection.reset(stream, ResetCode::CANCELLED.0);
-                    return false;
-                }
-                Err(WriteError::Closed) => return false,
-            }
-        }
-        if self.is_finished {
-            connection.finish(stream);
-        }
-        !self.is_finished
-    }
-}
-
 impl App for Origin {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match self.client.handle_event(now, endpoint, &event) {
@@ -418,15 +538,13 @@ impl App for Origin {
             return Some(self.timebase.at);
         }
         let deadline = self.deadlines.first().map(|(at, _)| *at);
-        [
-            self.client.poll_timeout(),
-            self.source.next_at(),
-            deadline,
-            self.leave_at,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        // Nothing is taken from the source before the relay has taken the tracks.
+        let is_awaited = self.leave_at.is_none() && (self.is_published() || self.source.is_over());
+        let next_at = self.source.next_at().filter(|_| is_awaited);
+        [self.client.poll_timeout(), next_at, deadline, self.leave_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -452,36 +570,9 @@ pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, 
     FullTrackName::new(namespace.clone(), TrackName::new(name)?)
 }
 
-fn header(key: StreamKey, priority: u8) -> SubgroupHeader {
-    SubgroupHeader {
-        track_alias: key.track as u64,
-        group: key.group,
-        subgroup: SubgroupId::Explicit(key.subgroup),
-        priority: Some(priority),
-        has_properties: true,
-        end_of_group: false,
-        first_object: true,
-    }
-}
-
-fn object(
-    id: u64,
-    properties: Properties,
-    payload_bytes: usize,
-    previous: Option<u64>,
-    draft: Draft,
-    out: &mut BytesMut,
-) {
-    ObjectHeader {
-        id,
-        properties,
-        status: ObjectStatus::Normal,
-        payload_len: payload_bytes as u64,
-    }
-    .encode_in_subgroup(previous, true, draft, out);
-}
-
 /// Bytes that may wait for one stream; it is reset beyond.
 pub(crate) const WAITING_BYTES_MAX: usize = 8 << 20;
 /// How long the session stays open after the end of the source.
 const LINGER: Duration = Duration::from_secs(2);
+/// After the init segment and the catalog, before all video.
+const AUDIO_PRIORITY: u8 = 16;

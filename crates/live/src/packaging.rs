@@ -1,10 +1,81 @@
-//! What travels with each object, besides the frame itself.
+//! How a frame becomes an object: its payload, and what travels with it.
 
 use bytes::{Bytes, BytesMut};
-use weir_moqt::property::{Properties, Value};
+use weir_moqt::property::{Properties, PropertiesBuilder, Value};
 use weir_moqt::varint;
 
-use crate::{Frame, FrameKind};
+use crate::{Frame, FrameKind, Init, Media};
+
+/// What the payload of an object is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Packaging {
+    /// The fragment as it came, `moof` and `mdat`: the thesis's, and draft-ietf-moq-cmsf-01.
+    #[default]
+    Cmaf,
+    /// The coded frame alone: draft-ietf-moq-loc-04.
+    Loc,
+}
+
+impl Packaging {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Cmaf, Self::Loc];
+
+    /// The name that it is chosen by, and that a catalog has for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cmaf => "cmaf",
+            Self::Loc => "loc",
+        }
+    }
+
+    /// The packaging with this name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.name() == name)
+    }
+
+    /// Properties and payload of a frame's object.
+    pub fn frame(self, frame: &Frame, tag: &FrameTag, init: Option<&Init>) -> (Properties, Bytes) {
+        let properties = tag.add_to(Properties::builder());
+        match self {
+            Self::Cmaf => (properties.build(), frame.fragment.clone()),
+            Self::Loc => {
+                let mut properties = timed(properties, frame.presentation_us)
+                    .bytes(LOC_FRAME_MARKING, vec![marking(frame)]);
+                if let (FrameKind::Key, Some(init)) = (frame.kind, init)
+                    && let Media::Video { configuration, .. } = &init.video.media
+                {
+                    properties = properties.bytes(LOC_VIDEO_CONFIG, configuration.clone());
+                }
+                (properties.build(), frame.sample.clone())
+            }
+        }
+    }
+
+    /// Properties and payload of an object with sound, of which `samples` is the last part of `fragment`.
+    pub fn audio(self, tag: &FrameTag, fragment: &Bytes, samples: &Bytes) -> (Properties, Bytes) {
+        let properties = tag.add_to(Properties::builder());
+        match self {
+            Self::Cmaf => (properties.build(), fragment.clone()),
+            Self::Loc => {
+                let properties = timed(properties, tag.presentation_us);
+                (properties.build(), samples.clone())
+            }
+        }
+    }
+}
+
+/// The time of an object in LOC; it has no way to say a negative one.
+fn timed(properties: PropertiesBuilder, presentation_us: i64) -> PropertiesBuilder {
+    properties
+        .int(LOC_TIMESTAMP, u64::try_from(presentation_us).unwrap_or(0))
+        .int(LOC_TIMESCALE, 1_000_000)
+}
+
+/// One byte for a stream without layers: whole, independent or not, discardable or not (RFC 9626 §3.2).
+fn marking(frame: &Frame) -> u8 {
+    const WHOLE: u8 = 0x80 | 0x40;
+    WHOLE | u8::from(frame.kind == FrameKind::Key) << 5 | u8::from(frame.is_disposable) << 4
+}
 
 /// What the origin says about a frame: its availability, its kind and its times, so that neither
 /// relays nor players have to parse the sample. Travels as one property of the object.
@@ -24,6 +95,8 @@ pub struct FrameTag {
     pub presentation_us: i64,
     /// How long it is shown, in microseconds.
     pub duration_us: i64,
+    /// How many frames of the track the origin had before it.
+    pub number: u64,
 }
 
 /// Why a property is not a tag.
@@ -32,8 +105,8 @@ pub struct FrameTag {
 pub struct TagError(pub &'static str);
 
 impl FrameTag {
-    /// The tag of a frame that the origin has had since `available_us`.
-    pub fn new(frame: &Frame, available_us: i64) -> Self {
+    /// The tag of the frame `number`, which the origin has had since `available_us`.
+    pub fn new(frame: &Frame, number: u64, available_us: i64) -> Self {
         Self {
             kind: frame.kind,
             is_disposable: frame.is_disposable,
@@ -42,11 +115,35 @@ impl FrameTag {
             decode_us: frame.decode_us,
             presentation_us: frame.presentation_us,
             duration_us: frame.duration_us,
+            number,
         }
     }
 
-    /// The object's properties.
-    pub fn properties(&self) -> Properties {
+    /// One tag for each of the samples that it is for together, with the sample.
+    pub fn split(self, samples: &Bytes, sizes: &[usize]) -> Vec<(Self, Bytes)> {
+        let count = i64::try_from(sizes.len()).unwrap_or(i64::MAX).max(1);
+        let mut begin = 0;
+        let mut parts = Vec::new();
+        for (place, size) in (0..).zip(sizes) {
+            let end = begin + size;
+            if end > samples.len() {
+                break;
+            }
+            let shift_us = self.duration_us / count * place;
+            let tag = Self {
+                decode_us: self.decode_us + shift_us,
+                presentation_us: self.presentation_us + shift_us,
+                duration_us: self.duration_us / count,
+                ..self
+            };
+            parts.push((tag, samples.slice(begin..end)));
+            begin = end;
+        }
+        parts
+    }
+
+    /// Adds it to an object's properties.
+    pub fn add_to(&self, properties: PropertiesBuilder) -> PropertiesBuilder {
         let kind = FrameKind::ALL.iter().position(|kind| *kind == self.kind);
         let kind = kind.map_or(0, |place| place as u64);
         let mut value = BytesMut::new();
@@ -56,12 +153,11 @@ impl FrameTag {
             zigzag(self.decode_us),
             zigzag(self.presentation_us.wrapping_sub(self.decode_us)),
             zigzag(self.duration_us),
+            self.number,
         ] {
             varint::encode(part, &mut value);
         }
-        Properties::builder()
-            .bytes(FRAME_PROPERTY, value.freeze())
-            .build()
+        properties.bytes(FRAME_PROPERTY, value.freeze())
     }
 
     /// Reads the tag of an object; `None` if it has none.
@@ -80,6 +176,7 @@ impl FrameTag {
         };
         let first = part()?;
         let [available, decode, composition, duration] = [part()?, part()?, part()?, part()?];
+        let number = part()?;
         let kind = usize::try_from(first & 0b11).unwrap_or(usize::MAX);
         let kind = *FrameKind::ALL
             .get(kind)
@@ -93,13 +190,9 @@ impl FrameTag {
             decode_us,
             presentation_us: decode_us + bounded(composition)?,
             duration_us: bounded(duration)?,
+            number,
         }))
     }
-}
-
-/// The payload of a frame's object in the thesis's packaging: the fragment as it came.
-pub fn fragment_payload(frame: &Frame) -> Bytes {
-    frame.fragment.clone()
 }
 
 fn zigzag(value: i64) -> u64 {
@@ -117,6 +210,14 @@ fn bounded(value: u64) -> Result<i64, TagError> {
 
 /// The property of an object that tells about its frame; odd, so it is made of bytes.
 pub const FRAME_PROPERTY: u64 = 0x2F1D;
+/// When it is shown, in units of the timescale [loc-04 §2.3.1].
+pub const LOC_TIMESTAMP: u64 = 0x10;
+/// Units of the timestamp per second [loc-04 §2.3.1].
+pub const LOC_TIMESCALE: u64 = 0x08;
+/// What a decoder has to know, with each keyframe [loc-04 §2.3.2].
+pub const LOC_VIDEO_CONFIG: u64 = 0x0D;
+/// Whether a frame is independent or discardable [loc-04 §2.3.2].
+pub const LOC_FRAME_MARKING: u64 = 0x09;
 
 #[cfg(test)]
 mod tests {
@@ -128,10 +229,10 @@ mod tests {
     fn objects_without_a_tag_are_told_from_broken_ones() {
         assert_eq!(FrameTag::read(&Properties::EMPTY), Ok(None));
         for (value, reason) in [
-            (&[0, 2, 2, 2][..], "it is too short"),
-            (&[3, 2, 2, 2, 2], "its kind is unknown"),
+            (&[0, 2, 2, 2, 2][..], "it is too short"),
+            (&[3, 2, 2, 2, 2, 0], "its kind is unknown"),
             (
-                &[0, 0xFF, 255, 255, 255, 255, 255, 255, 255, 255, 2, 2, 2],
+                &[0, 0xFF, 255, 255, 255, 255, 255, 255, 255, 255, 2, 2, 2, 0],
                 "a time is out of range",
             ),
         ] {
@@ -142,6 +243,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_player_of_loc_finds_what_it_needs() {
+        let frame = Frame {
+            kind: FrameKind::Bidirectional,
+            is_disposable: true,
+            group: 3,
+            index: 2,
+            references: 2,
+            decode_us: 40_000,
+            presentation_us: 80_000,
+            duration_us: 40_000,
+            fragment: Bytes::from_static(b"moof mdat frame"),
+            sample: Bytes::from_static(b"frame"),
+        };
+        let tag = FrameTag::new(&frame, 47, 1_000_000);
+        let (properties, payload) = Packaging::Loc.frame(&frame, &tag, None);
+        assert_eq!(&payload[..], b"frame");
+        assert_eq!(properties.find_int(LOC_TIMESTAMP), Some(80_000));
+        assert_eq!(properties.find_int(LOC_TIMESCALE), Some(1_000_000));
+        let marking = properties.find(LOC_FRAME_MARKING);
+        assert_eq!(marking, Some(Value::Bytes(&[0b1101_0000])));
+        assert_eq!(properties.find(LOC_VIDEO_CONFIG), None, "it is no keyframe");
+        assert_eq!(FrameTag::read(&properties), Ok(Some(tag)));
+        let (properties, payload) = Packaging::Cmaf.frame(&frame, &tag, None);
+        assert_eq!(&payload[..], b"moof mdat frame");
+        assert_eq!(properties.find(LOC_TIMESTAMP), None);
+    }
+
     proptest! {
         #[test]
         fn a_tag_is_read_as_it_was_written(
@@ -149,6 +278,7 @@ mod tests {
             is_disposable: bool,
             references in 0..10_000_u64,
             times in prop::array::uniform4(-(1_i64 << 58)..1 << 58),
+            number in 0..1_u64 << 62,
         ) {
             let tag = FrameTag {
                 kind: FrameKind::ALL[kind],
@@ -158,8 +288,10 @@ mod tests {
                 decode_us: times[1],
                 presentation_us: times[2],
                 duration_us: times[3],
+                number,
             };
-            prop_assert_eq!(FrameTag::read(&tag.properties()), Ok(Some(tag)));
+            let properties = tag.add_to(Properties::builder()).build();
+            prop_assert_eq!(FrameTag::read(&properties), Ok(Some(tag)));
         }
     }
 }

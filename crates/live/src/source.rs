@@ -1,23 +1,22 @@
 //! Where an origin's frames come from.
 
-use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::{Frame, FrameKind};
+use crate::{Frame, FrameKind, Item};
 
-/// Hands out frames when they are there.
+/// Hands out what a stream consists of when it is there.
 pub trait Source: Debug {
-    /// The next frame that is there at `now`.
-    fn poll(&mut self, now: Instant) -> Option<Frame>;
+    /// The next thing that is there at `now`, with the time since when.
+    fn poll(&mut self, now: Instant) -> Option<(Instant, Item)>;
 
-    /// When the next frame is there; `None` if that is not known, or never.
+    /// When the next thing is there; `None` if that is not known, or never.
     fn next_at(&self) -> Option<Instant>;
 
-    /// Whether no frame will come any more.
+    /// Whether nothing will come any more.
     fn is_over(&self) -> bool;
 }
 
@@ -164,10 +163,8 @@ impl TraceSource {
 }
 
 impl Source for TraceSource {
-    fn poll(&mut self, now: Instant) -> Option<Frame> {
-        if self.next_at()? > now {
-            return None;
-        }
+    fn poll(&mut self, now: Instant) -> Option<(Instant, Item)> {
+        let at = self.next_at().filter(|at| *at <= now)?;
         let frame = self.trace.frames()[self.next];
         let shift = self.rounds * self.trace.period_us();
         let (group, index, references) = match (frame.kind, self.group) {
@@ -187,7 +184,7 @@ impl Source for TraceSource {
             self.rounds += 1;
         }
         let payload = Bytes::from(vec![0; usize::try_from(frame.bytes).unwrap_or(0)]);
-        Some(Frame {
+        let frame = Frame {
             kind: frame.kind,
             is_disposable: frame.is_disposable,
             group,
@@ -198,7 +195,8 @@ impl Source for TraceSource {
             duration_us: frame.duration_us,
             fragment: payload.clone(),
             sample: payload,
-        })
+        };
+        Some((at, Item::Frame(frame)))
     }
 
     fn next_at(&self) -> Option<Instant> {
@@ -208,38 +206,5 @@ impl Source for TraceSource {
 
     fn is_over(&self) -> bool {
         self.frames_left == 0
-    }
-}
-
-/// Frames that somebody else puts in, as they come.
-#[derive(Debug, Default)]
-pub struct QueueSource {
-    frames: VecDeque<Frame>,
-    is_over: bool,
-}
-
-impl QueueSource {
-    /// Puts in a frame.
-    pub fn push(&mut self, frame: Frame) {
-        self.frames.push_back(frame);
-    }
-
-    /// Nothing more comes.
-    pub fn end(&mut self) {
-        self.is_over = true;
-    }
-}
-
-impl Source for QueueSource {
-    fn poll(&mut self, _now: Instant) -> Option<Frame> {
-        self.frames.pop_front()
-    }
-
-    fn next_at(&self) -> Option<Instant> {
-        None
-    }
-
-    fn is_over(&self) -> bool {
-        self.is_over && self.frames.is_empty()
     }
 }

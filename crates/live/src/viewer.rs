@@ -1,14 +1,15 @@
 //! The player's role: receives a live stream from a relay, and notes what a viewer would have seen.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use weir_moqt::data::ObjectHeader;
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
-use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::location::Location;
+use weir_moqt::message::{FetchKind, RequestError, RequestOk};
 use weir_moqt::name::Namespace;
 use weir_moqt::parameter::{Filter, Parameters};
-use weir_moqt::session::{Event as SessionEvent, RequestId};
+use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_moqt::transport::StreamId;
 use weir_quic::{App, Endpoint, Event};
 
@@ -29,12 +30,23 @@ pub struct ViewerConfig {
     pub namespace: Namespace,
     /// Names of its tracks.
     pub tracks: Vec<String>,
-    /// Where to join: at the next group or with the next object.
-    pub filter: Filter,
+    /// Where to begin.
+    pub join: Join,
+    /// How long to wait for somebody to publish the stream.
+    pub patience: Duration,
     /// How it plays.
     pub settings: PlayerSettings,
     /// The clock that availability is told in.
     pub timebase: Timebase,
+}
+
+/// Where a player begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// With the next group: the lowest latency.
+    Next,
+    /// With the present group, of which it fetches what is past: the quickest start.
+    Current,
 }
 
 /// A player without a screen.
@@ -43,8 +55,11 @@ pub struct Viewer {
     config: ViewerConfig,
     client: Client,
     player: Player,
+    /// Those that have not ended.
     subscriptions: Vec<RequestId>,
-    ended: usize,
+    first_subscription: Option<RequestId>,
+    /// Of what is past, and whether it is of the first track.
+    fetches: Vec<(RequestId, bool)>,
     streams: BTreeMap<StreamId, Incoming>,
     /// Of the first track, if that is taken as one stream.
     sequence: Option<Sequence<Whole>>,
@@ -53,6 +68,8 @@ pub struct Viewer {
     records: Vec<FrameRecord>,
     started_us: Option<i64>,
     wake_at: Option<Instant>,
+    /// When the last track ended.
+    ended_at: Option<Instant>,
     objects_unknown: u64,
 }
 
@@ -61,6 +78,8 @@ pub struct Viewer {
 struct Incoming {
     group: u64,
     is_first_track: bool,
+    /// Whether it carries what is past of a group, of which the rest comes on other streams.
+    is_fetch: bool,
     current: Option<Current>,
 }
 
@@ -87,7 +106,8 @@ impl Viewer {
             client: Client::new(config.target.clone()),
             player: Player::new(config.settings),
             subscriptions: Vec::new(),
-            ended: 0,
+            first_subscription: None,
+            fetches: Vec::new(),
             streams: BTreeMap::new(),
             sequence: config.settings.in_sequence.then(Sequence::new),
             freshness: config.settings.stops_stale.then(Freshness::default),
@@ -95,6 +115,7 @@ impl Viewer {
             records: Vec::new(),
             started_us: None,
             wake_at: None,
+            ended_at: None,
             objects_unknown: 0,
             config,
         }
@@ -108,6 +129,12 @@ impl Viewer {
     /// When it began to connect, in microseconds of the shared clock.
     pub fn started_us(&self) -> Option<i64> {
         self.started_us
+    }
+
+    /// When the stream ended, in microseconds of the shared clock, if it did.
+    pub fn ended_us(&self) -> Option<i64> {
+        let timebase = self.config.timebase;
+        self.ended_at.map(|at| timebase.microseconds(at))
     }
 
     /// Objects that said nothing about their frame, or nothing that could be understood.
@@ -134,10 +161,17 @@ impl Viewer {
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
             SessionEvent::Ready { .. } => self.subscribe(now, endpoint),
-            SessionEvent::Rejected { error, .. } => {
+            SessionEvent::Accepted {
+                id,
+                ok: Accepted::Subscribe(ok),
+            } => self.on_subscribed(now, endpoint, id, ok.parameters.largest_object),
+            SessionEvent::Rejected { id, error } => {
                 let RequestError { code, reason, .. } = error;
-                self.client
-                    .fail(format!("the relay refused a track: {code} {reason:?}"));
+                // Nothing is past where a fetch of the present group is refused.
+                if self.subscriptions.contains(&id) {
+                    self.client
+                        .fail(format!("the relay refused a track: {code} {reason:?}"));
+                }
             }
             SessionEvent::Request { id, .. } => {
                 if let Some((session, mut connection)) = self.client.open(now, endpoint) {
@@ -163,12 +197,29 @@ impl Viewer {
             SessionEvent::Object { stream, object } => {
                 self.on_object(now, endpoint, stream, &object);
             }
-
+            SessionEvent::Fetched { stream, request } => self.on_fetched(stream, request),
+            SessionEvent::FetchObject {
+                stream,
+                entry: FetchEntry::Object(object),
+            } => {
+                if let Some(incoming) = self.streams.get_mut(&stream) {
+                    incoming.group = object.group;
+                }
+                let header = ObjectHeader {
+                    id: object.object,
+                    properties: object.properties,
+                    status: ObjectStatus::Normal,
+                    payload_len: object.payload_len,
+                };
+                self.on_object(now, endpoint, stream, &header);
+            }
             SessionEvent::Payload { stream, data } => {
                 self.on_payload(now, stream, data.len() as u64);
             }
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
-            SessionEvent::Done { .. } | SessionEvent::Closed { .. } => self.ended += 1,
+            SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
+                self.on_track_end(now, id);
+            }
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
             SessionEvent::Violated(violation) => {
                 let reason = violation.reason;
@@ -181,7 +232,6 @@ impl Viewer {
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
             | SessionEvent::RequestGoAway { .. }
-            | SessionEvent::Fetched { .. }
             | SessionEvent::FetchObject { .. }
             | SessionEvent::Datagram { .. } => {}
         }
@@ -201,16 +251,80 @@ impl Viewer {
                 }
             };
             let parameters = Parameters {
-                filter: Some(self.config.filter),
+                filter: Some(match self.config.join {
+                    Join::Next => Filter::NextGroupStart,
+                    Join::Current => Filter::LargestObject,
+                }),
+                rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
                 ..Parameters::default()
             };
             match session.subscribe(&mut connection, name, parameters) {
-                Ok(request) => self.subscriptions.push(request),
+                Ok(request) => {
+                    self.first_subscription.get_or_insert(request);
+                    self.subscriptions.push(request);
+                }
                 Err(refused) => failure = Some(format!("a track cannot be asked for: {refused}")),
             }
         }
         if let Some(reason) = failure {
             self.client.fail(reason);
+        }
+    }
+
+    /// A subscription stands: fetches what is past of the present group, if that is wanted.
+    fn on_subscribed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        largest: Option<Location>,
+    ) {
+        if self.config.join == Join::Next || largest.is_none() {
+            return;
+        }
+        let is_first_track = self.first_subscription == Some(id);
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let kind = FetchKind::RelativeJoining {
+            request_id: id.0,
+            groups: 0,
+        };
+        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
+            self.fetches.push((fetch, is_first_track));
+        }
+    }
+
+    fn on_fetched(&mut self, stream: StreamId, request: RequestId) {
+        let fetch = self.fetches.iter().find(|(fetch, _)| *fetch == request);
+        if let Some((_, is_first_track)) = fetch {
+            let incoming = Incoming {
+                group: 0,
+                is_first_track: *is_first_track,
+                is_fetch: true,
+                current: None,
+            };
+            self.streams.insert(stream, incoming);
+        }
+    }
+
+    /// Objects that are on their way may still come.
+    fn on_track_end(&mut self, now: Instant, id: RequestId) {
+        self.subscriptions
+            .retain(|subscription| *subscription != id);
+        if self.subscriptions.is_empty() && !self.fetches.iter().any(|(fetch, _)| *fetch == id) {
+            self.ended_at.get_or_insert(now);
+        }
+    }
+
+    /// Leaves when all tracks have ended, and everything was shown or will not come any more.
+    fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some(ended_at) = self.ended_at else {
+            return;
+        };
+        let is_done = self.streams.is_empty() && self.wake_at.is_none();
+        if is_done || now >= ended_at + LINGER {
+            self.client.close(now, endpoint, "the stream is over");
         }
     }
 
@@ -227,7 +341,8 @@ impl Viewer {
         }
         let incoming = Incoming {
             group,
-            is_first_track: self.subscriptions.first() == Some(&request),
+            is_first_track: self.first_subscription == Some(request),
+            is_fetch: false,
             current: None,
         };
         self.streams.insert(stream, incoming);
@@ -275,6 +390,7 @@ impl Viewer {
     fn on_stream_end(&mut self, now: Instant, stream: StreamId) {
         if let Some(incoming) = self.streams.remove(&stream)
             && incoming.is_first_track
+            && !incoming.is_fetch
             && let Some(sequence) = &mut self.sequence
         {
             sequence.end(incoming.group);
@@ -330,6 +446,7 @@ impl Viewer {
             duration_us: tag.duration_us,
         };
         self.records.push(FrameRecord {
+            number: tag.number,
             group,
             kind: tag.kind.letter(),
             bytes,
@@ -362,6 +479,7 @@ impl App for Viewer {
         let _nothing = self.client.handle_event(now, endpoint, &event);
         self.handle_session_events(now, endpoint);
         self.play(now);
+        self.leave(now, endpoint);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -371,7 +489,8 @@ impl App for Viewer {
         if !self.client.has_started() {
             return Some(self.config.timebase.at);
         }
-        [self.client.poll_timeout(), self.wake_at]
+        let leave_at = self.ended_at.map(|at| at + LINGER);
+        [self.client.poll_timeout(), self.wake_at, leave_at]
             .into_iter()
             .flatten()
             .min()
@@ -388,9 +507,7 @@ impl App for Viewer {
         self.client.handle_timeout(now, endpoint);
         self.handle_session_events(now, endpoint);
         self.play(now);
-        if self.ended > 0 && self.ended >= self.subscriptions.len() && self.wake_at.is_none() {
-            self.client.close(now, endpoint, "the stream is over");
-        }
+        self.leave(now, endpoint);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -404,3 +521,5 @@ impl App for Viewer {
 
 /// Streams that may be open at once; further ones are stopped.
 const STREAMS_MAX: usize = 1024;
+/// How long what is on its way is waited for after the end of all tracks.
+const LINGER: Duration = Duration::from_secs(3);

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use weir_quic::{App, EcnCodepoint, Endpoint, Letter, Packet};
 
 use crate::{
-    Post, Stop, Telemetry, UdpSocket, clock,
+    Bell, Post, Stop, Telemetry, UdpSocket, clock,
     socket::TOS_ECT0,
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
@@ -51,6 +51,8 @@ pub struct Host {
     ready: Vec<u32>,
     telemetry: Arc<Telemetry>,
     stop: Stop,
+    /// Rung by another thread that has something for the role.
+    bell: Option<Bell>,
     reported: Instant,
     /// Packets read in this turn, and when the first of them was.
     arrived: (u64, Option<Instant>),
@@ -90,6 +92,7 @@ impl Host {
             ready: Vec::new(),
             telemetry,
             stop,
+            bell: None,
             reported: clock::now(),
             arrived: (0, None),
             post: None,
@@ -102,6 +105,13 @@ impl Host {
     #[must_use]
     pub fn with_post(mut self, post: Post<Letter>) -> Self {
         self.post = Some(post);
+        self
+    }
+
+    /// Wakes the host when `bell` rings.
+    #[must_use]
+    pub fn with_bell(mut self, bell: Bell) -> Self {
+        self.bell = Some(bell);
         self
     }
 
@@ -348,11 +358,15 @@ impl Host {
         let socket = poller.map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
         // The stop descriptor stays readable for ever once signalled.
         let stop = if leave_by.is_some() { NONE } else { stop };
+        let rung = self.bell.as_ref().map_or(NONE, Bell::descriptor);
         match &self.post {
             None => {
-                sys::wait_readable(&[socket, stop], limit);
+                sys::wait_readable(&[socket, stop, rung], limit);
             }
-            Some(post) => post.sleep(|bell| sys::wait_readable(&[socket, stop, bell], limit)),
+            Some(post) => post.sleep(|bell| sys::wait_readable(&[socket, stop, rung, bell], limit)),
+        }
+        if let Some(bell) = &self.bell {
+            bell.silence();
         }
         let woken = clock::now();
         let late = deadline.map(|deadline| woken.saturating_duration_since(deadline));

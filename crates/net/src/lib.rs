@@ -5,6 +5,7 @@
 //! with GSO; nothing is shared with other threads but [`Telemetry`] and, where several threads serve one
 //! address, mailboxes between them. This is the only crate with system calls (`sys.rs` and below) and the only one that reads the clock (`clock.rs`). It knows no role.
 
+mod bell;
 pub mod certificate;
 pub mod clock;
 mod host;
@@ -14,6 +15,7 @@ pub mod stop;
 mod sys;
 mod telemetry;
 
+pub use bell::Bell;
 pub use host::{Host, HostConfig};
 pub use mailbox::{MAILBOX_ITEMS, Post, posts};
 pub use socket::{SocketConfig, SocketGroup, UdpSocket};

@@ -1,6 +1,9 @@
 //! Endpoints and sockets as the subcommands need them.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use weir_net::{SocketConfig, UdpSocket, clock::SystemClock};
@@ -57,4 +60,14 @@ pub(crate) fn seed() -> anyhow::Result<[u8; 32]> {
 /// A socket at `address`.
 pub(crate) fn bind(address: SocketAddr, config: SocketConfig) -> anyhow::Result<UdpSocket> {
     UdpSocket::bind(address, config).with_context(|| format!("cannot bind to {address}"))
+}
+
+/// An address of this machine from which `remote` can be reached, on a port that the system chooses.
+pub(crate) fn local_address(remote: SocketAddr) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) if remote.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),
+        SocketAddr::V6(_) if remote.ip().is_loopback() => (Ipv6Addr::LOCALHOST, 0).into(),
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
 }

@@ -139,6 +139,7 @@ fn audio_passes_through() {
         codec: "mp4a.40.2".to_owned(),
         sample_rate: 16_000,
         channels: 2,
+        configuration: Some(Bytes::from_static(&[0x14, 0x08, 0x56, 0xE5, 0x00])),
     };
     assert_eq!(audio.media, Media::Audio(expected));
     let heard = items

@@ -19,8 +19,8 @@ pub(crate) struct Fragment {
     pub(crate) composition: i64,
     /// How long all of its samples take together, in units of the track.
     pub(crate) duration: u64,
-    /// How many samples it has.
-    pub(crate) samples: usize,
+    /// How many bytes each of its samples has.
+    pub(crate) sizes: Vec<usize>,
     /// Both boxes.
     pub(crate) bytes: Bytes,
     /// Its samples, one after the other.
@@ -50,7 +50,7 @@ pub(crate) fn fragment(
         return Ok(None);
     };
     let samples = samples(track, traf).map_err(&broken)?;
-    if samples.count == 0 {
+    if samples.sizes.is_empty() {
         return Ok(None);
     }
     let mut bytes = BytesMut::with_capacity(moof_box.bytes.len() + mdat_box.bytes.len());
@@ -78,7 +78,7 @@ pub(crate) fn fragment(
             .map_or(0, |tfdt| tfdt.base_media_decode_time),
         composition: samples.composition,
         duration: samples.duration,
-        samples: samples.count,
+        sizes: samples.sizes,
         bytes,
         data,
     }))
@@ -86,7 +86,7 @@ pub(crate) fn fragment(
 
 #[derive(Default)]
 struct Samples {
-    count: usize,
+    sizes: Vec<usize>,
     size: usize,
     duration: u64,
     composition: i64,
@@ -107,11 +107,11 @@ fn samples(track: &Track, traf: &Traf) -> Result<Samples, String> {
     let size = traf.tfhd.default_sample_size.unwrap_or(track.default_size);
     let mut samples = Samples::default();
     for entry in traf.trun.iter().flat_map(|run| run.samples.iter()) {
-        if samples.count == 0 {
+        if samples.sizes.is_empty() {
             samples.composition = entry.cts.unwrap_or(0);
         }
-        samples.count += 1;
         let size = usize::try_from(entry.size.unwrap_or(size)).unwrap_or(usize::MAX);
+        samples.sizes.push(size);
         samples.size = samples.size.saturating_add(size);
         samples.duration += u64::from(entry.duration.unwrap_or(duration));
     }

@@ -61,6 +61,8 @@ pub struct Audio {
     pub sample_rate: u32,
     /// Channels.
     pub channels: u16,
+    /// What a decoder has to know beyond that, for AAC: its `AudioSpecificConfig`.
+    pub configuration: Option<Bytes>,
 }
 
 impl Init {
@@ -146,10 +148,11 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
                 || "mp4a".to_owned(),
                 |specific| format!("mp4a.40.{}", specific.profile),
             );
-            return Ok(Some(audio(&mp4a.audio, codec)));
+            let configuration = specific.map(|specific| Bytes::from(specific.raw.clone()));
+            return Ok(Some(audio(&mp4a.audio, codec, configuration)));
         }
-        Codec::Opus(opus) => return Ok(Some(audio(&opus.audio, "opus".to_owned()))),
-        Codec::Flac(flac) => return Ok(Some(audio(&flac.audio, "flac".to_owned()))),
+        Codec::Opus(opus) => return Ok(Some(audio(&opus.audio, "opus".to_owned(), None))),
+        Codec::Flac(flac) => return Ok(Some(audio(&flac.audio, "flac".to_owned(), None))),
         // Other video, text and metadata is not delivered.
         _ => return Ok(None),
     };
@@ -176,10 +179,11 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
     }))
 }
 
-fn audio(audio: &mp4_atom::Audio, codec: String) -> Media {
+fn audio(audio: &mp4_atom::Audio, codec: String, configuration: Option<Bytes>) -> Media {
     Media::Audio(Audio {
         codec,
         sample_rate: u32::from(audio.sample_rate.integer()),
         channels: audio.channel_count,
+        configuration,
     })
 }

@@ -161,7 +161,7 @@ enum Role {
 }
 
 /// The 32 bytes of a hash.
-fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
+pub(super) fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
     let mut hash = [0; 32];
     let digits: Vec<u8> = text
         .chars()

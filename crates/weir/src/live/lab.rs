@@ -5,9 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use weir_link::{Config as Link, Delay, Jitter, Loss, Probability, Queue};
 use weir_live::figures::{Figures, FrameRecord};
+use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
-use weir_live::{Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
-use weir_moqt::{draft::Draft, message::Setup, name::Namespace, parameter::Filter};
+use weir_live::{Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
+use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
@@ -92,7 +93,8 @@ pub(crate) fn run(
         target: target.clone(),
         namespace: namespace.clone(),
         tracks: tracks.collect(),
-        filter: Filter::LargestObject,
+        join: Join::Next,
+        patience: Duration::ZERO,
         settings: strategy.player(),
         timebase,
     };
@@ -113,6 +115,7 @@ pub(crate) fn run(
             target,
             namespace,
             strategy,
+            packaging: Packaging::Cmaf,
             timebase,
             source: Box::new(source),
         }),

@@ -1,5 +1,7 @@
-//! The testbed for live streaming: profiles of links, runs in virtual time, and what came of them.
+//! Live streams on real sockets, and the testbed for them.
 
+pub(crate) mod hosting;
+pub(crate) mod inbox;
 pub(crate) mod lab;
 pub(crate) mod page;
 pub(crate) mod profile;

@@ -109,6 +109,58 @@ pub(crate) fn row(figures: &Figures) -> [String; 8] {
     ]
 }
 
+/// The figures of one run, for people.
+pub(crate) fn summary(figures: &Figures) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: std::fmt::Arguments<'_>| {
+        put(&mut out, format_args!("{name:<24}{value}\n"));
+    };
+    let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
+    line("frames", format_args!("{}", figures.frames));
+    line("shown", format_args!("{:.1} %", figures.shown * 100.0));
+    line(
+        "shown within 0.5 s",
+        format_args!("{:.1} %", figures.on_time * 100.0),
+    );
+    line(
+        "latency",
+        format_args!(
+            "mean {:.3} s, p95 {:.3} s, longest {:.3} s",
+            figures.latency_mean, figures.latency_p95, figures.latency_max
+        ),
+    );
+    line(
+        "age of the picture",
+        format_args!(
+            "mean {:.3} s, longest {:.3} s",
+            figures.age_mean, figures.age_max
+        ),
+    );
+    line(
+        "freezes over 0.5 s",
+        format_args!(
+            "{}, together {:.2} s",
+            figures.freezes, figures.freeze_total
+        ),
+    );
+    line(
+        "longest pause",
+        format_args!("{:.3} s", figures.freeze_longest),
+    );
+    if let Some(first) = figures.time_to_first_frame {
+        line("first picture after", format_args!("{first:.3} s"));
+    }
+    line(
+        "queueing",
+        format_args!("mean {:.3} s", figures.queueing_mean),
+    );
+    line(
+        "bit rate of I, P, B",
+        format_args!("{key:.0}, {predicted:.0}, {bidirectional:.0} kbit/s"),
+    );
+    out
+}
+
 /// The frames that were shown, in that order, with the times in seconds.
 fn shown(cell: &Cell) -> Vec<(f64, f64)> {
     let mut shown: Vec<(i64, i64)> = cell
@@ -260,6 +312,7 @@ mod tests {
     #[test]
     fn a_page_is_whole_and_nothing_in_it_is_taken_for_markup() {
         let record = FrameRecord {
+            number: 0,
             group: 0,
             kind: 'I',
             bytes: 1000,

@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -16,17 +16,24 @@ pub(crate) struct ChildRelay {
     out: BufReader<ChildStdout>,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// What it said when it was ready.
+    pub(crate) ready: Value,
 }
 
 impl ChildRelay {
     /// Starts `weir relay` on a port of loopback that the system chooses.
     pub(crate) fn start(core: Option<usize>) -> anyhow::Result<Self> {
+        let core = core.map(|core| core.to_string());
+        let mut arguments = vec!["--listen", "127.0.0.1:0"];
+        arguments.extend(core.iter().flat_map(|core| ["--core", core]));
+        Self::with(&arguments)
+    }
+
+    /// Starts `weir relay` with these arguments.
+    pub(crate) fn with(arguments: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
-        command.args(["relay", "--listen", "127.0.0.1:0"]);
-        if let Some(core) = core {
-            command.args(["--core", &core.to_string()]);
-        }
+        command.arg("relay").args(arguments);
         // A signal from the terminal goes to the whole group; the relay is to outlive the end of the load.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command
@@ -42,19 +49,31 @@ impl ChildRelay {
         let mut line = String::new();
         out.read_line(&mut line)
             .context("cannot read from the relay")?;
-        let ready: Option<Value> = serde_json::from_str(&line).ok();
-        let address = ready
-            .as_ref()
-            .and_then(|ready| ready["listening"].as_str()?.parse().ok());
-        let Some(address) = address else {
+        let ready: Value = serde_json::from_str(&line).unwrap_or_default();
+        let address = ready["listening"].as_str().map(str::parse);
+        let Some(Ok(address)) = address else {
             drop(child.kill());
+            drop(child.wait());
             bail!("the relay did not start");
         };
         Ok(Self {
             child,
             out,
             address,
+            ready,
         })
+    }
+
+    /// An address of this machine under which it is reached.
+    pub(crate) fn reachable(&self) -> SocketAddr {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+                SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        address
     }
 
     pub(crate) fn pid(&self) -> u32 {

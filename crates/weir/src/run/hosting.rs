@@ -319,7 +319,7 @@ fn start_thread(
             ));
         }
     }
-    let local = local_address(url.address);
+    let local = endpoints::local_address(url.address);
     let bound: anyhow::Result<Vec<_>> = (0..sockets)
         .map(|_| endpoints::bind(local, socket_config(sockets)))
         .collect();
@@ -370,17 +370,6 @@ fn socket_config(sockets: u32) -> SocketConfig {
     SocketConfig {
         buffer_bytes,
         ..SocketConfig::default()
-    }
-}
-
-/// An address of this machine from which `remote` can be reached, on a port that the system chooses.
-fn local_address(remote: std::net::SocketAddr) -> std::net::SocketAddr {
-    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-    match remote {
-        SocketAddr::V4(_) if remote.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),
-        SocketAddr::V6(_) if remote.ip().is_loopback() => (Ipv6Addr::LOCALHOST, 0).into(),
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     }
 }
 

@@ -29,14 +29,14 @@ use weir_bench::{
 use weir_moqt::{draft::Draft, token::Token};
 use weir_net::{Stop, clock};
 
-use self::{
+pub(crate) use self::{
     child::ChildRelay,
+    machine::Machine,
+    target::{RelayUrl, TrustChoice, target as client_target},
+};
+use self::{
     hosting::{Gate, Hosted, Load, LoadHost, Seen},
     watch::{Watch, Window},
-};
-pub(crate) use self::{
-    machine::Machine,
-    target::{RelayUrl, TrustChoice},
 };
 
 /// Everything that a run is made from, checked.

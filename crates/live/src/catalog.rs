@@ -1,0 +1,293 @@
+//! The catalog of a live stream: which tracks there are and how to decode them, as draft-ietf-moq-msf-01
+//! wants it, with the packaging `cmaf` of draft-ietf-moq-cmsf-01.
+//!
+//! It is *not* a complete reader of catalogs: updates, timelines, alternatives and encryption are passed over.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::packaging::Packaging;
+use crate::strategy::Strategy;
+use crate::{Init, Media};
+
+/// The name of the track that carries it [msf-01 §5].
+pub const CATALOG_TRACK: &str = "catalog";
+/// The name of the track with the init segment, as in the thesis.
+pub const INIT_TRACK: &str = "init";
+/// The version of the form.
+pub const VERSION: &str = "draft-01";
+
+/// A whole catalog [msf-01 §5.1].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Catalog {
+    /// The version of the form.
+    pub version: String,
+    /// When it was made, in milliseconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub generated_at: Option<i64>,
+    /// The name of the strategy by which a stream of ours is delivered; not part of the draft.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weir_strategy: Option<String>,
+    /// The tracks.
+    #[serde(default)]
+    pub tracks: Vec<CatalogTrack>,
+    /// What decoders have to know.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub init_data_list: Vec<InitData>,
+}
+
+/// What a catalog says of a track [msf-01 §5.2].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogTrack {
+    /// Its name, in the namespace of the catalog.
+    pub name: String,
+    /// What its objects are: `loc`, `cmaf` or another.
+    pub packaging: String,
+    /// Whether objects may still come.
+    #[serde(default)]
+    pub is_live: bool,
+    /// `video`, `audio` or another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Tracks of one number are played together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub render_group: Option<u64>,
+    /// Which of the catalog's `init_data_list` is its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub init_ref: Option<String>,
+    /// Names of the tracks that it cannot be decoded without.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends: Vec<String>,
+    /// The codec as RFC 6381 writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub codec: Option<String>,
+    /// Units of its times per second, for LOC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timescale: Option<u64>,
+    /// Width in pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub width: Option<u64>,
+    /// Height in pixels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub height: Option<u64>,
+    /// Samples of sound per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samplerate: Option<u64>,
+    /// Channels of sound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel_config: Option<String>,
+}
+
+/// What a decoder has to know [msf-01 §5.1.7].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InitData {
+    /// What tracks refer to.
+    pub id: String,
+    /// How `data` is meant; ours is `inline`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// For `inline`: the bytes in Base64.
+    pub data: String,
+}
+
+/// Why a catalog is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    /// It is no JSON of this form.
+    #[error("it cannot be read: {0}")]
+    Json(#[from] serde_json::Error),
+    /// It is of a version that may mean something else.
+    #[error("its version is {0:?}, not {VERSION:?}")]
+    Version(String),
+    /// It has nothing to see.
+    #[error("it has no track with the role \"video\" in a packaging that is known")]
+    NoVideo,
+}
+
+impl Catalog {
+    /// The catalog of a stream of ours, made at `now_ms` since 1970.
+    pub fn new(init: &Init, strategy: &dyn Strategy, packaging: Packaging, now_ms: i64) -> Self {
+        let mut init_data_list = Vec::new();
+        let mut add = |id: &str, data: &Bytes| {
+            init_data_list.push(InitData {
+                id: id.to_owned(),
+                kind: "inline".to_owned(),
+                data: STANDARD.encode(data),
+            });
+            Some(id.to_owned())
+        };
+        let common = CatalogTrack {
+            packaging: packaging.name().to_owned(),
+            is_live: true,
+            render_group: Some(1),
+            timescale: (packaging == Packaging::Loc).then_some(1_000_000),
+            ..CatalogTrack::default()
+        };
+        let mut tracks = Vec::new();
+        // In CMAF one init segment is for all tracks, as it came.
+        let segment = (packaging == Packaging::Cmaf).then(|| add("init", &init.segment));
+        let segment = segment.flatten();
+        if let Media::Video {
+            codec,
+            width,
+            height,
+            configuration,
+            ..
+        } = &init.video.media
+        {
+            let init_ref = segment.clone();
+            let init_ref = init_ref.or_else(|| add("video", configuration));
+            let terms = strategy.tracks();
+            tracks.extend(terms.iter().enumerate().map(|(place, one)| CatalogTrack {
+                name: one.name.to_owned(),
+                role: Some("video".to_owned()),
+                codec: Some(codec.clone()),
+                width: Some((*width).into()),
+                height: Some((*height).into()),
+                init_ref: init_ref.clone(),
+                depends: if place == 0 {
+                    Vec::new()
+                } else {
+                    vec![terms[0].name.to_owned()]
+                },
+                ..common.clone()
+            }));
+        }
+        for track in &init.audio {
+            if let Media::Audio(audio) = &track.media {
+                let name = audio_track(track.number);
+                let own = || {
+                    let configuration = audio.configuration.as_ref();
+                    configuration.and_then(|configuration| add(&name, configuration))
+                };
+                let init_ref = segment.clone().or_else(own);
+                tracks.push(CatalogTrack {
+                    role: Some("audio".to_owned()),
+                    codec: Some(audio.codec.clone()),
+                    samplerate: Some(audio.sample_rate.into()),
+                    channel_config: Some(audio.channels.to_string()),
+                    init_ref,
+                    name,
+                    ..common.clone()
+                });
+            }
+        }
+        Self {
+            version: VERSION.to_owned(),
+            generated_at: Some(now_ms),
+            weir_strategy: Some(strategy.name().to_owned()),
+            tracks,
+            init_data_list,
+        }
+    }
+
+    /// Its JSON.
+    pub fn encode(&self) -> Bytes {
+        Bytes::from(serde_json::to_vec(self).expect("strings and numbers are always JSON"))
+    }
+
+    /// Reads a catalog, and looks whether its video can be taken in.
+    pub fn read(json: &[u8]) -> Result<Self, CatalogError> {
+        let catalog: Self = serde_json::from_slice(json)?;
+        if catalog.version != VERSION {
+            return Err(CatalogError::Version(catalog.version));
+        }
+        let has_video = catalog.video_tracks().next().is_some();
+        has_video.then_some(catalog).ok_or(CatalogError::NoVideo)
+    }
+
+    /// Names of the tracks with video, those that others depend on first.
+    pub fn video_tracks(&self) -> impl Iterator<Item = &str> {
+        let is_video = |track: &&CatalogTrack| {
+            track.role.as_deref() == Some("video") && Packaging::by_name(&track.packaging).is_some()
+        };
+        let of = move |dependent: bool| {
+            let tracks = self.tracks.iter().filter(is_video);
+            tracks.filter(move |track| track.depends.is_empty() != dependent)
+        };
+        of(false).chain(of(true)).map(|track| &*track.name)
+    }
+}
+
+/// The name of the track for the audio track `number` of the MP4 stream.
+pub fn audio_track(number: u32) -> String {
+    format!("audio-{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Ingest, Item, strategy};
+
+    /// See the tests of the ingest.
+    const AUDIO_VIDEO: &[u8] = include_bytes!("../tests/media/audio-video.mp4");
+
+    fn init() -> Init {
+        let mut ingest = Ingest::new();
+        ingest.push(AUDIO_VIDEO);
+        let Ok(Some(Item::Init(init))) = ingest.poll() else {
+            panic!("the init segment comes first");
+        };
+        *init
+    }
+
+    #[test]
+    fn a_catalog_of_ours_is_read_as_it_was_written() {
+        for packaging in Packaging::ALL {
+            for name in strategy::NAMES {
+                let strategy = strategy::by_name(name).expect("a known name");
+                let catalog = Catalog::new(&init(), &*strategy, packaging, 5);
+                let json = catalog.encode();
+                assert_eq!(Catalog::read(&json).expect("a good one"), catalog);
+                let tracks: Vec<&str> = strategy.tracks().iter().map(|one| one.name).collect();
+                assert_eq!(catalog.video_tracks().collect::<Vec<_>>(), tracks);
+                let text = String::from_utf8_lossy(&json);
+                let order = (text.find("\"tracks\""), text.find("\"initDataList\""));
+                assert!(order.0 < order.1, "as the draft wants it: {text}");
+            }
+        }
+    }
+
+    #[test]
+    fn loc_says_what_each_decoder_needs_and_cmaf_gives_the_segment() {
+        let strategy = strategy::by_name("weir").expect("a known name");
+        let loc = Catalog::new(&init(), &*strategy, Packaging::Loc, 0);
+        let ids: Vec<&str> = loc.init_data_list.iter().map(|one| &*one.id).collect();
+        assert_eq!(ids, ["video", "audio-2"]);
+        let video = STANDARD
+            .decode(&loc.init_data_list[0].data)
+            .expect("Base64");
+        assert_eq!(video[0], 1, "an avcC box begins with its version");
+        let audio = STANDARD
+            .decode(&loc.init_data_list[1].data)
+            .expect("Base64");
+        assert_eq!(audio[0] >> 3, 2, "low complexity AAC");
+        assert_eq!(loc.tracks[0].timescale, Some(1_000_000));
+        let cmaf = Catalog::new(&init(), &*strategy, Packaging::Cmaf, 0);
+        let segment = STANDARD
+            .decode(&cmaf.init_data_list[0].data)
+            .expect("Base64");
+        assert_eq!(&segment[4..8], b"ftyp");
+        let refs = cmaf.tracks.iter().map(|track| track.init_ref.as_deref());
+        assert!(refs.into_iter().all(|one| one == Some("init")));
+    }
+
+    #[test]
+    fn what_is_no_catalog_is_told_why() {
+        let error = |json: &str| Catalog::read(json.as_bytes()).expect_err("bad").to_string();
+        assert!(error("{").starts_with("it cannot be read"));
+        let other = error(r#"{"version":"draft-07","tracks":[]}"#);
+        assert_eq!(other, "its version is \"draft-07\", not \"draft-01\"");
+        let sound = error(
+            r#"{"version":"draft-01","tracks":[{"name":"a","packaging":"loc","role":"audio","x":1}]}"#,
+        );
+        assert!(
+            sound.starts_with("it has no track with the role"),
+            "{sound}"
+        );
+    }
+}

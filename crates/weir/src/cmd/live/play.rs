@@ -1,0 +1,113 @@
+//! `weir live play`: a player without a screen.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use weir_live::figures::Figures;
+use weir_live::{Join, Viewer, ViewerConfig};
+use weir_moqt::name::Namespace;
+
+use super::{TrustArguments, named_strategy, namespace, wanted_congestion};
+use crate::cmd::print_out;
+use crate::live::hosting::{host, timebase};
+use crate::live::page::summary;
+use crate::run::RelayUrl;
+use crate::signals;
+
+/// Play a live stream without a screen, and report what a viewer would have seen
+///
+/// Nothing is decoded: a frame counts as shown when its time has come and all that it needs has arrived. Latencies are
+/// right if publisher and player have the same time of day. Ends with the stream, after --time, or at SIGINT.
+#[derive(Debug, Args)]
+pub(crate) struct PlayArguments {
+    /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    relay: RelayUrl,
+    /// Namespace of the tracks, with / between its parts
+    #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
+    namespace: Namespace,
+    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
+    #[arg(long, value_name = "NAME", default_value = "weir")]
+    strategy: String,
+    /// Where to begin
+    #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
+    join: JoinChoice,
+    /// How long to wait for somebody to publish the stream
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    patience: Duration,
+    /// How long to play [default: to the end of the stream]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    time: Option<Duration>,
+    /// Where to write the figures, and what became of each frame, as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    #[command(flatten)]
+    trust: TrustArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum JoinChoice {
+    /// With the next group of pictures: the lowest latency
+    Next,
+    /// With the present one, of which the past is fetched: the quickest start
+    Current,
+}
+
+pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
+    let strategy = named_strategy(&arguments.strategy)?;
+    let target = arguments.trust.target(&arguments.relay)?;
+    let remote = target.remote;
+    let timebase = timebase();
+    let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
+    let mut viewer = Viewer::new(ViewerConfig {
+        target,
+        namespace: arguments.namespace.clone(),
+        tracks: tracks.collect(),
+        join: match arguments.join {
+            JoinChoice::Next => Join::Next,
+            JoinChoice::Current => Join::Current,
+        },
+        patience: arguments.patience,
+        settings: strategy.player(),
+        timebase,
+    });
+    let stop = signals::stop_on_signals()?;
+    if let Some(time) = arguments.time {
+        let stop = stop.clone();
+        let wait = move || {
+            if !stop.wait(time) {
+                stop.request();
+            }
+        };
+        std::thread::Builder::new()
+            .name("weir-time".to_owned())
+            .spawn(wait)
+            .context("cannot start the thread that waits for the end")?;
+    }
+    let congestion = wanted_congestion(&*strategy);
+    host(&mut viewer, remote, congestion, None, &stop)?;
+    let end_us = viewer.ended_us();
+    let end_us = end_us.unwrap_or_else(|| timebase.microseconds(weir_net::clock::now()));
+    let start_us = viewer.started_us().unwrap_or(timebase.us);
+    let figures = Figures::of_received(viewer.records(), start_us, end_us);
+    print_out(&summary(&figures))?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string(&json!({
+            "relay": arguments.relay.to_string(),
+            "strategy": strategy.name(),
+            "figures": figures,
+            "streams_refused": viewer.streams_refused(),
+            "objects_unknown": viewer.objects_unknown(),
+            "frames": viewer.records(),
+        }))?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    match viewer.failure() {
+        Some(failure) => bail!("{}: {failure}", arguments.relay),
+        None if viewer.records().is_empty() => bail!("{}: no frame came", arguments.relay),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,161 @@
+//! `weir live publish`: a live stream from standard input or a file to a relay.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use serde_json::json;
+use weir_live::packaging::Packaging;
+use weir_live::strategy::Strategy;
+use weir_live::{Origin, OriginConfig, Target};
+use weir_moqt::name::Namespace;
+use weir_net::{Bell, Stop};
+use weir_quic::Congestion;
+
+use super::{TrustArguments, named_strategy, namespace, target, wanted_congestion};
+use crate::cmd::{print_line, print_out};
+use crate::live::{
+    hosting::{host, timebase},
+    inbox::Inbox,
+};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::signals;
+
+/// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
+///
+///     ffmpeg ... -f mp4 -movflags cmaf+frag_every_frame+empty_moov pipe:1 | weir live publish URL
+///
+/// The stream is H.264 with one frame per fragment; sound passes through. At the end a line of JSON says what was
+/// sent. Exit code 2: the stream is broken, or the relay cannot be reached or gave up.
+#[derive(Debug, Args)]
+pub(crate) struct PublishArguments {
+    /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    #[arg(required_unless_present = "listen", conflicts_with = "listen")]
+    relay: Option<String>,
+    /// Serve players at this address, with a relay of weir's own, instead of sending to another
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The stream; standard input if it is -
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    input: PathBuf,
+    /// Send frames when they would be made, not as fast as they can be read: for files
+    #[arg(long)]
+    realtime: bool,
+    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
+    #[arg(long, value_name = "NAME", default_value = "weir")]
+    strategy: String,
+    /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
+    #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
+    packaging: Packaging,
+    /// Namespace of the tracks, with / between its parts
+    #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
+    namespace: Namespace,
+    /// Congestion controller: `cubic` or `delay` [default: what the strategy asks for]
+    #[arg(long, value_name = "NAME", value_parser = super::congestion)]
+    congestion: Option<Congestion>,
+    #[command(flatten)]
+    trust: TrustArguments,
+}
+
+pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
+    let strategy = named_strategy(&arguments.strategy)?;
+    let congestion = arguments.congestion;
+    let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
+    let input = open(&arguments.input)?;
+    let stop = signals::stop_on_signals()?;
+    let own = arguments.listen.map(|address| serve(address, congestion));
+    let own = own.transpose()?;
+    let target = match (&own, &arguments.relay) {
+        (Some(own), _) => target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?,
+        (None, Some(url)) => arguments.trust.target(&url.parse().context("the relay")?)?,
+        (None, None) => bail!("expected a relay or --listen"),
+    };
+    let outcome = publish(arguments, strategy, congestion, target, input, &stop);
+    if let Some(own) = own {
+        own.stop();
+    }
+    outcome
+}
+
+fn publish(
+    arguments: &PublishArguments,
+    strategy: Box<dyn Strategy>,
+    congestion: Congestion,
+    target: Target,
+    input: Box<dyn Read + Send>,
+    stop: &Stop,
+) -> anyhow::Result<ExitCode> {
+    let bell = Bell::new().context("cannot make an event descriptor")?;
+    let inbox = Inbox::new(bell.clone());
+    let remote = target.remote;
+    let mut origin = Origin::new(OriginConfig {
+        target,
+        namespace: arguments.namespace.clone(),
+        strategy,
+        packaging: arguments.packaging,
+        timebase: timebase(),
+        source: Box::new(inbox.clone()),
+    });
+    let reader = inbox.fill(input, arguments.realtime, stop.clone())?;
+    let hosted = host(&mut origin, remote, congestion, Some(bell), stop);
+    inbox.close();
+    hosted?;
+    let counters = origin.counters();
+    print_out(&format!(
+        "{}\n",
+        json!({ "published": {
+            "frames": counters.frames,
+            "frames_written": counters.frames_written,
+            "audio_objects": counters.audio_objects,
+            "streams_reset": counters.streams_reset,
+            "streams_overflowed": counters.streams_overflowed,
+            "fetches_answered": counters.fetches_answered,
+        }})
+    ))?;
+    // One that still waits for bytes was not the reason for the end.
+    if reader.is_finished() {
+        let read = reader.join();
+        let read = read.map_err(|_| anyhow!("the thread that reads the stream panicked"))?;
+        read.with_context(|| name(&arguments.input))?;
+    }
+    match origin.failure() {
+        Some(failure) => bail!("{remote}: {failure}"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// A relay of our own, for `--listen`.
+fn serve(address: SocketAddr, congestion: Congestion) -> anyhow::Result<ChildRelay> {
+    let congestion = match congestion {
+        Congestion::Cubic => "limits.quic.congestion=cubic",
+        Congestion::Delay { .. } => "limits.quic.congestion=delay",
+    };
+    let address = address.to_string();
+    let relay = ChildRelay::with(&["--listen", &address, "--set", congestion])?;
+    print_line(&relay.ready.to_string());
+    Ok(relay)
+}
+
+fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    Ok(Box::new(file))
+}
+
+fn name(path: &Path) -> String {
+    if path == Path::new("-") {
+        "standard input".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+fn packaging(name: &str) -> Result<Packaging, String> {
+    Packaging::by_name(name).ok_or_else(|| "expected cmaf or loc".to_owned())
+}

@@ -1,0 +1,229 @@
+//! Live streams on real sockets: published from a file or standard input, played without a screen, and broken in every
+//! way that a stream can be.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+/// 36 frames and their sound.
+const AUDIO_VIDEO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/audio-video.mp4"
+);
+/// 36 frames without sound.
+const VIDEO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/pyramid.mp4"
+);
+
+/// A relay that is killed when dropped.
+struct Relay {
+    child: Child,
+    port: u64,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let mut child = weir(&["relay", "--listen", "127.0.0.1:0"]);
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let address = ready["listening"].as_str().unwrap();
+        let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        Self { child, port }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn weir(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("live");
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// Plays a stream that is published a moment later; returns what the player and the publisher wrote.
+fn stream(scheme: &str, more: &[&str]) -> (Value, Value) {
+    let relay = Relay::start();
+    let url = format!("{scheme}://127.0.0.1:{}", relay.port);
+    let json = file(&format!("{scheme}-{}.json", more.join("")));
+    let strategy = more.windows(2).filter(|pair| pair[0] == "--strategy");
+    let mut play = vec!["live", "play", &url, "--insecure", "--namespace", "a/b"];
+    play.extend(["--json", json.to_str().unwrap()]);
+    play.extend(strategy.flatten());
+    let player = weir(&play);
+    let mut publish = vec!["live", "publish", &url, "--insecure", "--namespace", "a/b"];
+    publish.extend(["--realtime", "--input", AUDIO_VIDEO]);
+    publish.extend(more);
+    let published = weir(&publish).wait_with_output().unwrap();
+    let played = player.wait_with_output().unwrap();
+    for output in [&published, &played] {
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let summary = text(&played.stdout);
+    assert!(summary.starts_with("frames  "), "{summary}");
+    let played = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    (played, serde_json::from_slice(&published.stdout).unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn assert_whole(played: &Value, published: &Value) {
+    assert_eq!(published["published"]["frames"], 36);
+    assert!(published["published"]["audio_objects"].as_u64() > Some(10));
+    assert_eq!(played["objects_unknown"], 0);
+    let frames = played["frames"].as_array().unwrap();
+    // It depends on the machine how early the player is there.
+    let last = frames.iter().map(|frame| frame["number"].as_u64());
+    assert_eq!(last.max(), Some(Some(35)), "{}", played["figures"]);
+    let count = u64::try_from(frames.len()).unwrap();
+    assert_eq!(played["figures"]["frames"], count, "all have arrived");
+    let shown = frames.iter().filter(|frame| !frame["shown_us"].is_null());
+    // A busy machine may show some too late.
+    assert!(shown.count() * 2 > frames.len(), "{}", played["figures"]);
+    for frame in frames {
+        assert!(frame["arrived_us"].as_i64() >= frame["available_us"].as_i64());
+    }
+}
+
+#[test]
+fn a_file_is_played_as_it_is_published() {
+    let (played, published) = stream("moqt", &[]);
+    assert_whole(&played, &published);
+}
+
+#[test]
+fn a_stream_goes_over_web_transport_in_another_packaging_and_by_another_strategy() {
+    let (played, published) = stream(
+        "https",
+        &["--packaging", "loc", "--strategy", "deprioritize-b"],
+    );
+    assert_whole(&played, &published);
+}
+
+/// Publishes from standard input with a relay of its own.
+fn publish(input: &[u8]) -> Output {
+    let mut child = weir(&["live", "publish", "--listen", "127.0.0.1:0"]);
+    let mut stdin = child.stdin.take().unwrap();
+    // Who finds the beginning broken does not read the rest.
+    drop(stdin.write_all(input));
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// Where the boxes of the top level begin and end, with their types.
+fn boxes(data: &[u8]) -> Vec<(usize, usize, String)> {
+    let (mut begin, mut found) = (0, Vec::new());
+    while begin < data.len() {
+        let size = u32::from_be_bytes(data[begin..begin + 4].try_into().unwrap());
+        let end = begin + usize::try_from(size).unwrap();
+        found.push((begin, end, text(&data[begin + 4..begin + 8])));
+        begin = end;
+    }
+    found
+}
+
+#[test]
+fn a_broken_stream_ends_with_an_error_that_names_the_place() {
+    let video = fs::read(VIDEO).unwrap();
+    let boxes = boxes(&video);
+    let of = |kind: &str| -> Vec<(usize, usize)> {
+        let found = boxes.iter().filter(|(.., found)| found == kind);
+        found.map(|(begin, end, _)| (*begin, *end)).collect()
+    };
+    let (moov, moofs, data) = (of("moov")[0], of("moof"), of("mdat"));
+    let without = |begin: usize, end: usize| [&video[..begin], &video[end..]].concat();
+    let again = [&video[..data[4].1], &video[moofs[2].0..data[2].1]].concat();
+    for (what, input, error) in [
+        ("nothing", Vec::new(), "without a moov box"),
+        (
+            "a cut",
+            video[..moofs[3].0 + 30].to_vec(),
+            "the stream ends",
+        ),
+        (
+            "no moov box",
+            without(moov.0, moov.1),
+            "before the box moov",
+        ),
+        (
+            "no keyframe",
+            without(moofs[0].0, data[0].1),
+            "the first frame is no keyframe",
+        ),
+        ("time", again, "time runs backwards"),
+        ("no MP4", b"x".repeat(4000), "byte 0: the box"),
+    ] {
+        let output = publish(&input);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{what}: {errors}");
+        assert!(
+            errors.contains("weir: standard input: byte ") && errors.contains(error),
+            "{what}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn a_stream_whose_writer_goes_ends_cleanly() {
+    let video = fs::read(VIDEO).unwrap();
+    let data = boxes(&video);
+    let fifth = data.iter().filter(|(.., kind)| kind == "mdat").nth(4);
+    let output = publish(&video[..fifth.unwrap().1]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["published"]["frames"], 5);
+    assert_eq!(said["published"]["frames_written"], 5);
+}
+
+#[test]
+fn what_cannot_be_reached_or_is_not_there_is_named() {
+    let relay = Relay::start();
+    let url = format!("moqt://127.0.0.1:{}", relay.port);
+    let play = ["live", "play", &url, "--insecure", "--patience", "0s"];
+    let output = weir(&play).wait_with_output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the relay refused a track"), "{errors}");
+    for (arguments, error) in [
+        (
+            &["live", "publish", &url, "--input", "/no/such/file"][..],
+            "/no/such/file cannot be opened",
+        ),
+        (
+            &["live", "publish", &url, "--strategy", "fast"],
+            "there is no strategy \"fast\"; there are baseline",
+        ),
+        (&["live", "publish"], "required arguments"),
+    ] {
+        let output = weir(arguments).wait_with_output().unwrap();
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(error), "{errors}");
+    }
+}
