@@ -4,6 +4,7 @@
 pub mod bench_message;
 pub mod control_message;
 pub mod data_header;
+pub mod http3_server;
 pub mod ingest;
 pub mod profile;
 pub mod session;

@@ -21,11 +21,13 @@ use weir_quic::{
     h3::{Code, Violation},
 };
 
-pub use self::site::{Site, SiteError, SiteLimits};
 use self::{
     deciding::{Plan, Plans},
-    peer::Peer,
     site::Answer,
+};
+pub use self::{
+    peer::Peer,
+    site::{Site, SiteError, SiteLimits},
 };
 use crate::Limits;
 
@@ -132,7 +134,8 @@ struct Client {
 }
 
 /// What all connections share.
-struct Service {
+#[derive(Debug)]
+pub struct Service {
     site: Arc<Site>,
     limits: Limits,
     plans: Plans,
@@ -149,6 +152,21 @@ struct Leaving {
 }
 
 impl Service {
+    /// Serves `site`.
+    pub fn new(limits: Limits, site: Arc<Site>) -> Self {
+        Self {
+            site,
+            limits,
+            plans: Plans::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
     fn decide(&mut self, section: &Bytes) -> Result<Plan, Violation> {
         let bytes_max = self.limits.field_section_bytes_max;
         self.plans.decide(section, &self.site, bytes_max)
@@ -159,12 +177,7 @@ impl Server {
     /// A server of `site`.
     pub fn new(config: Config, site: Arc<Site>) -> Self {
         Self {
-            service: Service {
-                site,
-                limits: config.limits,
-                plans: Plans::default(),
-                counters: Counters::default(),
-            },
+            service: Service::new(config.limits, site),
             config,
             clients: Vec::new(),
             open: 0,

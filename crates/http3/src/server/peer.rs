@@ -11,9 +11,10 @@ use super::{
 };
 use crate::session::{Session, Side};
 
-/// A client: its session, and what is not done with at once. Whose error a method returns is to be closed.
+/// A client: its session, and what is not done with at once. If a method returns an error, the connection is to be closed
+/// with its code, and this is of no more use.
 #[derive(Debug)]
-pub(super) struct Peer {
+pub struct Peer {
     session: Session,
     has_started: bool,
     exchanges: FxHashMap<StreamId, Exchange>,
@@ -26,7 +27,8 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    pub(super) fn new(service: &Service) -> Self {
+    /// A client of whom nothing was heard.
+    pub fn new(service: &Service) -> Self {
         Self {
             session: Session::new(Side::Server, service.limits),
             has_started: false,
@@ -38,13 +40,13 @@ impl Peer {
     }
 
     /// Streams may be used; or the client lets us open more.
-    pub(super) fn start(&mut self, transport: &mut dyn Transport) {
+    pub fn start(&mut self, transport: &mut dyn Transport) {
         self.has_started = true;
         self.session.start(transport);
     }
 
     /// The client opened a stream.
-    pub(super) fn handle_opened(
+    pub fn handle_opened(
         &mut self,
         transport: &mut dyn Transport,
         service: &mut Service,
@@ -63,7 +65,7 @@ impl Peer {
     }
 
     /// There may be something to read.
-    pub(super) fn handle_readable(
+    pub fn handle_readable(
         &mut self,
         transport: &mut dyn Transport,
         service: &mut Service,
@@ -79,7 +81,7 @@ impl Peer {
     }
 
     /// A stream takes more.
-    pub(super) fn handle_writable(
+    pub fn handle_writable(
         &mut self,
         transport: &mut dyn Transport,
         service: &mut Service,
@@ -94,7 +96,7 @@ impl Peer {
     }
 
     /// The client wants no more of an answer.
-    pub(super) fn handle_stopped(
+    pub fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,
         service: &mut Service,
@@ -118,18 +120,18 @@ impl Peer {
     }
 
     /// All of an answer was acknowledged.
-    pub(super) fn handle_finished(&mut self) {
+    pub fn handle_finished(&mut self) {
         self.unacknowledged = self.unacknowledged.saturating_sub(1);
     }
 
     /// Takes no more requests than those that have begun.
-    pub(super) fn go_away(&mut self, transport: &mut dyn Transport) {
+    pub fn go_away(&mut self, transport: &mut dyn Transport) {
         self.goaway = Some(self.next);
         self.session.go_away(transport, self.next);
     }
 
     /// Whether nothing is on its way any more.
-    pub(super) fn is_idle(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.exchanges.is_empty() && self.unacknowledged == 0
     }
 

@@ -34,12 +34,7 @@ impl Pair {
             ..SiteLimits::default()
         });
         site.add("/file", b"hello").unwrap();
-        let service = Service {
-            site: Arc::new(site),
-            limits,
-            plans: Plans::default(),
-            counters: Counters::default(),
-        };
+        let service = Service::new(limits, Arc::new(site));
         let mut peer = Peer::new(&service);
         let mut wire = Wire::server();
         peer.start(&mut wire);

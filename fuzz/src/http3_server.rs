@@ -1,0 +1,191 @@
+//! A server of HTTP/3 whose client does anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weir_http3::{
+    Limits,
+    server::{Peer, Service, Site, SiteLimits},
+};
+use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+
+/// Plays `input` as a script. The first byte says how the client's bytes are cut; each step is a byte that says what
+/// happens, one that says to which stream, and what it needs.
+///
+/// # Panics
+/// If an answer is finished twice, or written to after its end; or if a request is counted other than once.
+pub fn run(input: &[u8]) {
+    let Some((first, script)) = input.split_first() else {
+        return;
+    };
+    let piece = usize::from(*first).max(1);
+    let mut stage = Stage::new();
+    let mut script = script.iter().copied();
+    while let (Some(step), Some(place)) = (script.next(), script.next()) {
+        let stream = StreamId(u64::from(place % 64));
+        let is_going_on = if step % 16 < 8 {
+            let length = usize::from(script.next().unwrap_or_default());
+            let data: Vec<u8> = script.by_ref().take(length).collect();
+            let mut pieces = data.chunks(piece);
+            pieces.all(|piece| stage.arrive(stream, Read::Data(Bytes::copy_from_slice(piece))))
+        } else {
+            stage.step(step % 16, place, stream)
+        };
+        stage.check();
+        if !is_going_on {
+            return;
+        }
+    }
+}
+
+/// The server's side, and the connection below it.
+struct Stage {
+    peer: Peer,
+    service: Service,
+    wire: Wire,
+}
+
+#[derive(Default)]
+struct Wire {
+    arrived: BTreeMap<StreamId, Vec<Read>>,
+    ended: BTreeSet<StreamId>,
+    finished: BTreeSet<StreamId>,
+    next: u64,
+    credit: usize,
+    openable: usize,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let mut site = Site::new(SiteLimits {
+            made_bytes_max: 4 << 10,
+            ..SiteLimits::default()
+        });
+        site.add("/a", b"hello").expect("a small file");
+        let limits = Limits {
+            field_section_bytes_max: 200,
+            request_content_bytes_max: 100,
+            fresh_streams_max: 4,
+        };
+        let service = Service::new(limits, Arc::new(site));
+        let mut wire = Wire {
+            next: 3,
+            credit: 1 << 20,
+            openable: 2,
+            ..Wire::default()
+        };
+        let mut peer = Peer::new(&service);
+        peer.start(&mut wire);
+        Self {
+            peer,
+            service,
+            wire,
+        }
+    }
+
+    /// Something of the client arrives on one of its streams; false if the connection has to be closed.
+    fn arrive(&mut self, stream: StreamId, read: Read) -> bool {
+        if !stream.0.is_multiple_of(2) || self.wire.ended.contains(&stream) {
+            return true;
+        }
+        let Self {
+            peer,
+            service,
+            wire,
+        } = self;
+        if matches!(read, Read::Fin | Read::Reset(_)) {
+            wire.ended.insert(stream);
+        }
+        if !wire.arrived.contains_key(&stream) {
+            wire.arrived.insert(stream, vec![read]);
+            let direction = if stream.0 & 2 == 0 {
+                Direction::Bi
+            } else {
+                Direction::Uni
+            };
+            if peer
+                .handle_opened(wire, service, stream, direction)
+                .is_err()
+            {
+                return false;
+            }
+        } else {
+            wire.arrived.entry(stream).or_default().insert(0, read);
+        }
+        peer.handle_readable(wire, service, stream).is_ok()
+    }
+
+    fn step(&mut self, step: u8, place: u8, stream: StreamId) -> bool {
+        match step {
+            8 | 9 => return self.arrive(stream, Read::Fin),
+            10 => return self.arrive(stream, Read::Reset(u64::from(place))),
+            11 => {
+                if self.wire.arrived.contains_key(&stream) || stream.0 % 4 == 3 {
+                    let (wire, service) = (&mut self.wire, &mut self.service);
+                    return self.peer.handle_stopped(wire, service, stream).is_ok();
+                }
+            }
+            12 => {
+                self.wire.credit = usize::from(place);
+                let (wire, service) = (&mut self.wire, &mut self.service);
+                self.peer.handle_writable(wire, service, stream);
+            }
+            13 => {
+                self.wire.openable += usize::from(place % 3);
+                self.peer.start(&mut self.wire);
+            }
+            14 => self.peer.handle_finished(),
+            _ => self.peer.go_away(&mut self.wire),
+        }
+        true
+    }
+
+    fn check(&self) {
+        let counters = self.service.counters();
+        let answered = counters.answers_ok + counters.answers_refused;
+        let failed = counters.requests_malformed;
+        assert!(
+            answered <= counters.requests,
+            "answered more than was asked"
+        );
+        assert!(failed <= counters.requests, "failed more than was asked");
+    }
+}
+
+impl Transport for Wire {
+    fn open(&mut self, _direction: Direction) -> Option<StreamId> {
+        self.openable = self.openable.checked_sub(1)?;
+        let stream = StreamId(self.next);
+        self.next += 4;
+        Some(stream)
+    }
+
+    fn read(&mut self, stream: StreamId) -> Read {
+        let arrived = self.arrived.get_mut(&stream);
+        arrived.and_then(Vec::pop).unwrap_or(Read::Blocked)
+    }
+
+    fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
+        assert!(!self.finished.contains(&stream), "written after the end");
+        let taken = data.split_to(data.len().min(self.credit));
+        self.credit -= taken.len();
+        if data.is_empty() {
+            Ok(())
+        } else {
+            Err(WriteError::Blocked)
+        }
+    }
+
+    fn finish(&mut self, stream: StreamId) {
+        assert!(self.finished.insert(stream), "finished twice");
+    }
+
+    fn reset(&mut self, _stream: StreamId, _code: u64) {}
+
+    fn stop(&mut self, _stream: StreamId, _code: u64) {}
+
+    fn set_priority(&mut self, _stream: StreamId, _priority: i32) {}
+
+    fn close(&mut self, _code: u64, _reason: &[u8]) {}
+}
