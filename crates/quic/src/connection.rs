@@ -128,6 +128,24 @@ impl Connection<'_> {
         }
     }
 
+    /// Whether streams can be used before the handshake is complete, thanks to a session of an earlier connection (0-RTT,
+    /// RFC 9001 §4.6). True of a connection that has come further, if it was so.
+    pub fn has_early_data(&self) -> bool {
+        match &self.way {
+            Way::Engine(connection) => connection.has_early_data(),
+            Way::Crossing { .. } => false,
+        }
+    }
+
+    /// Whether the server took what was sent early. Known when the handshake is complete; if it did not, all streams of
+    /// before are gone.
+    pub fn is_early_data_accepted(&self) -> bool {
+        match &self.way {
+            Way::Engine(connection) => connection.is_early_data_accepted(),
+            Way::Crossing { .. } => false,
+        }
+    }
+
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
         match &mut self.way {

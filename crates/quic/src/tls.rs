@@ -1,11 +1,17 @@
 //! TLS parameters of endpoints and connections.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::{
     CertificateError, CipherSuite, RootCertStore,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::{
+        Resumption, WebPkiServerVerifier,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
     server::{
@@ -146,10 +152,22 @@ pub enum Trust {
     Anyone,
 }
 
+/// What a client does with the sessions of earlier connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sessions {
+    /// It forgets them: every handshake is a full one.
+    Forgotten,
+    /// It comes back to them: the server need not prove itself again (RFC 8446 §2.2).
+    Resumed,
+    /// As `Resumed`, and it may send with its first packet (0-RTT, RFC 8446 §2.3).
+    Early,
+}
+
 /// A client's trust and protocols.
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) config: Arc<QuicClientConfig>,
+    proofs: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for ClientTls {
@@ -170,6 +188,17 @@ impl ClientTls {
         protocols: &[&str],
         time: Option<Arc<dyn TimeProvider>>,
     ) -> Result<Self, TlsError> {
+        Self::with_sessions(trust, protocols, Sessions::Resumed, time)
+    }
+
+    /// As [`with_time`](Self::with_time), and says what becomes of sessions. [`proofs`](Self::proofs) counts how often a
+    /// server had to prove itself.
+    pub fn with_sessions(
+        trust: Trust,
+        protocols: &[&str],
+        sessions: Sessions,
+        time: Option<Arc<dyn TimeProvider>>,
+    ) -> Result<Self, TlsError> {
         let builder = match time {
             Some(time) => rustls::ClientConfig::builder_with_details(provider(), time),
             None => rustls::ClientConfig::builder_with_provider(provider()),
@@ -177,20 +206,37 @@ impl ClientTls {
         let builder = builder
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
-        let config = match trust {
-            Trust::Roots(certificates) => builder
-                .with_root_certificates(root_store(certificates)?)
-                .with_no_client_auth(),
-            Trust::Hashes(hashes) => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Pinned::new(Some(hashes))))
-                .with_no_client_auth(),
-            Trust::Anyone => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Pinned::new(None)))
-                .with_no_client_auth(),
+        let verifier: Arc<dyn ServerCertVerifier> = match trust {
+            Trust::Roots(certificates) => {
+                let roots = Arc::new(root_store(certificates)?);
+                WebPkiServerVerifier::builder_with_provider(roots, provider())
+                    .build()
+                    .map_err(|error| TlsError::Root(error.to_string()))?
+            }
+            Trust::Hashes(hashes) => Arc::new(Pinned::new(Some(hashes))),
+            Trust::Anyone => Arc::new(Pinned::new(None)),
         };
-        Self::finish(config, protocols)
+        let proofs = Arc::new(AtomicU64::new(0));
+        let counting = Counting {
+            verifier,
+            proofs: Arc::clone(&proofs),
+        };
+        let mut config = builder
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(counting))
+            .with_no_client_auth();
+        match sessions {
+            Sessions::Forgotten => config.resumption = Resumption::disabled(),
+            Sessions::Resumed => {}
+            Sessions::Early => config.enable_early_data = true,
+        }
+        Self::finish(config, protocols, proofs)
+    }
+
+    /// How often a server proved itself with its certificate, or tried to: once in each full handshake, never in a resumed
+    /// one. Not counted for a client with a certificate of its own.
+    pub fn proofs(&self) -> u64 {
+        self.proofs.load(Ordering::Relaxed)
     }
 
     /// A client that trusts the certificates that lead to one of `roots`, and proves itself by `chain` and `key`.
@@ -206,16 +252,67 @@ impl ClientTls {
             .with_root_certificates(root_store(roots)?)
             .with_client_auth_cert(chain, key)
             .map_err(|error| TlsError::Certificate(error.to_string()))?;
-        Self::finish(config, protocols)
+        Self::finish(config, protocols, Arc::default())
     }
 
-    fn finish(mut config: rustls::ClientConfig, protocols: &[&str]) -> Result<Self, TlsError> {
+    fn finish(
+        mut config: rustls::ClientConfig,
+        protocols: &[&str],
+        proofs: Arc<AtomicU64>,
+    ) -> Result<Self, TlsError> {
         config.alpn_protocols = wire_protocols(protocols);
         let config = QuicClientConfig::try_from(config)
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
         Ok(Self {
             config: Arc::new(config),
+            proofs,
         })
+    }
+}
+
+/// Counts how often certificates are looked at.
+#[derive(Debug)]
+struct Counting {
+    verifier: Arc<dyn ServerCertVerifier>,
+    proofs: Arc<AtomicU64>,
+}
+
+impl ServerCertVerifier for Counting {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.proofs.fetch_add(1, Ordering::Relaxed);
+        self.verifier
+            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &rustls::DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.verifier
+            .verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
+        self.verifier.supported_verify_schemes()
     }
 }
 

@@ -42,6 +42,14 @@ impl EngineConnection<'_> {
         self.slot.engine.crypto_session().peer_identity().is_some()
     }
 
+    pub(crate) fn has_early_data(&self) -> bool {
+        self.slot.engine.side().is_client() && self.slot.engine.has_0rtt()
+    }
+
+    pub(crate) fn is_early_data_accepted(&self) -> bool {
+        self.slot.engine.accepted_0rtt()
+    }
+
     pub(crate) fn datagram_size_max(&mut self) -> Option<usize> {
         let size_max = self.slot.engine.datagrams().max_size()?;
         Some(size_max.saturating_sub(self.slot.datagram_prefix_length()))
