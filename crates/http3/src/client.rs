@@ -1,1 +1,525 @@
-//! The load client.
+//! The load client: many connections to one server, each with requests for one resource, for a given time.
+//!
+//! In a closed loop each answer is followed by the next request; in an open loop requests are due at a fixed rate,
+//! whatever becomes of those before, and latency counts from the planned time. A success has status 200 and the exact
+//! length; everything else is counted by its kind. Content is counted and dropped.
+//!
+//! It is *not* a browser: it asks for one resource again and again and keeps nothing. No event costs work that grows
+//! with the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
+
+mod connection;
+mod ending;
+mod figures;
+pub mod limits;
+mod load;
+mod places;
+mod response;
+
+use std::{collections::VecDeque, time::Instant};
+
+use bytes::Bytes;
+use weir_moqt::transport::{Direction, StreamId, Transport as _, WriteError};
+use weir_quic::{App, ClientConfig, Endpoint, Event, Handle, h3::Code};
+
+use self::{
+    connection::{Connection, Outcome, Stage},
+    load::Plan,
+    places::Places,
+};
+pub use self::{
+    figures::{Failure, Figures, Refusal, Second},
+    load::{Greeting, Load, LoadError, Target, transport_limits},
+};
+use crate::Limits;
+
+/// A load client as a role.
+pub struct Client {
+    load: Load,
+    config: ClientConfig,
+    limits: Limits,
+    /// The bytes of every request.
+    request: Bytes,
+    /// When the first connections are begun.
+    begin: Instant,
+    state: State,
+    places: Places,
+    /// Handshakes by the time at which they take too long; established ones leave at the front.
+    handshakes: VecDeque<(Instant, Handle)>,
+    /// When places that stay empty for a while get a connection again.
+    retries: VecDeque<Instant>,
+    /// Connections with early data that are done, until their tickets for the next one have come.
+    lingering: VecDeque<(Instant, Handle)>,
+    /// Of an open loop: when requests are due.
+    plan: Option<Plan>,
+    /// Of an open loop: connections that can take a request, each at most once, and stale ones.
+    ready: VecDeque<Handle>,
+    /// Requests that may still be sent; `None`: no limit.
+    requests_left: Option<u64>,
+    in_flight: u64,
+    next_socket: u32,
+    figures: Figures,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Over,
+}
+
+/// A run as it is seen from outside, at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Successful requests.
+    pub successes: u64,
+    /// Requests that failed, and connections that could not be made.
+    pub failed: u64,
+    /// Bytes of content.
+    pub content_bytes: u64,
+    /// Connections, in handshake or open.
+    pub connections: u64,
+    /// Requests that wait for their answer.
+    pub in_flight: u64,
+}
+
+impl Client {
+    /// A client that begins at `begin`.
+    ///
+    /// # Errors
+    /// The load makes no sense or is beyond a limit.
+    pub fn new(
+        load: Load,
+        config: ClientConfig,
+        limits: Limits,
+        begin: Instant,
+    ) -> Result<Self, LoadError> {
+        load.check()?;
+        Ok(Self {
+            request: load.request(),
+            begin,
+            state: State::Waiting,
+            places: Places::default(),
+            handshakes: VecDeque::new(),
+            retries: VecDeque::new(),
+            lingering: VecDeque::new(),
+            plan: None,
+            ready: VecDeque::new(),
+            requests_left: load.requests_max,
+            in_flight: 0,
+            next_socket: 0,
+            figures: Figures::new(load.duration),
+            load,
+            config,
+            limits,
+        })
+    }
+
+    /// What was counted so far.
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// The run at this moment.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            successes: self.figures.successes,
+            failed: self.figures.failed() + self.figures.refused(),
+            content_bytes: self.figures.content_bytes,
+            connections: self.places.open() as u64,
+            in_flight: self.in_flight,
+        }
+    }
+
+    fn end(&self) -> Instant {
+        self.begin + self.load.duration
+    }
+
+    /// Whether there is time for more.
+    fn is_on(&self, now: Instant) -> bool {
+        self.state == State::Running && now < self.end()
+    }
+
+    fn start(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.state = State::Running;
+        self.begin = now;
+        self.figures.begin(now);
+        if let Some(rate) = self.load.rate_per_second {
+            self.plan = Some(Plan::new(now, rate));
+            if self.load.is_short() {
+                return self.serve_plan(now, endpoint);
+            }
+        }
+        for _ in 0..self.load.connections {
+            self.connect(now, endpoint, now);
+        }
+    }
+
+    /// Ends the run: what has no answer by now is neither a success nor a failure.
+    fn finish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.state != State::Running {
+            self.state = State::Over;
+            return;
+        }
+        self.state = State::Over;
+        self.figures.end(now);
+        self.figures.unfinished += self.in_flight;
+        if let Some(plan) = &self.plan {
+            self.figures.unsent = plan.overdue(now.min(self.end()));
+        }
+        endpoint.close_all(now, Code::NO_ERROR.0, b"");
+        self.places.clear();
+    }
+
+    /// Whether one more request may be begun.
+    fn has_quota(&self) -> bool {
+        self.requests_left != Some(0)
+    }
+
+    fn take_quota(&mut self) {
+        if let Some(left) = &mut self.requests_left {
+            *left = left.saturating_sub(1);
+        }
+    }
+
+    /// Ends the run early if all requests that were asked for have their answers.
+    fn look_for_end(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let is_idle = self.in_flight == 0 && (!self.load.is_short() || self.places.open() == 0);
+        if self.requests_left == Some(0) && is_idle && self.state == State::Running {
+            self.finish(now, endpoint);
+        }
+    }
+
+    /// Begins a connection. If it is a short one, it is for a request that is due since `planned`.
+    fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, planned: Instant) {
+        let is_short = self.load.is_short();
+        if !self.is_on(now) || !self.has_quota() {
+            return;
+        }
+        if is_short {
+            self.take_quota();
+        }
+        let socket = self.next_socket;
+        self.next_socket = (socket + 1) % self.load.sockets;
+        self.figures.connections_begun += 1;
+        let target = &self.load.target;
+        let begun = endpoint.connect(
+            now,
+            &self.config,
+            target.address,
+            &target.server_name,
+            socket,
+        );
+        let handle = match begun {
+            Ok(handle) => handle,
+            Err(error) => {
+                self.figures
+                    .refusal(now, Refusal::Local, &error.to_string());
+                return self.on_no_connection(now, is_short);
+            }
+        };
+        self.places
+            .insert(Connection::new(handle, now, planned, self.limits));
+        let deadline = now + self.load.handshake_timeout;
+        self.handshakes.push_back((deadline, handle));
+        if self.load.greeting == Greeting::Early
+            && let Some(mut connection) = endpoint.connection(now, handle)
+            && connection.has_early_data()
+            && let Some(place) = self.places.find(handle)
+        {
+            place.stage = Stage::Early;
+            place.session.start(&mut connection);
+            self.figures.early_used += 1;
+            self.pump(now, endpoint, handle);
+        }
+    }
+
+    /// Sends as many requests on a connection as it may have.
+    fn pump(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        while self.is_on(now) && self.send(now, endpoint, handle) {}
+        if self.plan.is_some()
+            && let Some(place) = self.places.find(handle)
+            && place.has_room(&self.load)
+            && !std::mem::replace(&mut place.is_listed, true)
+        {
+            self.ready.push_back(handle);
+        }
+    }
+
+    /// Sends one request, if the connection may have one more and one is due.
+    fn send(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) -> bool {
+        let has_quota = self.has_quota();
+        let is_short = self.load.is_short();
+        let Some(place) = self.places.find(handle) else {
+            return false;
+        };
+        if !place.has_room(&self.load) {
+            return false;
+        }
+        let again = place.again.last().copied();
+        let planned = match (again, &self.plan) {
+            (Some(planned), _) => planned,
+            (None, _) if is_short => place.planned,
+            (None, _) if !has_quota => return false,
+            (None, None) => now,
+            (None, Some(plan)) if plan.next() <= now => plan.next(),
+            (None, Some(_)) => return false,
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return false;
+        };
+        let Some(stream) = connection.open(Direction::Bi) else {
+            place.is_blocked = true;
+            return false;
+        };
+        let mut head = self.request.clone();
+        let unsent = match connection.write(stream, &mut head) {
+            Ok(()) => {
+                connection.finish(stream);
+                None
+            }
+            Err(WriteError::Blocked) => Some(head),
+            // Its end is seen when it is read.
+            Err(WriteError::Stopped(_) | WriteError::Closed) => None,
+        };
+        place.begin(stream, planned, unsent);
+        if again.is_some() {
+            place.again.pop();
+        } else {
+            self.figures.requests_sent += 1;
+            if !is_short {
+                self.take_quota();
+                if let Some(plan) = &mut self.plan {
+                    plan.take();
+                }
+            }
+        }
+        self.in_flight += 1;
+        true
+    }
+
+    /// Sends what an open loop has due, as far as there are connections for it.
+    fn serve_plan(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let is_short = self.load.is_short();
+        while self.is_on(now)
+            && self.has_quota()
+            && let Some(plan) = &mut self.plan
+            && plan.next() <= now
+        {
+            if is_short {
+                if self.places.open() >= self.load.connections {
+                    return;
+                }
+                let planned = plan.next();
+                plan.take();
+                self.connect(now, endpoint, planned);
+                continue;
+            }
+            let Some(handle) = self.ready.pop_front() else {
+                return;
+            };
+            if let Some(place) = self.places.find(handle) {
+                place.is_listed = false;
+                // One each, in turns.
+                self.send(now, endpoint, handle);
+                if let Some(place) = self.places.find(handle)
+                    && place.has_room(&self.load)
+                {
+                    place.is_listed = true;
+                    self.ready.push_back(handle);
+                }
+            }
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        self.figures.handshakes += 1;
+        let took = now.saturating_duration_since(place.begun);
+        self.figures.handshake_time.record(took);
+        let was_early = place.stage == Stage::Early;
+        place.stage = Stage::Open;
+        if was_early && !connection.is_early_data_accepted() {
+            // The server forgot what came early (RFC 9001 §4.6.2): all of it is sent again.
+            self.figures.early_rejected += 1;
+            self.in_flight -= place.begin_again(self.limits);
+        }
+        place.session.start(&mut connection);
+        while let Some((_, handle)) = self.handshakes.front()
+            && self
+                .places
+                .find(*handle)
+                .is_none_or(|it| it.stage == Stage::Open)
+        {
+            self.handshakes.pop_front();
+        }
+        self.pump(now, endpoint, handle);
+    }
+
+    fn on_readable(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+    ) {
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        match place.session.handle_readable(&mut connection, stream) {
+            Ok(false) => {}
+            Ok(true) => return self.look_for_goaway(now, endpoint, handle),
+            Err(violation) => return self.on_violation(now, endpoint, handle, violation),
+        }
+        match place.read(&mut connection, stream, self.load.expected_bytes) {
+            Outcome::Going => {}
+            Outcome::Success { planned, bytes } => {
+                self.figures.success(now, planned, bytes);
+                place.successes += 1;
+                self.on_answered(now, endpoint, handle);
+            }
+            Outcome::Failed { kind, bytes, code } => {
+                let words = code.map_or_else(String::new, |code| code.to_string());
+                self.figures.failure(now, kind, bytes, &words);
+                self.on_answered(now, endpoint, handle);
+            }
+            Outcome::Violation(violation) => self.on_violation(now, endpoint, handle, violation),
+        }
+    }
+
+    /// A request is over: the next one, or the next connection.
+    fn on_answered(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        self.in_flight -= 1;
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        if place.is_done(&self.load) {
+            self.leave(now, endpoint, handle);
+            self.replace(now, endpoint);
+        } else {
+            self.pump(now, endpoint, handle);
+        }
+        if self.plan.is_some() {
+            self.serve_plan(now, endpoint);
+        }
+        self.look_for_end(now, endpoint);
+    }
+
+    /// When the plan of an open loop has to be looked at: not while nobody could send what is due.
+    fn next_due(&self) -> Option<Instant> {
+        let plan = self.plan.as_ref().filter(|_| self.has_quota())?;
+        let can_send = if self.load.is_short() {
+            self.places.open() < self.load.connections
+        } else {
+            !self.ready.is_empty()
+        };
+        can_send.then(|| plan.next())
+    }
+}
+
+impl App for Client {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if self.state != State::Running {
+            return;
+        }
+        match event {
+            Event::Readable { handle, stream } => self.on_readable(now, endpoint, handle, stream),
+            Event::Connected { handle } => self.on_connected(now, endpoint, handle),
+            Event::Lost { handle, reason } => self.on_lost(now, endpoint, handle, &reason),
+            Event::StreamsAvailable { handle, direction } => {
+                if let Some(place) = self.places.find(handle)
+                    && let Some(mut connection) = endpoint.connection(now, handle)
+                {
+                    match direction {
+                        Direction::Uni => place.session.start(&mut connection),
+                        Direction::Bi => {
+                            place.is_blocked = false;
+                            self.pump(now, endpoint, handle);
+                        }
+                    }
+                }
+            }
+            Event::Opened {
+                handle,
+                stream,
+                direction,
+            } => {
+                if let Some(place) = self.places.find(handle)
+                    && let Err(violation) = place.session.handle_opened(stream, direction)
+                {
+                    self.on_violation(now, endpoint, handle, violation);
+                }
+            }
+            Event::Writable { handle, stream } => {
+                if let Some(place) = self.places.find(handle)
+                    && let Some(mut connection) = endpoint.connection(now, handle)
+                    && !place.session.handle_writable(&mut connection, stream)
+                {
+                    place.write(&mut connection, stream);
+                }
+            }
+            Event::Stopped { handle, stream, .. } => {
+                if let Some(place) = self.places.find(handle)
+                    && let Err(violation) = place.session.handle_stopped(stream)
+                {
+                    self.on_violation(now, endpoint, handle, violation);
+                }
+            }
+            Event::Finished { .. } | Event::Datagram { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Waiting => Some(self.begin),
+            State::Over => None,
+            State::Running => [
+                Some(self.end()),
+                self.handshakes.front().map(|(deadline, _)| *deadline),
+                self.retries.front().copied(),
+                self.lingering.front().map(|(until, _)| *until),
+                self.next_due(),
+            ]
+            .into_iter()
+            .flatten()
+            .min(),
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        match self.state {
+            State::Waiting if self.begin <= now => self.start(now, endpoint),
+            State::Waiting | State::Over => return,
+            State::Running => {}
+        }
+        if self.end() <= now {
+            return self.finish(now, endpoint);
+        }
+        self.expire_handshakes(now, endpoint);
+        self.end_lingering(now, endpoint);
+        while self.retries.front().is_some_and(|due| *due <= now) {
+            self.retries.pop_front();
+            self.connect(now, endpoint, now);
+        }
+        if self.plan.is_some() {
+            self.serve_plan(now, endpoint);
+        }
+        self.look_for_end(now, endpoint);
+    }
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.finish(now, endpoint);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.state == State::Over
+    }
+}

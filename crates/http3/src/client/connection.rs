@@ -1,0 +1,217 @@
+//! One connection of a client, and its requests.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use bytes::Bytes;
+use weir_moqt::transport::{Read, StreamId, Transport, WriteError};
+use weir_quic::{
+    Handle,
+    h3::{Code, Violation},
+};
+
+use super::{
+    figures::Failure,
+    load::Load,
+    response::{Fault, LastHead, Response},
+};
+use crate::{
+    Limits,
+    session::{Session, Side},
+};
+
+/// A connection to the server.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) handle: Handle,
+    pub(super) stage: Stage,
+    /// When its first packet was made.
+    pub(super) begun: Instant,
+    /// Of a short connection: when its request was due.
+    pub(super) planned: Instant,
+    pub(super) session: Session,
+    requests: BTreeMap<StreamId, Request>,
+    /// Requests begun.
+    issued: u64,
+    /// When requests were due that have to be sent again.
+    pub(super) again: Vec<Instant>,
+    /// The server lets no more streams be opened for now.
+    pub(super) is_blocked: bool,
+    /// The server takes no more requests here.
+    pub(super) is_leaving: bool,
+    /// Among those of an open loop that can take a request.
+    pub(super) is_listed: bool,
+    pub(super) successes: u64,
+    section_bytes_max: usize,
+    last_head: LastHead,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    Handshake,
+    /// In its handshake, but requests can be sent (0-RTT).
+    Early,
+    Open,
+}
+
+#[derive(Debug)]
+struct Request {
+    planned: Instant,
+    /// What the stream did not take of it yet.
+    unsent: Option<Bytes>,
+    response: Response,
+}
+
+/// What reading a request's stream gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Nothing that would end it.
+    Going,
+    /// It is over, and well.
+    Success { planned: Instant, bytes: u64 },
+    /// It is over.
+    Failed {
+        kind: Failure,
+        /// Content that came.
+        bytes: u64,
+        /// The server's code.
+        code: Option<Code>,
+    },
+    /// The server broke a rule for which the connection is to be closed.
+    Violation(Violation),
+}
+
+impl Connection {
+    pub(super) fn new(handle: Handle, now: Instant, planned: Instant, limits: Limits) -> Self {
+        let section_bytes_max = limits.field_section_bytes_max;
+        Self {
+            handle,
+            stage: Stage::Handshake,
+            begun: now,
+            planned,
+            session: Session::new(Side::Client, limits),
+            requests: BTreeMap::new(),
+            issued: 0,
+            again: Vec::new(),
+            is_blocked: false,
+            is_leaving: false,
+            is_listed: false,
+            successes: 0,
+            section_bytes_max,
+            last_head: LastHead::new(section_bytes_max),
+        }
+    }
+
+    /// Whether one more request may be sent.
+    pub(super) fn has_room(&self, load: &Load) -> bool {
+        let is_in_limit = load
+            .requests_per_connection
+            .is_none_or(|limit| self.issued < limit);
+        self.stage != Stage::Handshake
+            && is_in_limit
+            && !self.is_blocked
+            && !self.is_leaving
+            && self.requests.len() < load.requests_at_once
+    }
+
+    /// Whether nothing is left to be done here.
+    pub(super) fn is_done(&self, load: &Load) -> bool {
+        let is_at_limit = load
+            .requests_per_connection
+            .is_some_and(|limit| self.issued >= limit);
+        self.requests.is_empty() && (is_at_limit || self.is_leaving)
+    }
+
+    /// A request was written to `stream`, but for `unsent`.
+    pub(super) fn begin(&mut self, stream: StreamId, planned: Instant, unsent: Option<Bytes>) {
+        self.issued += 1;
+        let request = Request {
+            planned,
+            unsent,
+            response: Response::new(self.section_bytes_max),
+        };
+        self.requests.insert(stream, request);
+    }
+
+    /// Nothing of what was sent counts any more; returns how many requests these were. They are in `again`.
+    pub(super) fn begin_again(&mut self, limits: Limits) -> u64 {
+        let requests = std::mem::take(&mut self.requests);
+        let count = requests.len() as u64;
+        self.issued -= count;
+        self.again
+            .extend(requests.into_values().map(|request| request.planned));
+        self.session = Session::new(Side::Client, limits);
+        self.is_blocked = false;
+        count
+    }
+
+    /// Writes what is left of a request.
+    pub(super) fn write(&mut self, transport: &mut dyn Transport, stream: StreamId) {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return;
+        };
+        if let Some(mut head) = request.unsent.take() {
+            match transport.write(stream, &mut head) {
+                Ok(()) => transport.finish(stream),
+                Err(WriteError::Blocked) => request.unsent = Some(head),
+                Err(WriteError::Stopped(_) | WriteError::Closed) => {}
+            }
+        }
+    }
+
+    /// Reads what has come of an answer.
+    pub(super) fn read(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+        expected_bytes: Option<u64>,
+    ) -> Outcome {
+        let Some(request) = self.requests.get_mut(&stream) else {
+            return Outcome::Going;
+        };
+        let response = &mut request.response;
+        let (kind, code) = loop {
+            match transport.read(stream) {
+                Read::Blocked => return Outcome::Going,
+                Read::Data(data) => match response.push(data, &mut self.last_head) {
+                    Ok(()) => {}
+                    Err(Fault::Stream(kind, code)) => {
+                        transport.stop(stream, code.0);
+                        break (kind, None);
+                    }
+                    Err(Fault::Connection(violation)) => return Outcome::Violation(violation),
+                },
+                Read::Fin => match response.finish(expected_bytes) {
+                    Ok(bytes) => {
+                        let planned = request.planned;
+                        self.requests.remove(&stream);
+                        return Outcome::Success { planned, bytes };
+                    }
+                    Err(kind) => break (kind, None),
+                },
+                Read::Reset(code) => break (Failure::StreamReset, Some(Code(code))),
+            }
+        };
+        let bytes = response.received_bytes();
+        self.requests.remove(&stream);
+        Outcome::Failed { kind, bytes, code }
+    }
+
+    /// Forgets the requests from `stream` on; returns the bytes of content that each had got.
+    pub(super) fn refuse_from(&mut self, stream: StreamId) -> Vec<u64> {
+        let refused = self.requests.split_off(&stream);
+        received(refused)
+    }
+
+    /// Forgets all requests; returns the bytes of content that each had got.
+    pub(super) fn fail_all(&mut self) -> Vec<u64> {
+        received(std::mem::take(&mut self.requests))
+    }
+}
+
+fn received(requests: BTreeMap<StreamId, Request>) -> Vec<u64> {
+    requests
+        .into_values()
+        .map(|request| request.response.received_bytes())
+        .collect()
+}

@@ -1,0 +1,219 @@
+//! How connections of a client end, and what takes their place.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::transport::{StreamId, Transport as _};
+use weir_quic::{
+    Endpoint, Handle, Lost,
+    h3::{Code, Violation},
+};
+
+use super::{
+    Client, Greeting,
+    connection::Stage,
+    figures::{Failure, Refusal},
+    limits::RETRY_PAUSE,
+};
+
+impl Client {
+    /// A connection could not be made: its place stays empty for a while, or its request has failed.
+    pub(super) fn on_no_connection(&mut self, now: Instant, is_short: bool) {
+        if is_short {
+            self.figures.failure(now, Failure::NoConnection, 0, "");
+            if self.plan.is_some() {
+                return;
+            }
+        }
+        self.retries.push_back(now + RETRY_PAUSE);
+    }
+
+    /// A connection has done its part: another one, unless an open loop makes it when it is due.
+    pub(super) fn replace(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.plan.is_none() || !self.load.is_short() {
+            self.connect(now, endpoint, now);
+        }
+    }
+
+    /// Closes a connection that has done its part. One with early data gets its answer before the server has seen the
+    /// end of the handshake; it stays open for another two round trips, or there would be no ticket for the next one.
+    pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        if self.load.greeting == Greeting::Patient {
+            return self.close(now, endpoint, handle, Code::NO_ERROR, b"");
+        }
+        if let Some(connection) = endpoint.connection(now, handle) {
+            let round_trip = connection.stats().round_trip;
+            let until = now + 2 * round_trip + LINGER_MIN;
+            self.lingering.push_back((until, handle));
+        }
+        self.places.remove(handle);
+    }
+
+    pub(super) fn end_lingering(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while let Some((until, handle)) = self.lingering.front().copied()
+            && until <= now
+        {
+            self.lingering.pop_front();
+            if let Some(mut connection) = endpoint.connection(now, handle) {
+                connection.close(Code::NO_ERROR.0, b"");
+            }
+        }
+    }
+
+    pub(super) fn close(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        code: Code,
+        reason: &[u8],
+    ) {
+        if let Some(mut connection) = endpoint.connection(now, handle) {
+            connection.close(code.0, reason);
+        }
+        self.places.remove(handle);
+    }
+
+    /// The server takes no more requests on this connection (RFC 9114 §5.2).
+    pub(super) fn look_for_goaway(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+    ) {
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        let Some(number) = place.session.goaway() else {
+            return;
+        };
+        if !std::mem::replace(&mut place.is_leaving, true) {
+            self.figures.goaways += 1;
+        }
+        let refused = place.refuse_from(StreamId(number));
+        let is_done = place.is_done(&self.load);
+        for bytes in &refused {
+            self.figures.failure(now, Failure::GoAway, *bytes, "");
+        }
+        self.in_flight -= refused.len() as u64;
+        if is_done {
+            let had_success = self.had_success(handle);
+            self.close(now, endpoint, handle, Code::NO_ERROR, b"");
+            self.replace_later(now, endpoint, had_success);
+        }
+        self.look_for_end(now, endpoint);
+    }
+
+    pub(super) fn on_violation(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        violation: Violation,
+    ) {
+        let words = violation.to_string();
+        self.fail_all(now, handle, Failure::Violation, &words);
+        let had_success = self.had_success(handle);
+        self.close(
+            now,
+            endpoint,
+            handle,
+            violation.code,
+            violation.reason.as_bytes(),
+        );
+        self.replace_later(now, endpoint, had_success);
+        self.look_for_end(now, endpoint);
+    }
+
+    pub(super) fn on_lost(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        lost: &Lost,
+    ) {
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        if place.stage == Stage::Open {
+            let kind = Failure::of_lost(lost);
+            self.fail_all(now, handle, kind, &lost.to_string());
+            let had_success = self.had_success(handle);
+            self.places.remove(handle);
+            self.replace_later(now, endpoint, had_success);
+        } else {
+            self.on_no_handshake(now, handle, Refusal::of_lost(lost), &lost.to_string());
+        }
+        self.look_for_end(now, endpoint);
+    }
+
+    /// A connection ended before its handshake did.
+    pub(super) fn on_no_handshake(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        kind: Refusal,
+        words: &str,
+    ) {
+        let is_short = self.load.is_short();
+        self.figures.refusal(now, kind, words);
+        if !is_short {
+            self.fail_all(now, handle, Failure::NoConnection, "");
+        } else if let Some(place) = self.places.find(handle) {
+            // The one request that it was for is counted below, whether it had left early or not.
+            self.in_flight -= place.fail_all().len() as u64;
+        }
+        self.places.remove(handle);
+        self.on_no_connection(now, is_short);
+    }
+
+    /// All requests of a connection have failed in the same way.
+    pub(super) fn fail_all(&mut self, now: Instant, handle: Handle, kind: Failure, words: &str) {
+        let Some(place) = self.places.find(handle) else {
+            return;
+        };
+        for bytes in place.fail_all() {
+            self.figures.failure(now, kind, bytes, words);
+            self.in_flight -= 1;
+        }
+    }
+
+    pub(super) fn had_success(&mut self, handle: Handle) -> bool {
+        self.places
+            .find(handle)
+            .is_some_and(|place| place.successes > 0)
+    }
+
+    /// Replaces a connection that the server ended: at once, if it was of some use.
+    pub(super) fn replace_later(&mut self, now: Instant, endpoint: &mut Endpoint, at_once: bool) {
+        if at_once {
+            self.replace(now, endpoint);
+        } else if self.plan.is_none() || !self.load.is_short() {
+            self.retries.push_back(now + RETRY_PAUSE);
+        }
+    }
+
+    /// Gives up handshakes that take too long.
+    pub(super) fn expire_handshakes(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        while let Some((deadline, handle)) = self.handshakes.front().copied()
+            && deadline <= now
+        {
+            self.handshakes.pop_front();
+            if self
+                .places
+                .find(handle)
+                .is_none_or(|place| place.stage == Stage::Open)
+            {
+                continue;
+            }
+            let seconds = self.load.handshake_timeout.as_secs_f64();
+            let words = format!("no handshake within {seconds} s");
+            self.on_no_handshake(now, handle, Refusal::TimedOut, &words);
+            if let Some(mut connection) = endpoint.connection(now, handle) {
+                connection.close(Code::NO_ERROR.0, b"");
+            }
+        }
+    }
+}
+
+/// Of connections with early data, besides their round trips.
+const LINGER_MIN: Duration = Duration::from_millis(2);

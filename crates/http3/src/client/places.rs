@@ -1,0 +1,46 @@
+//! The connections of a client, by their handles.
+
+use weir_quic::Handle;
+
+use super::connection::Connection;
+
+/// A table of connections.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    by_index: Vec<Option<Connection>>,
+    open: usize,
+}
+
+impl Places {
+    /// Number of connections.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    pub(super) fn insert(&mut self, connection: Connection) {
+        let index = connection.handle.index();
+        if self.by_index.len() <= index {
+            self.by_index.resize_with(index + 1, || None);
+        }
+        let before = self.by_index[index].replace(connection);
+        self.open += usize::from(before.is_none());
+    }
+
+    #[inline]
+    pub(super) fn find(&mut self, handle: Handle) -> Option<&mut Connection> {
+        let place = self.by_index.get_mut(handle.index())?.as_mut()?;
+        (place.handle == handle).then_some(place)
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) {
+        if self.find(handle).is_some() {
+            self.by_index[handle.index()] = None;
+            self.open -= 1;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.by_index.clear();
+        self.open = 0;
+    }
+}

@@ -1,0 +1,174 @@
+//! A server and a load client in a simulation.
+
+use std::{sync::Arc, time::Duration};
+
+use weir_http3::{
+    Limits,
+    client::{Client, Figures, Greeting, Load, Target, transport_limits},
+    server::{Config, Server, Site, SiteLimits},
+};
+use weir_link::{Delay, Loss, Probability};
+use weir_quic::{
+    App, ClientConfig, h3,
+    tls::{ClientTls, ServerTls, Sessions, Trust},
+};
+use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim, certificate};
+
+pub(crate) const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub(crate) const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// How long a connection may be silent.
+const IDLE_TIMEOUT: Duration = millis(400);
+
+/// A simulation with a server; the load is changed before the client is started.
+pub(crate) struct Stage {
+    pub(crate) sim: Sim,
+    pub(crate) server: NodeId,
+    pub(crate) client: NodeId,
+    pub(crate) load: Load,
+    pub(crate) config: ClientConfig,
+}
+
+impl Stage {
+    /// The server that there is, 10 ms away in each direction, so that six requests are answered in 20 ms.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::with(seed, files(), &[h3::ALPN])
+    }
+
+    /// Another server.
+    pub(crate) fn with(seed: u64, server: impl App + 'static, protocols: &[&str]) -> Self {
+        let mut stage = Self::silent(seed, protocols);
+        let node = stage.server;
+        stage.sim.start(node, server);
+        stage
+    }
+
+    /// A server that does not run.
+    pub(crate) fn silent(seed: u64, protocols: &[&str]) -> Self {
+        let mut sim = Sim::new(seed);
+        sim.set_default_link(weir_link::Config {
+            delay: Delay::fixed(millis(10)).expect("short"),
+            ..weir_link::Config::default()
+        });
+        let shown = certificate();
+        let tls = ServerTls::with_sessions(shown.chain, shown.key, protocols, 1000);
+        let server = sim.add_node(NodeConfig {
+            server: Some(tls.expect("the certificate belongs to its key")),
+            ..NodeConfig::default()
+        });
+        let client = sim.add_node(NodeConfig {
+            limits: transport_limits(IDLE_TIMEOUT),
+            ..NodeConfig::default()
+        });
+        let load = Load {
+            target: Target {
+                address: sim.address(server),
+                server_name: SERVER_NAME.to_owned(),
+                authority: SERVER_NAME.to_owned(),
+                path: "/1k".to_owned(),
+            },
+            connections: 2,
+            requests_per_connection: None,
+            requests_at_once: 3,
+            requests_max: None,
+            rate_per_second: None,
+            duration: secs(1),
+            handshake_timeout: millis(300),
+            expected_bytes: None,
+            greeting: Greeting::Patient,
+            sockets: 2,
+        };
+        let config = config(Sessions::Resumed, Trust::Roots(certificate().chain));
+        Self {
+            sim,
+            server,
+            client,
+            load,
+            config,
+        }
+    }
+
+    /// Short connections: one request each.
+    pub(crate) fn short(mut self, sessions: Sessions) -> Self {
+        self.load.requests_per_connection = Some(1);
+        self.load.requests_at_once = 1;
+        self.config = config(sessions, Trust::Roots(certificate().chain));
+        if sessions == Sessions::Early {
+            self.load.greeting = Greeting::Early;
+        }
+        self
+    }
+
+    /// Loses this share of the packets in both directions.
+    pub(crate) fn lossy(mut self, ratio: f64) -> Self {
+        let config = weir_link::Config {
+            delay: Delay::fixed(millis(10)).expect("short"),
+            loss: Loss::Independent(Probability::new(ratio).expect("from 0 to 1")),
+            ..weir_link::Config::default()
+        };
+        self.sim.set_path(self.server, self.client, config);
+        self
+    }
+
+    /// The server that there is forgets everything, as after a crash.
+    pub(crate) fn restart_server(&mut self) {
+        let node = self.server;
+        self.sim.start(node, files());
+    }
+
+    /// Starts the client.
+    pub(crate) fn start(&mut self) {
+        let client = Client::new(
+            self.load.clone(),
+            self.config.clone(),
+            Limits::default(),
+            self.sim.now(),
+        );
+        let client = client.expect("the load is within the limits");
+        self.sim.start(self.client, client);
+    }
+
+    /// Runs the client to its end, which has to come in time: a tenth of a second after its duration at most.
+    pub(crate) fn run(&mut self) -> Figures {
+        self.start();
+        let node = self.client;
+        let limit = self.load.duration + millis(100);
+        let end = self.sim.run_until(limit, |sim| !sim.is_busy(node));
+        assert_eq!(end, End::Finished, "the run ends in time");
+        self.figures()
+    }
+
+    pub(crate) fn figures(&self) -> Figures {
+        self.sim.app::<Client>(self.client).figures().clone()
+    }
+}
+
+/// The server that there is, with two files.
+fn files() -> Server {
+    let mut site = Site::new(SiteLimits {
+        made_bytes_max: 0,
+        ..SiteLimits::default()
+    });
+    for (path, length) in [("/1k", 1 << 10), ("/15k", 15 << 10)] {
+        site.add(path, &vec![7; length]).expect("a small file");
+    }
+    Server::new(Config::default(), Arc::new(site))
+}
+
+fn config(sessions: Sessions, trust: Trust) -> ClientConfig {
+    let tls = ClientTls::with_sessions(trust, &[h3::ALPN], sessions, None);
+    ClientConfig {
+        tls: tls.expect("the certificate is a well-formed one"),
+        web_transport: None,
+    }
+}
+
+/// A client that trusts others than the server.
+pub(crate) fn distrustful() -> ClientConfig {
+    config(Sessions::Resumed, Trust::Hashes(vec![[0; 32]]))
+}
