@@ -406,7 +406,7 @@ fn outgoing<'a>(packet: &Packet<'a>, segment: Option<usize>) -> Outgoing<'a> {
 }
 
 /// Sends all of a batch, waiting for the socket a little where needed.
-fn send_batch(
+pub(crate) fn send_batch(
     socket: &mut UdpSocket,
     batch: &mut SendBatch,
     telemetry: &Telemetry,

@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde_json::Value;
+use weir_net::terminate;
 
 /// 36 frames and their sound.
 const AUDIO_VIDEO: &str = concat!(
@@ -124,6 +125,63 @@ fn a_stream_goes_over_web_transport_in_another_packaging_and_by_another_strategy
         &["--packaging", "loc", "--strategy", "deprioritize-b"],
     );
     assert_whole(&played, &published);
+}
+
+#[test]
+fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
+    let relay = Relay::start();
+    let to = format!("127.0.0.1:{}", relay.port);
+    let mut link = weir(&["link", "--to", &to, "--rate", "5M", "--delay", "5ms"]);
+    let mut out = BufReader::new(link.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let json = file("link.json");
+    let play = [
+        "live",
+        "play",
+        &url,
+        "--insecure",
+        "--json",
+        json.to_str().unwrap(),
+    ];
+    let player = weir(&play);
+    let url = format!("moqt://{to}");
+    let published = weir(&[
+        "live",
+        "publish",
+        &url,
+        "--insecure",
+        "--realtime",
+        "--input",
+        VIDEO,
+    ]);
+    let published = published.wait_with_output().unwrap();
+    assert_eq!(
+        published.status.code(),
+        Some(0),
+        "{}",
+        text(&published.stderr)
+    );
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    terminate(i32::try_from(link.id()).unwrap());
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(link.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(report["clients"], 1, "only the player is behind the link");
+    assert!(report["down"]["delivered"].as_u64() > Some(36), "{report}");
+    let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let frames = played["frames"].as_array().unwrap();
+    let transit = |frame: &Value| {
+        frame["arrived_us"].as_i64().unwrap() - frame["available_us"].as_i64().unwrap()
+    };
+    assert!(
+        frames.iter().all(|frame| transit(frame) >= 5_000),
+        "the delay"
+    );
 }
 
 /// Publishes from standard input with a relay of its own.

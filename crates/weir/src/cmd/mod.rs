@@ -5,6 +5,7 @@ mod bench;
 mod compare;
 mod find_max;
 mod h3;
+mod link;
 mod live;
 mod progress;
 mod relay;
@@ -38,6 +39,8 @@ enum Command {
     /// Serve files over HTTP/3
     #[command(subcommand)]
     H3(h3::H3Command),
+    /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss
+    Link(link::LinkArguments),
     /// Stream live video, and compare ways to do it
     #[command(subcommand)]
     Live(live::LiveCommand),
@@ -91,6 +94,10 @@ impl Arguments {
             Command::H3(command) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
                 h3::run(&command)
+            }
+            Command::Link(arguments) => {
+                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                link::run(&arguments)
             }
             Command::Live(command) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);

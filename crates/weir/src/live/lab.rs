@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use weir_link::{Config as Link, Delay, Jitter, Loss, Probability, Queue};
+use weir_link::{Config as Link, Delay};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
@@ -13,21 +13,8 @@ use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
+use super::conditions::Conditions;
 use super::profile::NetworkProfile;
-
-/// What a link is, besides its rate.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Conditions {
-    /// From relay to player, and back.
-    pub(crate) delay: Duration,
-    /// How much that differs from packet to packet.
-    pub(crate) jitter: Duration,
-    pub(crate) queue_bytes: u64,
-    /// Share of packets lost, from 0 to 1.
-    pub(crate) loss: f64,
-    /// Instead of what the strategy asks for.
-    pub(crate) congestion: Option<Congestion>,
-}
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -41,6 +28,7 @@ pub(crate) fn run(
     strategy: &str,
     profile: &NetworkProfile,
     conditions: &Conditions,
+    congestion: Option<Congestion>,
     seed: u64,
 ) -> anyhow::Result<Run> {
     let Some(strategy) = strategy::by_name(strategy) else {
@@ -52,7 +40,7 @@ pub(crate) fn run(
     } else {
         Congestion::Cubic
     };
-    let congestion = conditions.congestion.unwrap_or(asked_for);
+    let congestion = congestion.unwrap_or(asked_for);
     let mut sim = Sim::new(seed);
     sim.set_default_link(Link {
         delay: Delay::fixed(Duration::from_millis(1))?,
@@ -69,7 +57,7 @@ pub(crate) fn run(
     });
     let origin = sim.add_node(NodeConfig::default());
     let viewer = sim.add_node(NodeConfig::default());
-    sim.set_path(relay, viewer, link(conditions)?);
+    sim.set_path(relay, viewer, conditions.link()?);
     for (at, rate) in profile.steps.clone() {
         sim.at(at, move |sim| {
             sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
@@ -133,28 +121,6 @@ pub(crate) fn run(
     let (start, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
     let figures = Figures::new(&records, origin.counters().frames, start, end);
     Ok(Run { figures, records })
-}
-
-fn link(conditions: &Conditions) -> anyhow::Result<Link> {
-    let jitter = if conditions.jitter.is_zero() {
-        Jitter::None
-    } else {
-        Jitter::Normal(conditions.jitter)
-    };
-    let loss = if conditions.loss > 0.0 {
-        Loss::Independent(Probability::new(conditions.loss)?)
-    } else {
-        Loss::None
-    };
-    Ok(Link {
-        delay: Delay::new(conditions.delay, jitter)?,
-        queue: Queue {
-            bytes_max: conditions.queue_bytes,
-            packets_max: 1_000_000,
-        },
-        loss,
-        ..Link::default()
-    })
 }
 
 /// When the player starts.

@@ -1,7 +1,9 @@
 //! How fast a link is over time: the profiles of the thesis and its testbed, and recorded traces.
 
+use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use weir_link::{Bitrate, Rate, Trace};
 
 /// A link's rate over time.
@@ -70,7 +72,7 @@ impl NetworkProfile {
     }
 
     /// The built-in profile with this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    fn named(name: &str) -> Option<Self> {
         let (name, pattern, rounds) = PATTERNS.iter().find(|(known, ..)| *known == name)?;
         let mut duration = Duration::ZERO;
         let mut steps = Vec::new();
@@ -86,13 +88,22 @@ impl NetworkProfile {
         })
     }
 
-    /// A recorded trace, which is repeated if it is shorter than `duration`.
-    pub(crate) fn recorded(name: String, trace: Trace, duration: Duration) -> Self {
-        Self {
-            name,
+    /// The built-in profile with this name, or an error that has all names.
+    pub(crate) fn find(name: &str) -> anyhow::Result<Self> {
+        let names = || Self::names().collect::<Vec<_>>().join(", ");
+        Self::named(name).with_context(|| format!("no profile {name:?}; there are {}", names()))
+    }
+
+    /// A recorded trace in Mahimahi's form, which is repeated if it is shorter than `duration`.
+    pub(crate) fn load(path: &Path, duration: Duration) -> anyhow::Result<Self> {
+        let place = || path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(place)?;
+        let trace = Trace::parse(&text).with_context(place)?;
+        Ok(Self {
+            name: place(),
             steps: vec![(Duration::ZERO, Rate::Trace(trace))],
             duration,
-        }
+        })
     }
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
-use weir_link::Trace;
 use weir_live::{figures::Figures, strategy};
 use weir_quic::Congestion;
 
 use super::congestion;
 use crate::cmd::print_line;
 use crate::live::{
-    lab::{Conditions, run as run_once},
+    conditions::Conditions,
+    lab::run as run_once,
     page::{COLUMNS, Cell, page, row},
     profile::NetworkProfile,
 };
@@ -42,18 +42,8 @@ pub(crate) struct LabArguments {
     /// How many seeds, from 1
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
-    /// Delay of the link in each direction
-    #[arg(long, default_value = "20ms", value_name = "TIME", value_parser = humantime::parse_duration)]
-    delay: Duration,
-    /// Jitter of the link, at most its delay
-    #[arg(long, default_value = "0ms", value_name = "TIME", value_parser = humantime::parse_duration)]
-    jitter: Duration,
-    /// Queue in front of the link, in bytes
-    #[arg(long, default_value_t = 62_500, value_name = "BYTES")]
-    queue: u64,
-    /// Share of packets lost, from 0 to 1
-    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
-    loss: f64,
+    #[command(flatten)]
+    conditions: Conditions,
     /// Congestion controller of the relay: `cubic` or `delay` [default: what the strategy asks for]
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     congestion: Option<Congestion>,
@@ -66,13 +56,6 @@ pub(crate) struct LabArguments {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
-    let conditions = Conditions {
-        delay: arguments.delay,
-        jitter: arguments.jitter,
-        queue_bytes: arguments.queue,
-        loss: arguments.loss,
-        congestion: arguments.congestion,
-    };
     let strategies: Vec<String> = if arguments.strategies.is_empty() {
         strategy::NAMES.map(str::to_owned).into()
     } else {
@@ -86,7 +69,13 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
             let mut figures = Vec::new();
             let mut records = Vec::new();
             for seed in 1..=arguments.seeds {
-                let run = run_once(strategy, &profile, &conditions, seed)?;
+                let run = run_once(
+                    strategy,
+                    &profile,
+                    &arguments.conditions,
+                    arguments.congestion,
+                    seed,
+                )?;
                 runs.push(json!({
                     "profile": profile.name, "strategy": strategy, "seed": seed, "figures": run.figures,
                 }));
@@ -126,20 +115,10 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
         arguments.profiles.iter().map(|name| &**name).collect()
     };
     for name in names {
-        let known = || NetworkProfile::names().collect::<Vec<_>>().join(", ");
-        let profile = NetworkProfile::named(name);
-        profiles
-            .push(profile.with_context(|| format!("no profile {name:?}; there are {}", known()))?);
+        profiles.push(NetworkProfile::find(name)?);
     }
     for path in &arguments.trace {
-        let place = || path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(place)?;
-        let trace = Trace::parse(&text).with_context(place)?;
-        profiles.push(NetworkProfile::recorded(
-            place(),
-            trace,
-            arguments.trace_time,
-        ));
+        profiles.push(NetworkProfile::load(path, arguments.trace_time)?);
     }
     Ok(profiles)
 }

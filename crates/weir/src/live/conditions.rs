@@ -1,0 +1,48 @@
+//! What a link is, besides its rate.
+
+use std::time::Duration;
+
+use clap::Args;
+use weir_link::{Config as Link, Delay, Jitter, Loss, Probability, Queue};
+
+/// What a link is, besides its rate.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct Conditions {
+    /// Delay of the link in each direction
+    #[arg(long, default_value = "20ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) delay: Duration,
+    /// Jitter of the link, at most its delay
+    #[arg(long, default_value = "0ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) jitter: Duration,
+    /// Queue in front of the link, in bytes
+    #[arg(long, default_value_t = 62_500, value_name = "BYTES")]
+    pub(crate) queue: u64,
+    /// Share of packets lost, from 0 to 1
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub(crate) loss: f64,
+}
+
+impl Conditions {
+    /// One direction of such a link, without a limit of its rate.
+    pub(crate) fn link(&self) -> anyhow::Result<Link> {
+        let jitter = if self.jitter.is_zero() {
+            Jitter::None
+        } else {
+            Jitter::Normal(self.jitter)
+        };
+        let loss = if self.loss > 0.0 {
+            Loss::Independent(Probability::new(self.loss)?)
+        } else {
+            Loss::None
+        };
+        Ok(Link {
+            delay: Delay::new(self.delay, jitter)?,
+            queue: Queue {
+                bytes_max: self.queue,
+                packets_max: 1_000_000,
+            },
+            loss,
+            ..Link::default()
+        })
+    }
+}
