@@ -4,6 +4,7 @@
 //! something unknown has to ask for it.
 
 mod absent;
+mod contradiction;
 mod span;
 
 use std::{
@@ -21,6 +22,7 @@ use weir_moqt::{
 };
 
 use self::absent::Absent;
+pub(crate) use self::contradiction::Contradiction;
 pub(crate) use self::{
     absent::{LAST, after, before},
     span::Span,
@@ -57,6 +59,8 @@ pub(crate) struct TrackCache {
     /// Groups in the order in which they were begun, by their number in the ledger.
     order: BTreeMap<u64, u64>,
     bytes: u64,
+    /// The priority of objects that do not tell theirs.
+    pub(crate) default_priority: u8,
     /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
     pub(crate) largest: Option<Location>,
 }
@@ -271,14 +275,15 @@ impl TrackCache {
         end.is_some_and(|(first, _)| after(largest).is_none_or(|next| first <= next))
     }
 
-    /// Remembers an object, unless it is there already or known not to exist; then makes room for it.
+    /// Remembers an object, unless it is there already or known not to exist; then makes room for it. If another one
+    /// is there in its place, nothing changes, and the track is malformed.
     pub(crate) fn insert(
         &mut self,
         keeper: &mut Keeper<'_>,
         location: Location,
         received: Instant,
         content: Content,
-    ) {
+    ) -> Result<(), Contradiction> {
         let limits = keeper.limits;
         let size = content.bytes();
         self.largest = self.largest.max(Some(location));
@@ -286,11 +291,11 @@ impl TrackCache {
         let is_awaited = matches!(content, Content::Fetched { .. });
         let is_off = limits.cache_track_bytes_max == 0 && !is_awaited;
         if is_off || self.absent.around(location).is_some() {
-            return;
+            return Ok(());
         }
         if size > limits.cache_object_bytes_max {
             keeper.counters.cache_objects_too_large += 1;
-            return;
+            return Ok(());
         }
         let entry = Entry {
             object: location.object,
@@ -312,11 +317,13 @@ impl TrackCache {
             }
         });
         match group.objects.back() {
-            Some(last) if last.object >= location.object => {
-                let place = group.place(location.object);
-                let Err(place) = place else { return };
-                group.objects.insert(place, entry);
-            }
+            Some(last) if last.object >= location.object => match group.place(location.object) {
+                Ok(place) => {
+                    let known = &group.objects[place];
+                    return known.check(&entry, self.default_priority);
+                }
+                Err(place) => group.objects.insert(place, entry),
+            },
             Some(_) | None => group.objects.push_back(entry),
         }
         group.touched = keeper.now;
@@ -327,11 +334,29 @@ impl TrackCache {
         while self.bytes > limits.cache_track_bytes_max && self.len() > 1 {
             self.evict(keeper.ledger, keeper.counters);
         }
+        Ok(())
+    }
+
+    /// The object at `location`, if it is remembered.
+    pub(crate) fn find(&self, location: Location) -> Option<&Entry> {
+        let group = self.groups.get(&location.group)?;
+        let place = group.place(location.object).ok()?;
+        group.objects.get(place)
+    }
+
+    /// Whether an object from `first` to `last`, both included, is remembered.
+    pub(crate) fn holds_any(&self, first: Location, last: Location) -> bool {
+        let groups = self.groups.range(first.group..=last.group);
+        groups.into_iter().any(|(&group, objects)| {
+            let mut objects = objects.objects.iter();
+            objects.any(|entry| (first..=last).contains(&Location::new(group, entry.object)))
+        })
     }
 
     /// Remembers that there are no objects from `first` to `last`, both included.
     pub(crate) fn exclude(&mut self, keeper: &mut Keeper<'_>, first: Location, last: Location) {
-        let max = keeper.limits.cache_gaps_per_track_max;
+        // Each group that is remembered may have an end, besides.
+        let max = keeper.limits.cache_gaps_per_track_max + self.groups.len();
         if self.absent.insert(first, last, max) {
             keeper.counters.cache_gaps_forgotten += 1;
         }
@@ -490,6 +515,7 @@ impl TrackCache {
 
     fn forget_group(&mut self, ledger: &mut Ledger, id: u64) {
         if let Some(group) = self.groups.remove(&id) {
+            self.absent.forget_within(id);
             self.order.remove(&group.number);
             ledger.queue.remove(&group.number);
             ledger.bytes -= group.bytes;

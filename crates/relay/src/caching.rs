@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectStatus},
+    data::{FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
     location::Location,
     property::Properties,
 };
 
 use crate::{
     Relay,
-    cache::{Keeper, LAST, TrackCache},
+    cache::{Contradiction, Keeper, LAST, TrackCache},
     subgroup::{Ended, Mark, Subgroup},
     timers::Timer,
 };
@@ -21,14 +21,16 @@ impl TrackCache {
         &mut self,
         keeper: &mut Keeper<'_>,
         subgroup: &mut Subgroup,
-    ) -> Vec<Mark> {
+    ) -> (Vec<Mark>, Result<(), Contradiction>) {
         let group = subgroup.header.group;
         let held = subgroup.partial_bytes();
         let partial_max = keeper.partial_max(held);
         let was_holding = subgroup.holds_part();
+        let mut sound = Ok(());
         let marks = subgroup.publish(keeper.now, partial_max, |object, received, content| {
             let location = Location { group, object };
-            self.insert(keeper, location, received, content);
+            let kept = self.insert(keeper, location, received, content);
+            sound = sound.and(kept);
         });
         keeper.ledger.hold(held, subgroup.partial_bytes());
         let is_dropped = subgroup.is_within_object() && !subgroup.holds_part();
@@ -36,29 +38,71 @@ impl TrackCache {
             keeper.counters.cache_objects_too_large += 1;
         }
         for mark in &marks {
-            self.learn(
-                keeper,
-                mark.location,
-                mark.object.status,
-                &mark.object.properties,
-            );
+            let (status, properties) = (mark.object.status, &mark.object.properties);
+            let learnt = self.learn(keeper, mark.location, status, properties);
+            sound = sound.and(learnt);
         }
         if subgroup.header.end_of_group && subgroup.ended() == Some(Ended::Finished) {
             self.end_group(keeper, Location::new(group, subgroup.next_object()));
         }
-        marks
+        (marks, sound)
     }
 
     /// Takes over what a datagram says of objects that do not exist.
     #[inline]
-    pub(crate) fn learn_datagram(&mut self, keeper: &mut Keeper<'_>, datagram: &ObjectDatagram) {
+    pub(crate) fn learn_datagram(
+        &mut self,
+        keeper: &mut Keeper<'_>,
+        datagram: &ObjectDatagram,
+    ) -> Result<(), Contradiction> {
         let location = Location::new(datagram.group, datagram.object);
-        self.learn(keeper, location, datagram.status, &datagram.properties);
+        let learnt = self.learn(keeper, location, datagram.status, &datagram.properties);
         if datagram.end_of_group
             && let Some(object) = datagram.object.checked_add(1)
         {
             self.end_group(keeper, Location { object, ..location });
         }
+        learnt
+    }
+
+    /// Looks whether a datagram is the object that is remembered in its place, if one is.
+    pub(crate) fn check_datagram(&self, datagram: &ObjectDatagram) -> Result<(), Contradiction> {
+        let known = self.find(Location::new(datagram.group, datagram.object));
+        let Some(known) = known.filter(|_| datagram.status == ObjectStatus::Normal) else {
+            return Ok(());
+        };
+        let header = FetchObject {
+            group: datagram.group,
+            subgroup: None,
+            object: datagram.object,
+            priority: datagram.priority.unwrap_or(self.default_priority),
+            properties: datagram.properties.clone(),
+            payload_len: datagram.payload.len() as u64,
+        };
+        known.check_header(&header, self.default_priority)?;
+        known.check_payload(0, &datagram.payload)
+    }
+
+    /// Looks whether an object that begins on a stream is the one that is remembered in its place, if one is.
+    pub(crate) fn check_object(
+        &self,
+        header: &SubgroupHeader,
+        number: u64,
+        object: &ObjectHeader,
+    ) -> Result<(), Contradiction> {
+        let known = self.find(Location::new(header.group, object.id));
+        let Some(known) = known.filter(|_| object.status == ObjectStatus::Normal) else {
+            return Ok(());
+        };
+        let header = FetchObject {
+            group: header.group,
+            subgroup: Some(number),
+            object: object.id,
+            priority: header.priority.unwrap_or(self.default_priority),
+            properties: object.properties.clone(),
+            payload_len: object.payload_len,
+        };
+        known.check_header(&header, self.default_priority)
     }
 
     /// Takes over what an object says of others that do not exist [moqt-18 §11.2.1.1, §12.8, §12.9].
@@ -69,14 +113,14 @@ impl TrackCache {
         location: Location,
         status: ObjectStatus,
         properties: &Properties,
-    ) {
+    ) -> Result<(), Contradiction> {
         match status {
             ObjectStatus::Normal => {}
             ObjectStatus::EndOfGroup => self.end_group(keeper, location),
             ObjectStatus::EndOfTrack => self.exclude(keeper, location, LAST),
         }
         if properties.is_empty() {
-            return;
+            return Ok(());
         }
         let Location { group, object } = location;
         if let Some(first) = properties.prior_group_id_gap().and_then(|gap| {
@@ -84,15 +128,30 @@ impl TrackCache {
             (gap > 0).then_some(first)
         }) {
             let last = Location::new(group - 1, u64::MAX);
-            self.exclude(keeper, Location::new(first, 0), last);
+            self.exclude_gap(keeper, Location::new(first, 0), last)?;
         }
         if let Some(first) = properties.prior_object_id_gap().and_then(|gap| {
             let first = object.checked_sub(gap)?;
             (gap > 0).then_some(first)
         }) {
             let last = Location::new(group, object - 1);
-            self.exclude(keeper, Location::new(group, first), last);
+            self.exclude_gap(keeper, Location::new(group, first), last)?;
         }
+        Ok(())
+    }
+
+    /// A publisher says that there never were objects from `first` to `last`, both included.
+    fn exclude_gap(
+        &mut self,
+        keeper: &mut Keeper<'_>,
+        first: Location,
+        last: Location,
+    ) -> Result<(), Contradiction> {
+        if self.holds_any(first, last) {
+            return Err(Contradiction);
+        }
+        self.exclude(keeper, first, last);
+        Ok(())
     }
 
     fn end_group(&mut self, keeper: &mut Keeper<'_>, first: Location) {

@@ -106,7 +106,8 @@ pub struct Limits {
     pub cache_partial_bytes_max: u64,
     /// How long an object is kept. A publisher's `MAX_CACHE_DURATION` may say less [moqt-18 §12.3].
     pub cache_age_max: Duration,
-    /// Ranges of one track that are known not to exist; beyond it the one of the smallest locations is forgotten.
+    /// Ranges of one track that are known not to exist, not counting an end for each group of which objects are kept;
+    /// beyond it the one of the smallest locations is forgotten.
     pub cache_gaps_per_track_max: usize,
 }
 

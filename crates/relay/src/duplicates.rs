@@ -8,6 +8,8 @@ use std::{
 use weir_moqt::{location::Location, session::RequestId};
 use weir_quic::Handle;
 
+use crate::cache::Contradiction;
+
 /// Who sends: a session and its subscription.
 pub(crate) type Sender = (Handle, RequestId);
 
@@ -33,12 +35,27 @@ pub(crate) struct Duplicates {
 struct Passed {
     key: SubgroupKey,
     sender: Sender,
+    /// The publisher's priority.
+    priority: u8,
     /// Its stream goes on.
     is_live: bool,
+    /// The last object of the subgroup, once a stream of it was finished.
+    last: Option<u64>,
     /// First object that was not passed on in full.
     next: u64,
     /// Last sign of life.
     at: Instant,
+}
+
+/// What becomes of a stream of a subgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// Its objects are passed on.
+    Granted,
+    /// Another publisher sends them, or has sent them.
+    Repeated,
+    /// It is not what other streams of the subgroup say [moqt-18 §2.4.2].
+    Contradictory,
 }
 
 /// A publisher that counts anew, beside others of which nothing was heard since.
@@ -131,27 +148,32 @@ impl Duplicates {
         false
     }
 
-    /// Whether `sender` may pass on an object of a subgroup on a stream on which it passes on nothing yet.
-    /// If so, the subgroup is its from now on.
+    /// Whether `sender` may pass on an object of a subgroup with that priority on a stream on which it passes on nothing
+    /// yet. If so, the subgroup is its from now on.
     pub(crate) fn claim(
         &mut self,
         now: Instant,
         key: SubgroupKey,
         sender: Sender,
-        object: u64,
+        (object, priority): (u64, u8),
         anew: Option<Anew>,
-    ) -> bool {
+    ) -> Claim {
         let found = self.place(key);
-        if let Some(place) = found.filter(|_| self.is_shared) {
-            let passed = &self.subgroups[place];
-            let is_recent = is_recent(now, passed.at, anew);
+        let is_before = |passed: &Passed| anew.is_some_and(|anew| passed.at < anew.since);
+        let known = found.map(|place| self.subgroups[place]);
+        let known = known.filter(|passed| !is_before(passed));
+        if let Some(passed) = known {
+            if passed.priority != priority || passed.last.is_some_and(|last| object > last) {
+                return Claim::Contradictory;
+            }
+            let is_recent = self.is_shared && is_recent(now, passed.at, anew);
             let is_taken = if passed.is_live {
                 passed.sender != sender
             } else {
                 object < passed.next
             };
             if is_recent && is_taken {
-                return false;
+                return Claim::Repeated;
             }
         }
         if let Some(place) = found {
@@ -162,11 +184,13 @@ impl Duplicates {
         self.subgroups.push_back(Passed {
             key,
             sender,
+            priority,
             is_live: true,
+            last: known.and_then(|passed| passed.last),
             next: object,
             at: now,
         });
-        true
+        Claim::Granted
     }
 
     /// `sender` passes on another object of a subgroup that is its.
@@ -187,6 +211,15 @@ impl Duplicates {
             passed.next = passed.next.max(next);
             passed.at = now;
         }
+    }
+
+    /// A stream of a subgroup was finished behind the object `last`. Fails if another one ended elsewhere.
+    pub(crate) fn finish(&mut self, key: SubgroupKey, last: u64) -> Result<(), Contradiction> {
+        let Some(place) = self.place(key) else {
+            return Ok(());
+        };
+        let known = self.subgroups[place].last.get_or_insert(last);
+        (*known == last).then_some(()).ok_or(Contradiction)
     }
 
     fn knows(&self, now: Instant, location: Location, anew: Option<Anew>) -> bool {
@@ -225,13 +258,17 @@ mod tests {
         (handles::<1>()[0], RequestId(request))
     }
 
+    fn is_granted(claim: Claim) -> bool {
+        claim == Claim::Granted
+    }
+
     #[test]
     fn a_lone_publisher_is_not_doubted() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         assert!(!seen.is_repeated(now, at(1), None));
         assert!(!seen.is_repeated(now, at(1), None));
-        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
-        assert!(seen.claim(now, (1, 0), sender(2), 0, None));
+        assert!(is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)));
+        assert!(is_granted(seen.claim(now, (1, 0), sender(2), (0, 9), None)));
     }
 
     #[test]
@@ -262,43 +299,85 @@ mod tests {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
         for group in 0..=REMEMBERED_MAX as u64 {
-            assert!(seen.claim(now, (group, 0), sender(0), 0, None));
+            assert!(is_granted(seen.claim(
+                now,
+                (group, 0),
+                sender(0),
+                (0, 9),
+                None
+            )));
         }
         assert_eq!(seen.subgroups.len(), REMEMBERED_MAX);
-        assert!(!seen.claim(now, (1, 0), sender(2), 0, None));
-        assert!(seen.claim(now, (0, 0), sender(2), 0, None), "forgotten");
+        assert!(!is_granted(seen.claim(
+            now,
+            (1, 0),
+            sender(2),
+            (0, 9),
+            None
+        )));
+        assert!(
+            is_granted(seen.claim(now, (0, 0), sender(2), (0, 9), None)),
+            "forgotten"
+        );
     }
 
     #[test]
     fn another_goes_on_where_one_was_cut() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
-        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
+        assert!(is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)));
         assert!(
-            seen.claim(now, (1, 0), sender(0), 0, None),
+            is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)),
             "its own stream"
         );
-        assert!(!seen.claim(now, (1, 0), sender(2), 9, None));
+        assert!(!is_granted(seen.claim(
+            now,
+            (1, 0),
+            sender(2),
+            (9, 9),
+            None
+        )));
         seen.release(now, (1, 0), sender(0), 4);
         assert!(
-            !seen.claim(now, (1, 0), sender(2), 3, None),
+            !is_granted(seen.claim(now, (1, 0), sender(2), (3, 9), None)),
             "passed on already"
         );
-        assert!(seen.claim(now, (1, 0), sender(2), 4, None));
-        assert!(!seen.claim(now, (1, 0), sender(0), 5, None));
+        assert!(is_granted(seen.claim(now, (1, 0), sender(2), (4, 9), None)));
+        assert!(!is_granted(seen.claim(
+            now,
+            (1, 0),
+            sender(0),
+            (5, 9),
+            None
+        )));
         seen.clear();
-        assert!(seen.claim(now, (1, 0), sender(0), 0, None), "a fresh start");
+        assert!(
+            is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)),
+            "a fresh start"
+        );
     }
 
     #[test]
     fn a_silent_owner_loses_its_subgroup() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         seen.share();
-        assert!(seen.claim(now, (1, 0), sender(0), 0, None));
+        assert!(is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)));
         let later = now + REPETITION_MAX + Duration::from_nanos(1);
         seen.touch(now + REPETITION_MAX, (1, 0));
-        assert!(!seen.claim(later, (1, 0), sender(2), 0, None));
-        assert!(seen.claim(later + REPETITION_MAX, (1, 0), sender(2), 0, None));
+        assert!(!is_granted(seen.claim(
+            later,
+            (1, 0),
+            sender(2),
+            (0, 9),
+            None
+        )));
+        assert!(is_granted(seen.claim(
+            later + REPETITION_MAX,
+            (1, 0),
+            sender(2),
+            (0, 9),
+            None
+        )));
     }
 
     #[test]
@@ -306,7 +385,7 @@ mod tests {
         let (now, mut seen) = (epoch(), Duplicates::default());
         let (old, new) = (sender(0), sender(2));
         assert!(!seen.is_repeated(now, at(1), None));
-        assert!(seen.claim(now, (5, 0), old, 0, None));
+        assert!(is_granted(seen.claim(now, (5, 0), old, (0, 9), None)));
         seen.share();
         let later = now + Duration::from_millis(1);
         seen.begin_anew(later, new);
@@ -319,12 +398,34 @@ mod tests {
         let anew = seen.hear(new);
         assert_eq!(anew.map(|anew| anew.is_first), Some(false));
         assert!(seen.is_repeated(later, at(1), anew), "its own repetition");
-        assert!(seen.claim(later, (5, 0), new, 0, anew));
+        assert!(is_granted(seen.claim(later, (5, 0), new, (0, 9), anew)));
         assert!(seen.is_newcomer(new) && !seen.is_newcomer(old));
         assert_eq!(seen.hear(old), None);
         assert!(seen.is_repeated(later, at(1), None));
-        assert!(!seen.claim(later, (5, 0), old, 1, None));
+        assert!(!is_granted(seen.claim(later, (5, 0), old, (1, 9), None)));
         assert_eq!(seen.hear(new), None, "it is one of two now");
         assert!(!seen.is_newcomer(new));
+    }
+
+    #[test]
+    fn streams_of_a_subgroup_that_contradict_each_other_are_found() {
+        for is_shared in [false, true] {
+            let (now, mut seen) = (epoch(), Duplicates::default());
+            if is_shared {
+                seen.share();
+            }
+            let other = if is_shared { sender(2) } else { sender(0) };
+            assert!(is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)));
+            let louder = seen.claim(now, (1, 0), other, (0, 8), None);
+            assert_eq!(louder, Claim::Contradictory);
+            assert_eq!(seen.finish((1, 0), 4), Ok(()));
+            seen.release(now, (1, 0), sender(0), 5);
+            assert!(seen.claim(now, (1, 0), other, (4, 9), None) != Claim::Contradictory);
+            let longer = seen.claim(now, (1, 0), other, (5, 9), None);
+            assert_eq!(longer, Claim::Contradictory);
+            assert_eq!(seen.finish((1, 0), 4), Ok(()));
+            assert_eq!(seen.finish((1, 0), 3), Err(Contradiction));
+            assert_eq!(seen.finish((9, 0), 3), Ok(()), "nothing is known of it");
+        }
     }
 }

@@ -11,7 +11,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    cache::{Content, Keeper, LAST, Span, TrackCache, after, before},
+    cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},
     tracks::TrackId,
 };
 
@@ -44,9 +44,20 @@ struct Arriving {
     missing: u64,
 }
 
-/// The publisher sends what it was not asked for, or not in that order.
+/// What is wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OutOfOrder;
+pub(crate) enum Fault {
+    /// The publisher sends what it was not asked for, or not in that order.
+    OutOfOrder,
+    /// It contradicts what is known of the track.
+    Contradiction,
+}
+
+impl From<Contradiction> for Fault {
+    fn from(_: Contradiction) -> Self {
+        Self::Contradiction
+    }
+}
 
 impl Feeder {
     pub(crate) fn new(track: TrackId, span: Span, others: Vec<Handle>) -> Self {
@@ -95,14 +106,14 @@ impl Feeder {
         cache: &mut TrackCache,
         keeper: &mut Keeper<'_>,
         entry: FetchEntry,
-    ) -> Result<(), OutOfOrder> {
-        let at = self.at.ok_or(OutOfOrder)?;
+    ) -> Result<(), Fault> {
+        let at = self.at.ok_or(Fault::OutOfOrder)?;
         let (location, is_unknown) = match &entry {
             FetchEntry::Object(object) => (Location::new(object.group, object.object), false),
             FetchEntry::EndOfRange { unknown, location } => (self.span.clamp(*location), *unknown),
         };
         if !self.span.contains(location) || self.span.is_before(location, at) {
-            return Err(OutOfOrder);
+            return Err(Fault::OutOfOrder);
         }
         match entry {
             FetchEntry::Object(header) => {
@@ -114,7 +125,7 @@ impl Feeder {
                     missing: header.payload_len,
                     header,
                 });
-                self.settle_object(cache, keeper);
+                self.settle_object(cache, keeper)?;
             }
             FetchEntry::EndOfRange { .. } => {
                 if !is_unknown {
@@ -133,20 +144,24 @@ impl Feeder {
         cache: &mut TrackCache,
         keeper: &mut Keeper<'_>,
         data: &Bytes,
-    ) {
+    ) -> Result<(), Contradiction> {
         let Some(object) = &mut self.object else {
-            return;
+            return Ok(());
         };
         object.missing = object.missing.saturating_sub(data.len() as u64);
         if object.header.payload_len <= keeper.limits.cache_object_bytes_max {
             object.payload.extend_from_slice(data);
         }
-        self.settle_object(cache, keeper);
+        self.settle_object(cache, keeper)
     }
 
-    fn settle_object(&mut self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) {
+    fn settle_object(
+        &mut self,
+        cache: &mut TrackCache,
+        keeper: &mut Keeper<'_>,
+    ) -> Result<(), Contradiction> {
         let Some(object) = self.object.take_if(|object| object.missing == 0) else {
-            return;
+            return Ok(());
         };
         let Arriving {
             header,
@@ -158,9 +173,9 @@ impl Feeder {
         self.at = self.span.after(location);
         if header.payload_len != payload.len() as u64 {
             keeper.counters.cache_objects_too_large += 1;
-            return;
+            return Ok(());
         }
-        cache.insert_fetched(keeper, &header, received, payload.freeze());
+        cache.insert_fetched(keeper, &header, received, payload.freeze())
     }
 
     /// Bytes held of an object that has not come in full.
@@ -215,10 +230,10 @@ impl TrackCache {
         header: &FetchObject,
         received: Instant,
         payload: Bytes,
-    ) {
+    ) -> Result<(), Contradiction> {
         let location = Location::new(header.group, header.object);
         let status = weir_moqt::data::ObjectStatus::Normal;
-        self.learn(keeper, location, status, &header.properties);
+        self.learn(keeper, location, status, &header.properties)?;
         // A copy, so that not whole packets are kept for its sake.
         let properties = Bytes::copy_from_slice(header.properties.as_bytes());
         let content = Content::Fetched {
@@ -227,6 +242,6 @@ impl TrackCache {
             properties,
             payload,
         };
-        self.insert(keeper, location, received, content);
+        self.insert(keeper, location, received, content)
     }
 }

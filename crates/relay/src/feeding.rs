@@ -17,7 +17,7 @@ use weir_quic::{Endpoint, Handle};
 use crate::{
     Relay,
     cache::{Keeper, Known, Span},
-    feeder::Feeder,
+    feeder::{Fault, Feeder},
     fetch::{Fetch, FetchId},
     peer::Part,
     tracks::TrackId,
@@ -200,6 +200,7 @@ impl Relay {
         };
         if !track.is_established() {
             track.properties = ok.properties.clone();
+            track.cache.default_priority = ok.properties.publisher_priority();
         }
         if ok.end < span.end || ok.end_of_track {
             track.cache.largest = track.cache.largest.max(Some(ok.end));
@@ -256,10 +257,7 @@ impl Relay {
         });
         match taken {
             Some(Ok(())) => self.after_feeding(now, endpoint, id),
-            Some(Err(_)) => {
-                self.counters.fetches_malformed += 1;
-                self.fail_feeder(now, endpoint, id, RequestErrorCode::MALFORMED_TRACK);
-            }
+            Some(Err(fault)) => self.on_faulty(now, endpoint, id, fault),
             None => {}
         }
     }
@@ -276,10 +274,23 @@ impl Relay {
         let Some(id) = self.feeder_of(handle, stream) else {
             return;
         };
-        self.with_feeder(now, id, |feeder, cache, keeper| {
-            feeder.take_payload(cache, keeper, data);
+        let taken = self.with_feeder(now, id, |feeder, cache, keeper| {
+            feeder.take_payload(cache, keeper, data)
         });
-        self.after_feeding(now, endpoint, id);
+        match taken {
+            Some(Err(fault)) => self.on_faulty(now, endpoint, id, fault.into()),
+            Some(Ok(())) | None => self.after_feeding(now, endpoint, id),
+        }
+    }
+
+    /// An answer is not what it has to be.
+    fn on_faulty(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fault: Fault) {
+        self.counters.fetches_malformed += 1;
+        let track = self.feeders.get(&id).map(|feeder| feeder.track);
+        if let (Fault::Contradiction, Some(track)) = (fault, track) {
+            return self.on_malformed(now, endpoint, track, id.0);
+        }
+        self.fail_feeder(now, endpoint, id, RequestErrorCode::MALFORMED_TRACK);
     }
 
     /// Such a stream is over.

@@ -411,6 +411,29 @@ impl Relay {
         self.drop_fetch(now, endpoint, id, fetch);
     }
 
+    /// Ends all fetches of a track that turned out to be malformed.
+    pub(crate) fn cut_fetches(&mut self, now: Instant, endpoint: &mut Endpoint, track: TrackId) {
+        let readers = self.tracks.get(track).map(|track| track.readers.clone());
+        for id in readers.into_iter().flatten() {
+            let Some(mut fetch) = self.fetches.remove(&id) else {
+                continue;
+            };
+            if let Some(until) = fetch.wake(now) {
+                self.timers.cancel(until, Timer::Fill(id.0, id.1));
+            }
+            reset(now, endpoint, id.0, &fetch, ResetCode::MALFORMED_TRACK);
+            if fetch.is_answered {
+                self.with_session(now, endpoint, id.0, |session, connection| {
+                    session.cancel(connection, id.1, ResetCode::MALFORMED_TRACK);
+                });
+            } else {
+                let code = RequestErrorCode::MALFORMED_TRACK;
+                self.refuse_fetch(now, endpoint, id.0, id.1, code);
+            }
+            self.drop_fetch(now, endpoint, id, &fetch);
+        }
+    }
+
     /// Forgets a fetch that is over.
     fn drop_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fetch: &Fetch) {
         let (handle, request) = id;

@@ -15,9 +15,9 @@ use weir_quic::{Endpoint, Handle, SendDatagramError};
 
 use crate::{
     Relay,
-    cache::{Content, Keeper},
-    duplicates::Sender,
-    peer::{Flow, Inbound},
+    cache::{Content, Contradiction, Keeper},
+    duplicates::{Claim, Sender},
+    peer::{Flow, Inbound, Repetition},
     subgroup::{Ended, SubgroupId, resumed},
     tracks::TrackId,
 };
@@ -59,6 +59,9 @@ impl Relay {
         let anew = track.hear(sender, location, ledger);
         if track.duplicates.is_repeated(now, location, anew) {
             counters.duplicates += 1;
+            if track.cache.check_datagram(&datagram).is_err() {
+                self.on_malformed(now, endpoint, id, sender.0);
+            }
             return;
         }
         let (status, properties) = (datagram.status, &datagram.properties);
@@ -66,7 +69,7 @@ impl Relay {
             .ends
             .admits(location, status, properties, track.largest)
         {
-            return self.on_malformed(now, endpoint, id);
+            return self.on_malformed(now, endpoint, id, sender.0);
         }
         track.observe(location);
         datagram.track_alias = track.alias;
@@ -82,10 +85,14 @@ impl Relay {
             track: id,
             now,
         };
-        track.cache.learn_datagram(&mut keeper, &datagram);
+        let mut sound = track.cache.learn_datagram(&mut keeper, &datagram);
         if datagram.status == ObjectStatus::Normal {
             let content = Content::Datagram(encoded.clone());
-            track.cache.insert(&mut keeper, location, now, content);
+            let kept = track.cache.insert(&mut keeper, location, now, content);
+            sound = sound.and(kept);
+        }
+        if sound.is_err() {
+            return self.on_malformed(now, endpoint, id, sender.0);
         }
         let (neighbours, here) = track.subscribers.split_at(track.neighbours_len());
         if !from_neighbour {
@@ -195,7 +202,7 @@ impl Relay {
         };
         let group = inbound.header.group;
         if !track.ends.admits_object(group, &object, track.largest) {
-            return self.on_malformed(now, endpoint, track_id);
+            return self.on_malformed(now, endpoint, track_id, handle);
         }
         let sender = (handle, inbound.request);
         let anew = track.hear(sender, location, &mut self.ledger);
@@ -213,13 +220,28 @@ impl Relay {
                 return;
             }
             Flow::Fresh => inbound.header.subgroup.resolve(object.id),
-            Flow::Repeated(number) => number,
+            Flow::Repeated(repetition) => repetition.number,
         };
         let key = (location.group, number);
-        if !track.duplicates.claim(now, key, sender, object.id, anew) {
-            self.counters.duplicates += 1;
-            inbound.flow = Flow::Repeated(number);
-            return;
+        let priority = inbound.header.priority;
+        let priority = priority.unwrap_or(track.cache.default_priority);
+        let duplicates = &mut track.duplicates;
+        match duplicates.claim(now, key, sender, (object.id, priority), anew) {
+            Claim::Granted => {}
+            Claim::Repeated => {
+                self.counters.duplicates += 1;
+                inbound.flow = Flow::Repeated(Repetition {
+                    number,
+                    object: object.id,
+                    bytes: 0,
+                });
+                let header = inbound.header;
+                if track.cache.check_object(&header, number, &object).is_err() {
+                    self.on_malformed(now, endpoint, track_id, handle);
+                }
+                return;
+            }
+            Claim::Contradictory => return self.on_malformed(now, endpoint, track_id, handle),
         }
         let header = match inbound.flow {
             Flow::Fresh => inbound.header,
@@ -227,6 +249,7 @@ impl Relay {
         };
         let subgroup = track.open_subgroup(header, number, draft);
         subgroup.from_neighbour = is_neighbour;
+        subgroup.sender = Some(sender);
         subgroup.begin(object);
         let id = subgroup.id;
         inbound.flow = Flow::Passed(id);
@@ -235,26 +258,46 @@ impl Relay {
     }
 
     /// The next bytes of the last object; returns whether the stream is one of a subgroup.
-    pub(crate) fn on_payload(&mut self, handle: Handle, stream: StreamId, data: &[u8]) -> bool {
+    pub(crate) fn on_payload(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        stream: StreamId,
+        data: &[u8],
+    ) -> bool {
         let Some(inbound) = self
             .peers
             .get(handle)
-            .and_then(|peer| peer.inbound.get(&stream))
+            .and_then(|peer| peer.inbound.get_mut(&stream))
         else {
             return false;
         };
-        let (track_id, request, flow) = (inbound.track, inbound.request, inbound.flow);
+        let (track_id, request) = (inbound.track, inbound.request);
         let Some(track) = self.tracks.get(track_id) else {
             return true;
         };
         if let Some(source) = track.source(handle, request) {
             source.stream_bytes += data.len() as u64;
         }
-        if let Flow::Passed(id) = flow
-            && let Some(subgroup) = track.subgroup(id)
-        {
-            subgroup.extend(data);
-            self.mark_grown(track_id, id);
+        match &mut inbound.flow {
+            Flow::Passed(id) => {
+                let id = *id;
+                if let Some(subgroup) = track.subgroup(id) {
+                    subgroup.extend(data);
+                    self.mark_grown(track_id, id);
+                }
+            }
+            Flow::Repeated(repetition) => {
+                let location = Location::new(inbound.header.group, repetition.object);
+                let known = track.cache.find(location);
+                let checked = known.map(|known| known.check_payload(repetition.bytes, data));
+                repetition.bytes += data.len() as u64;
+                if checked == Some(Err(Contradiction)) {
+                    self.on_malformed(now, endpoint, track_id, handle);
+                }
+            }
+            Flow::Fresh => {}
         }
         true
     }
@@ -279,24 +322,35 @@ impl Relay {
             StreamEnd::Fin => Ended::Finished,
             StreamEnd::Reset(code) => Ended::Reset(code),
         };
-        self.end_stream(now, handle, &inbound, ended);
+        let sound = self.end_stream(now, handle, &inbound, ended);
         self.publish_grown(now, endpoint);
+        if sound.is_err() {
+            self.on_malformed(now, endpoint, inbound.track, handle);
+        }
         self.settle_leaving(now, endpoint, inbound.track);
     }
 
-    /// A stream of a publisher brings nothing any more.
+    /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended
+    /// elsewhere.
     pub(crate) fn end_stream(
         &mut self,
         now: Instant,
         handle: Handle,
         inbound: &Inbound,
         ended: Ended,
-    ) {
+    ) -> Result<(), Contradiction> {
         let Some(track) = self.tracks.get(inbound.track) else {
-            return;
+            return Ok(());
         };
         if let Some(source) = track.source(handle, inbound.request) {
             source.streams_open = source.streams_open.saturating_sub(1);
+        }
+        if let Flow::Repeated(Repetition { number, object, .. }) = inbound.flow
+            && ended == Ended::Finished
+        {
+            return track
+                .duplicates
+                .finish((inbound.header.group, number), object);
         }
         if let Flow::Passed(id) = inbound.flow
             && let Some(subgroup) = track.subgroup(id)
@@ -305,16 +359,21 @@ impl Relay {
             subgroup.end(now, ended);
             self.ledger.hold(before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
-            if let Some(last) = next.checked_sub(1)
-                && ended == Ended::Finished
-                && inbound.header.end_of_group
-            {
-                track.ends.end_group(key.0, last);
-            }
             let sender = (handle, inbound.request);
             track.duplicates.release(now, key, sender, next);
+            let mut sound = Ok(());
+            if let Some(last) = next.checked_sub(1)
+                && ended == Ended::Finished
+            {
+                sound = track.duplicates.finish(key, last);
+                if inbound.header.end_of_group {
+                    track.ends.end_group(key.0, last);
+                }
+            }
             self.mark_grown(inbound.track, id);
+            return sound;
         }
+        Ok(())
     }
 
     /// Cuts all streams that a publisher has open for one of its tracks.
@@ -331,7 +390,8 @@ impl Relay {
             stays
         });
         for inbound in cut {
-            self.end_stream(now, handle, &inbound, CUT);
+            // What is cut says nothing of its end.
+            let _sound = self.end_stream(now, handle, &inbound, CUT);
         }
     }
 

@@ -16,15 +16,22 @@ use crate::{
 };
 
 impl Relay {
-    /// A track turned out to be malformed: its subscribers are told at once, and nothing more of it is taken
-    /// [moqt-18 §2.4.2].
-    pub(crate) fn on_malformed(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId) {
+    /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
+    /// once, and nothing more of it is taken from there [moqt-18 §2.4.2].
+    pub(crate) fn on_malformed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: TrackId,
+        publisher: Handle,
+    ) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
         self.counters.tracks_malformed += 1;
-        tracing::debug!(track = %track.name, "malformed");
+        tracing::debug!(track = %track.name, connection = publisher.index(), "malformed");
         let sources = track.sources.clone();
+        let feeders = track.feeders.clone();
         let subscribers = track.subscribers.iter();
         let subscribers: Vec<_> = subscribers
             .map(|subscriber| (subscriber.handle, subscriber.request))
@@ -33,7 +40,14 @@ impl Relay {
             let code = PublishDoneCode::MALFORMED_TRACK;
             self.cut_subscriber(now, endpoint, id, who, code);
         }
-        for source in sources {
+        self.cut_fetches(now, endpoint, id);
+        for feeder in feeders.into_iter().filter(|feeder| feeder.0 == publisher) {
+            self.fail_feeder(now, endpoint, feeder, RequestErrorCode::MALFORMED_TRACK);
+        }
+        for source in sources
+            .into_iter()
+            .filter(|source| source.handle == publisher)
+        {
             self.cut_streams(now, source.handle, source.request);
             self.with_session(now, endpoint, source.handle, |session, connection| {
                 session.cancel(connection, source.request, ResetCode::MALFORMED_TRACK);

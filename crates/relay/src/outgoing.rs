@@ -7,7 +7,7 @@ use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
     Relay,
-    cache::Keeper,
+    cache::{Contradiction, Keeper},
     full_streams::Reader,
     out_stream::Turn,
     subgroup::{Subgroup, SubgroupId},
@@ -66,7 +66,14 @@ impl Relay {
             track: track_id,
             now,
         };
-        let marks = cache.keep_subgroup(&mut keeper, subgroup);
+        let (marks, sound) = cache.keep_subgroup(&mut keeper, subgroup);
+        if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
+            self.on_malformed(now, endpoint, track_id, publisher);
+            if let Some(track) = self.tracks.get(track_id) {
+                track.settle_subgroup(id);
+            }
+            return;
+        }
         let mut turn = Turn::new(now, &config.limits, counters, defaults);
         let mut taken = subgroup.len();
         let mut is_held = false;

@@ -83,8 +83,19 @@ pub(crate) enum Flow {
     Fresh,
     /// They are passed on, in this subgroup.
     Passed(SubgroupId),
-    /// They are dropped, because another publisher sends them or has sent them; the subgroup's ID.
-    Repeated(u64),
+    /// They are dropped, because another publisher sends them or has sent them.
+    Repeated(Repetition),
+}
+
+/// How far a subgroup has come whose objects are dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Repetition {
+    /// The subgroup's ID.
+    pub(crate) number: u64,
+    /// The last object that began.
+    pub(crate) object: u64,
+    /// Bytes that have come of its payload.
+    pub(crate) bytes: u64,
 }
 
 /// What a request of a session stands for.

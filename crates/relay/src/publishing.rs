@@ -232,6 +232,7 @@ impl Relay {
         let established = track.sources.iter().filter(|other| other.is_established());
         if established.count() <= 1 {
             track.properties = properties.clone();
+            track.cache.default_priority = properties.publisher_priority();
             if largest < track.largest {
                 // It counts anew: what is remembered is not what it will send.
                 track.cache.clear(&mut self.ledger);

@@ -155,7 +155,7 @@ impl Relay {
             self.timers.cancel(at, Timer::Delivery(handle));
         }
         for inbound in peer.inbound.values() {
-            self.end_stream(now, handle, inbound, CUT);
+            let _sound = self.end_stream(now, handle, inbound, CUT);
         }
         for (request, part) in peer.requests {
             self.part_gone(now, endpoint, handle, request, part);
@@ -259,7 +259,7 @@ impl Relay {
             }
             E::Object { stream, object } => self.on_object(now, endpoint, handle, stream, object),
             E::Payload { stream, data } => {
-                if !self.on_payload(handle, stream, &data) {
+                if !self.on_payload(now, endpoint, handle, stream, &data) {
                     self.on_feeder_payload(now, endpoint, handle, stream, &data);
                 }
             }

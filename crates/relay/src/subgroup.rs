@@ -10,7 +10,10 @@ use weir_moqt::{
     location::Location,
 };
 
-use crate::{cache::Content, duplicates::SubgroupKey};
+use crate::{
+    cache::Content,
+    duplicates::{Sender, SubgroupKey},
+};
 
 /// Names a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
@@ -22,6 +25,8 @@ pub(crate) struct Subgroup {
     pub(crate) header: SubgroupHeader,
     /// It came from a neighbour, and goes to none.
     pub(crate) from_neighbour: bool,
+    /// Whose stream it comes on.
+    pub(crate) sender: Option<Sender>,
     draft: Draft,
     /// Pieces not yet taken by all.
     log: VecDeque<Piece>,
@@ -107,6 +112,7 @@ impl Subgroup {
             id,
             header,
             from_neighbour: false,
+            sender: None,
             draft,
             log: VecDeque::new(),
             end: 0,

@@ -39,6 +39,14 @@ impl Absent {
         false
     }
 
+    /// Forgets what it knows of a single group, such as where it ends: with its objects gone, somebody has to be asked
+    /// for it anyway.
+    pub(crate) fn forget_within(&mut self, group: u64) {
+        let own = Location::new(group, 0)..=Location::new(group, u64::MAX);
+        let within = self.ranges.extract_if(own, |_, last| last.group == group);
+        let _forgotten = within.count();
+    }
+
     /// The range that holds `location`.
     #[inline]
     pub(crate) fn around(&self, location: Location) -> Option<(Location, Location)> {
@@ -128,6 +136,25 @@ mod tests {
         assert_eq!(absent.next(at(4, 3)), None);
         assert_eq!(absent.previous(at(2, 0)), Some(at(1, 6)));
         assert_eq!(absent.previous(at(1, 0)), None);
+    }
+
+    #[test]
+    fn what_is_known_of_one_group_is_forgotten_with_it() {
+        let mut absent = Absent::default();
+        for (first, last) in [
+            (at(1, 5), at(2, 6)),
+            (at(2, 8), at(2, 8)),
+            (at(2, 10), at(2, u64::MAX - 1)),
+            (at(3, 0), at(4, 1)),
+        ] {
+            absent.insert(first, last, 9);
+        }
+        absent.forget_within(2);
+        assert_eq!(absent.len(), 2);
+        assert_eq!(absent.around(at(2, 6)), Some((at(1, 5), at(2, 6))));
+        assert_eq!(absent.around(at(2, 8)), None);
+        absent.forget_within(3);
+        assert_eq!(absent.around(at(3, 0)), Some((at(3, 0), at(4, 1))));
     }
 
     #[test]

@@ -46,10 +46,13 @@ impl Desk {
         assert_eq!(self.cache.order.len(), self.cache.groups.len());
     }
 
-    fn insert(&mut self, now: Instant, location: Location, bytes: usize) {
+    /// Returns whether it contradicts nothing.
+    fn insert(&mut self, now: Instant, location: Location, bytes: usize) -> bool {
+        let mut kept = Ok(());
         self.with(now, |cache, keeper| {
-            cache.insert(keeper, location, now, content(location, bytes));
+            kept = cache.insert(keeper, location, now, content(location, bytes));
         });
+        kept.is_ok()
     }
 
     fn places(&self) -> Vec<(u64, u64)> {
@@ -199,7 +202,7 @@ proptest! {
         for (kind, location, bytes) in steps {
             now += Duration::from_secs(1);
             match kind {
-                0..=2 => desk.insert(now, location, bytes),
+                0..=2 => drop(desk.insert(now, location, bytes)),
                 3 => desk.with(now, |cache, keeper| cache.evict(keeper.ledger, keeper.counters)),
                 _ => {
                     let oldest = now.checked_sub(Duration::from_secs(5)).unwrap();
@@ -259,7 +262,8 @@ fn objects_are_bounded_in_size_and_kept_once() {
     });
     desk.insert(epoch(), at(1, 0), 100);
     desk.insert(epoch(), at(1, 1), 101);
-    desk.insert(epoch(), at(1, 0), 7);
+    assert!(desk.insert(epoch(), at(1, 0), 100), "the same");
+    assert!(!desk.insert(epoch(), at(1, 0), 7), "another one");
     assert_eq!(desk.places(), [(1, 0)]);
     assert_eq!(desk.counters.cache_objects_too_large, 1);
     assert_eq!(desk.cache.bytes, GROUP_BYTES + OBJECT_BYTES + 100);
@@ -285,6 +289,29 @@ fn what_does_not_exist_is_not_kept_and_gaps_are_bounded() {
     assert_eq!(desk.counters.cache_gaps_forgotten, 1, "one past it");
     desk.insert(epoch(), at(1, 1), 5);
     assert_eq!(desk.places(), [(1, 1)]);
+}
+
+#[test]
+fn each_group_of_which_objects_are_kept_may_have_an_end_besides() {
+    let mut desk = Desk::new(Limits {
+        cache_gaps_per_track_max: 2,
+        ..limits()
+    });
+    for group in 0..20 {
+        desk.insert(epoch(), at(group, 0), 5);
+        desk.with(epoch(), |cache, keeper| {
+            cache.exclude(keeper, at(group, 1), at(group, u64::MAX));
+        });
+    }
+    assert_eq!(desk.counters.cache_gaps_forgotten, 0);
+    assert_eq!(desk.cache.absent.len(), 20);
+    for _ in 0..5 {
+        desk.with(epoch(), |cache, keeper| {
+            cache.evict(keeper.ledger, keeper.counters);
+        });
+    }
+    assert_eq!(desk.cache.absent.len(), 15, "it goes with its group");
+    assert_eq!(desk.counters.cache_gaps_forgotten, 0);
 }
 
 #[test]

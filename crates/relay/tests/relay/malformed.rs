@@ -1,17 +1,17 @@
 //! Tracks that break the rules, wishes for new groups, and subscriptions that move.
 
 use weir_moqt::{
-    data::{ObjectHeader, ObjectStatus},
-    error::{PublishDoneCode, ResetCode},
+    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId},
+    error::{PublishDoneCode, RequestErrorCode, ResetCode},
     message::GoAway,
     parameter::Parameters,
-    property::Properties,
+    property::{IMMUTABLE, PRIOR_OBJECT_ID_GAP, Properties},
     session::CloseReason,
 };
 
 use crate::{
     actor::Manner,
-    stage::{Asked, Setting, Stage, millis, object, plain, secs, story},
+    stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, secs, story},
 };
 
 fn under_way(stage: &mut Stage) -> (Asked, Asked) {
@@ -104,6 +104,174 @@ fn an_object_with_a_property_for_tracks_only_ends_the_track() {
         stage.step("an odd object", millis(500));
         expect_malformed(stage, publication, subscription);
         assert!(stage.outcome(subscription).streams.is_empty());
+    });
+}
+
+/// How the second of two publishers contradicts the first, which sent group 0 with two objects of 300 bytes in
+/// subgroup 0, finished, and a datagram at (1, 0).
+#[derive(Clone, Copy, Debug)]
+enum Contradiction {
+    Payload,
+    Length,
+    Priority,
+    Subgroup,
+    Preference,
+    Datagram,
+    DatagramPriority,
+    StreamForDatagram,
+    LongerSubgroup,
+    ShorterSubgroup,
+    Gap,
+    ImmutableProperty,
+}
+
+const CONTRADICTIONS: [Contradiction; 12] = [
+    Contradiction::Payload,
+    Contradiction::Length,
+    Contradiction::Priority,
+    Contradiction::Subgroup,
+    Contradiction::Preference,
+    Contradiction::Datagram,
+    Contradiction::DatagramPriority,
+    Contradiction::StreamForDatagram,
+    Contradiction::LongerSubgroup,
+    Contradiction::ShorterSubgroup,
+    Contradiction::Gap,
+    Contradiction::ImmutableProperty,
+];
+
+fn contradict(stage: &mut Stage, from: Asked, how: Contradiction) {
+    let mut header = plain(0);
+    let mut objects = vec![payload(0, 0, 300), payload(0, 1, 300)];
+    let mut properties = Properties::EMPTY;
+    match how {
+        Contradiction::Payload => objects[1][299] ^= 1,
+        Contradiction::Length => objects[1].truncate(299),
+        Contradiction::Priority => header.priority = Some(7),
+        Contradiction::Subgroup => header.subgroup = SubgroupId::Explicit(1),
+        Contradiction::LongerSubgroup => objects.push(payload(0, 2, 300)),
+        Contradiction::ShorterSubgroup => drop(objects.pop()),
+        Contradiction::ImmutableProperty => {
+            header.has_properties = true;
+            let inner = Properties::builder().int(0x38, 1).build();
+            let inner = inner.as_bytes().clone();
+            properties = Properties::builder().bytes(IMMUTABLE, inner).build();
+        }
+        Contradiction::StreamForDatagram => {
+            header.group = 1;
+            objects = vec![b"datagram".to_vec()];
+        }
+        Contradiction::Preference => return stage.datagram(from, 0, 0, &objects[0]),
+        Contradiction::Datagram => return stage.datagram(from, 1, 0, b"Datagram"),
+        Contradiction::DatagramPriority => {
+            return stage.datagram_with(
+                from,
+                ObjectDatagram {
+                    priority: Some(7),
+                    ..datagram(1, 0, b"datagram")
+                },
+            );
+        }
+        Contradiction::Gap => {
+            header.group = 1;
+            header.has_properties = true;
+            properties = Properties::builder().int(PRIOR_OBJECT_ID_GAP, 3).build();
+            let mut stream = stage.open_with(from, header);
+            let object = ObjectHeader {
+                properties,
+                ..object(3, 300)
+            };
+            return stage.object_with(from, &mut stream, &object, &payload(1, 3, 300));
+        }
+    }
+    let mut stream = stage.open_with(from, header);
+    for (id, payload) in (0..).zip(&objects) {
+        let object = ObjectHeader {
+            properties: properties.clone(),
+            ..object(id, payload.len())
+        };
+        stage.object_with(from, &mut stream, &object, payload);
+    }
+    stage.finish(from, &stream);
+}
+
+#[test]
+fn who_contradicts_another_publisher_is_let_go_and_the_other_stays() {
+    for how in CONTRADICTIONS {
+        story(&Setting::default(), |stage| {
+            let [one, other, subscriber, fetcher] = [(); 4].map(|()| stage.client());
+            let [good, bad] = [one, other].map(|node| stage.publish(node, "a--x"));
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.step(&format!("two publishers; {how:?}"), millis(100));
+            stage.group(good, 0, 2, 300);
+            stage.datagram(good, 1, 0, b"datagram");
+            stage.datagram(good, 9, 0, b"the newest");
+            stage.wait(millis(50));
+            let running = stage.fetch(fetcher, "a--x", (0, 0), (9, 0));
+            let waiting = stage.fetch(fetcher, "a--x", (5, 0), (6, 0));
+            stage.step("two fetches, of what nobody has", millis(100));
+            assert_eq!(stage.counters().tracks_malformed, 0);
+            contradict(stage, bad, how);
+            stage.step("a contradiction", millis(300));
+            expect_malformed(stage, bad, subscription);
+            assert!(stage.outcome(good).closed.is_none(), "it did nothing wrong");
+            let closed = stage.outcome(running).closed;
+            assert_eq!(closed, Some(CloseReason::Reset(ResetCode::MALFORMED_TRACK)));
+            assert_eq!(
+                stage.refusal(waiting),
+                Some(RequestErrorCode::MALFORMED_TRACK)
+            );
+            let again = stage.subscribe(subscriber, "a--x");
+            stage.wait(millis(50));
+            stage.group(good, 10, 2, 100);
+            stage.step("the other goes on", millis(100));
+            stage.expect_objects(again, &[10], 2, 100);
+            let fetch = stage.fetch(fetcher, "a--x", (0, 0), (0, 1));
+            stage.step("what it sent is remembered", millis(100));
+            assert_eq!(stage.fetched(fetch).places(300), [(0, 0), (0, 1)]);
+        });
+    }
+}
+
+#[test]
+fn a_publisher_may_not_contradict_itself() {
+    for how in CONTRADICTIONS {
+        story(&Setting::default(), |stage| {
+            let (publication, subscription) = under_way(stage);
+            stage.group(publication, 0, 2, 300);
+            stage.datagram(publication, 1, 0, b"datagram");
+            stage.step(&format!("objects; {how:?}"), millis(100));
+            contradict(stage, publication, how);
+            stage.step("a contradiction", millis(300));
+            expect_malformed(stage, publication, subscription);
+        });
+    }
+}
+
+#[test]
+fn properties_that_may_change_are_no_contradiction() {
+    story(&Setting::default(), |stage| {
+        let [one, other, subscriber] = [(); 3].map(|()| stage.client());
+        let publications = [one, other].map(|node| stage.publish(node, "a--x"));
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        for (publication, value) in publications.into_iter().zip([1, 2]) {
+            let mut header = plain(0);
+            header.has_properties = true;
+            let mut stream = stage.open_with(publication, header);
+            let object = ObjectHeader {
+                properties: Properties::builder().int(0x38, value).build(),
+                ..object(0, 300)
+            };
+            stage.object_with(publication, &mut stream, &object, &payload(0, 0, 300));
+            stage.finish(publication, &stream);
+            stage.step("the same object, but for a property", millis(50));
+        }
+        stage.expect_objects(subscription, &[0], 1, 300);
+        assert_eq!(stage.counters().tracks_malformed, 0);
+        assert_eq!(stage.counters().duplicates, 1);
     });
 }
 

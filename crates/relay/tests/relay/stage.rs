@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use weir_link::Delay;
 use weir_moqt::{
-    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
+    data::{ObjectDatagram, ObjectHeader, SubgroupHeader},
     draft::Draft,
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     message::{PublishDone, Setup},
@@ -21,7 +21,7 @@ use weir_sim::{NodeConfig, NodeId, Sim};
 
 use crate::actor::{Actor, Exchange, Heard, encoded};
 pub(crate) use crate::words::{
-    forward, millis, name, object, payload, plain, rendezvous, secs, space,
+    datagram, forward, millis, name, object, payload, plain, rendezvous, secs, space,
 };
 
 /// What a story is set in.
@@ -444,19 +444,7 @@ impl Stage {
 
     /// A client sends an object in a datagram.
     pub(crate) fn datagram(&mut self, from: Asked, group: u64, object: u64, payload: &[u8]) {
-        self.datagram_with(
-            from,
-            ObjectDatagram {
-                track_alias: from.alias,
-                group,
-                object,
-                priority: None,
-                end_of_group: false,
-                properties: Properties::EMPTY,
-                status: ObjectStatus::Normal,
-                payload: Bytes::copy_from_slice(payload),
-            },
-        );
+        self.datagram_with(from, datagram(group, object, payload));
     }
 
     pub(crate) fn datagram_with(&mut self, from: Asked, datagram: ObjectDatagram) {

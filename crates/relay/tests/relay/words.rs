@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use weir_moqt::{
-    data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
+    data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId},
     name::{FullTrackName, Namespace},
     parameter::Parameters,
     property::Properties,
@@ -24,6 +25,20 @@ pub(crate) fn object(id: u64, bytes: usize) -> ObjectHeader {
         properties: Properties::EMPTY,
         status: ObjectStatus::Normal,
         payload_len: bytes as u64,
+    }
+}
+
+/// An object in a datagram.
+pub(crate) fn datagram(group: u64, object: u64, payload: &[u8]) -> ObjectDatagram {
+    ObjectDatagram {
+        track_alias: 0,
+        group,
+        object,
+        priority: None,
+        end_of_group: false,
+        properties: Properties::EMPTY,
+        status: ObjectStatus::Normal,
+        payload: Bytes::copy_from_slice(payload),
     }
 }
 

@@ -1,0 +1,114 @@
+//! Two objects in one place: whether they are the same [moqt-18 §2.4.2, §9.1].
+//!
+//! Properties may change on the way, and are not compared, but for those that may not.
+
+use bytes::Bytes;
+use weir_moqt::{
+    data::{FetchObject, ObjectDatagram},
+    draft::Draft,
+    property::{IMMUTABLE, Properties, Value},
+};
+
+use super::{Content, Entry};
+
+/// Another object is there already in the place of one that came: the track is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Contradiction;
+
+impl Entry {
+    /// Looks whether `other`, which came for the same place, is the same object. Priorities that are not told are
+    /// `default_priority`.
+    pub(super) fn check(&self, other: &Self, default_priority: u8) -> Result<(), Contradiction> {
+        let (header, parts) = other.fetched(0, default_priority);
+        self.check_header(&header, default_priority)?;
+        let mut offset = 0;
+        for part in &parts {
+            self.check_payload(offset, part)?;
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Looks whether the header of an object that came for the same place is that of this one.
+    pub(crate) fn check_header(
+        &self,
+        header: &FetchObject,
+        default_priority: u8,
+    ) -> Result<(), Contradiction> {
+        let (own, _) = self.fetched(0, default_priority);
+        let is_same = own.subgroup == header.subgroup
+            && own.priority == header.priority
+            && own.payload_len == header.payload_len
+            && immutable(&own.properties) == immutable(&header.properties);
+        is_same.then_some(()).ok_or(Contradiction)
+    }
+
+    /// Looks whether its payload goes on with `data` from `offset` on.
+    pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
+        match &self.content {
+            Content::Datagram(encoded) => {
+                let datagram = ObjectDatagram::decode(Draft::Draft18, encoded.clone());
+                let payload = datagram.ok().flatten().map(|datagram| datagram.payload);
+                holds(payload.as_slice(), offset, data)
+            }
+            Content::Stream { payload, rest, .. } => {
+                holds(std::iter::once(payload).chain(rest), offset, data)
+            }
+            Content::Fetched { payload, .. } => holds([payload], offset, data),
+        }
+    }
+}
+
+fn immutable(properties: &Properties) -> Option<Value<'_>> {
+    properties.find(IMMUTABLE)
+}
+
+/// Looks whether `data` stands at `offset` of what is in several parts.
+fn holds<'a>(
+    parts: impl IntoIterator<Item = &'a Bytes>,
+    offset: u64,
+    data: &[u8],
+) -> Result<(), Contradiction> {
+    let mut skip = usize::try_from(offset).unwrap_or(usize::MAX);
+    let mut data = data;
+    for part in parts {
+        if data.is_empty() {
+            break;
+        }
+        let Some(part) = part.get(skip..) else {
+            skip -= part.len();
+            continue;
+        };
+        skip = 0;
+        let (compared, left) = data.split_at(part.len().min(data.len()));
+        if !part.starts_with(compared) {
+            return Err(Contradiction);
+        }
+        data = left;
+    }
+    data.is_empty().then_some(()).ok_or(Contradiction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_compared_across_their_parts() {
+        let parts = [&b"ab"[..], b"", b"cde", b"f"].map(Bytes::from_static);
+        let whole = b"abcdef";
+        for from in 0..=whole.len() {
+            for to in from..=whole.len() {
+                let data = &whole[from..to];
+                assert_eq!(holds(&parts, from as u64, data), Ok(()), "{from}..{to}");
+                for place in 0..data.len() {
+                    let mut other = data.to_vec();
+                    other[place] ^= 1;
+                    assert_eq!(holds(&parts, from as u64, &other), Err(Contradiction));
+                }
+            }
+        }
+        assert_eq!(holds(&parts, 5, b"fg"), Err(Contradiction), "too long");
+        assert_eq!(holds(&parts, 9, b"a"), Err(Contradiction), "behind its end");
+    }
+}
