@@ -49,6 +49,7 @@ struct Stage {
 #[derive(Default)]
 struct Wire {
     arrived: BTreeMap<StreamId, Vec<Read>>,
+    opened: BTreeSet<StreamId>,
     ended: BTreeSet<StreamId>,
     finished: BTreeSet<StreamId>,
     next: u64,
@@ -97,21 +98,18 @@ impl Stage {
         if matches!(read, Read::Fin | Read::Reset(_)) {
             wire.ended.insert(stream);
         }
-        if !wire.arrived.contains_key(&stream) {
-            wire.arrived.insert(stream, vec![read]);
+        let arrived = wire.arrived.entry(stream).or_default();
+        arrived.insert(0, read);
+        if wire.opened.insert(stream) {
             let direction = if stream.0 & 2 == 0 {
                 Direction::Bi
             } else {
                 Direction::Uni
             };
-            if peer
-                .handle_opened(wire, service, stream, direction)
-                .is_err()
-            {
+            let opened = peer.handle_opened(wire, service, stream, direction);
+            if opened.is_err() {
                 return false;
             }
-        } else {
-            wire.arrived.entry(stream).or_default().insert(0, read);
         }
         peer.handle_readable(wire, service, stream).is_ok()
     }
@@ -121,7 +119,7 @@ impl Stage {
             8 | 9 => return self.arrive(stream, Read::Fin),
             10 => return self.arrive(stream, Read::Reset(u64::from(place))),
             11 => {
-                if self.wire.arrived.contains_key(&stream) || stream.0 % 4 == 3 {
+                if self.wire.opened.contains(&stream) || stream.0 % 4 == 3 {
                     let (wire, service) = (&mut self.wire, &mut self.service);
                     return self.peer.handle_stopped(wire, service, stream).is_ok();
                 }

@@ -1,0 +1,192 @@
+//! A client that asks for some paths at once and keeps what it gets.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
+
+use bytes::Bytes;
+use weir_http3::{
+    Limits,
+    message::{MessageReader, Piece},
+    session::{Session, Side},
+};
+use weir_moqt::transport::{Direction, Read, StreamId, Transport as _};
+use weir_quic::{
+    App, ClientConfig, Connection, Endpoint, Event, Handle, Lost,
+    h3::{
+        frame::{self, frame_type},
+        head::ResponseHead,
+        qpack,
+    },
+};
+use weir_sim::SERVER_NAME;
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// Status, and bytes of content.
+    Answer(u16, usize),
+    /// The stream was reset with this code.
+    Reset(u64),
+}
+
+pub(crate) struct Asker {
+    config: ClientConfig,
+    server: SocketAddr,
+    paths: Vec<String>,
+    handle: Option<Handle>,
+    start: Instant,
+    session: Session,
+    open: BTreeMap<StreamId, (MessageReader, u16, usize)>,
+    got: BTreeMap<StreamId, Got>,
+    closed_with: Option<u64>,
+}
+
+impl Asker {
+    pub(crate) fn new(
+        now: Instant,
+        config: ClientConfig,
+        server: SocketAddr,
+        paths: &[&str],
+    ) -> Self {
+        Self {
+            config,
+            server,
+            paths: paths.iter().map(|&path| path.to_owned()).collect(),
+            handle: None,
+            start: now,
+            session: Session::new(Side::Client, Limits::default()),
+            open: BTreeMap::new(),
+            got: BTreeMap::new(),
+            closed_with: None,
+        }
+    }
+
+    /// What came of each request, in their order.
+    pub(crate) fn got(&self) -> Vec<Got> {
+        self.got.values().copied().collect()
+    }
+
+    pub(crate) fn goaway(&self) -> Option<u64> {
+        self.session.goaway()
+    }
+
+    /// The code that the server closed the connection with.
+    pub(crate) fn closed_with(&self) -> Option<u64> {
+        self.closed_with
+    }
+
+    pub(crate) fn ask(&mut self, now: Instant, endpoint: &mut Endpoint, path: &str) {
+        let mut section = Vec::new();
+        qpack::encode_prefix(&mut section);
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", SERVER_NAME),
+            (":path", path),
+        ] {
+            qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
+        }
+        let mut request = Vec::new();
+        frame::encode_head(frame_type::HEADERS, section.len(), &mut request);
+        request.extend_from_slice(&section);
+        self.send(now, endpoint, &request);
+    }
+
+    /// Sends bytes on a stream of their own.
+    pub(crate) fn send(&mut self, now: Instant, endpoint: &mut Endpoint, data: &[u8]) {
+        let mut connection = self.connection(now, endpoint);
+        let stream = connection.open(Direction::Bi).unwrap();
+        let mut data = Bytes::copy_from_slice(data);
+        connection.write(stream, &mut data).unwrap();
+        connection.finish(stream);
+        self.open.insert(stream, (MessageReader::new(1000), 0, 0));
+    }
+
+    fn connection<'a>(&self, now: Instant, endpoint: &'a mut Endpoint) -> Connection<'a> {
+        let handle = self.handle.expect("the role was started");
+        endpoint.connection(now, handle).expect("it is open")
+    }
+
+    fn read(&mut self, connection: &mut Connection<'_>, stream: StreamId) {
+        while let Some((reader, status, bytes)) = self.open.get_mut(&stream) {
+            let end = match connection.read(stream) {
+                Read::Blocked => return,
+                Read::Data(data) => {
+                    reader.push(data);
+                    while let Some(piece) = reader.poll().unwrap() {
+                        match piece {
+                            Piece::Head(section) => {
+                                let head = ResponseHead::decode(section, 1000).unwrap();
+                                *status = head.status;
+                            }
+                            Piece::Content(data) => *bytes += data.len(),
+                            Piece::HeadTooLarge | Piece::Trailers(_) => panic!("{piece:?}"),
+                        }
+                    }
+                    continue;
+                }
+                Read::Fin => {
+                    reader.check_end().unwrap();
+                    Got::Answer(*status, *bytes)
+                }
+                Read::Reset(code) => Got::Reset(code),
+            };
+            self.open.remove(&stream);
+            self.got.insert(stream, end);
+        }
+    }
+}
+
+impl App for Asker {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        match event {
+            Event::Connected { .. } => {
+                let mut connection = self.connection(now, endpoint);
+                self.session.start(&mut connection);
+                for path in std::mem::take(&mut self.paths) {
+                    self.ask(now, endpoint, &path);
+                }
+            }
+            Event::Opened {
+                stream, direction, ..
+            } => self.session.handle_opened(stream, direction).unwrap(),
+            Event::Readable { stream, .. } => {
+                let mut connection = self.connection(now, endpoint);
+                if !self
+                    .session
+                    .handle_readable(&mut connection, stream)
+                    .unwrap()
+                {
+                    self.read(&mut connection, stream);
+                }
+            }
+            Event::Lost { reason, .. } => {
+                self.open.clear();
+                if let Lost::Application { code, .. } = reason {
+                    self.closed_with = Some(code);
+                }
+            }
+            Event::Writable { .. }
+            | Event::Stopped { .. }
+            | Event::Finished { .. }
+            | Event::StreamsAvailable { .. }
+            | Event::Datagram { .. } => {}
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.handle.is_none().then_some(self.start)
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.handle.is_none() {
+            let handle = endpoint.connect(now, &self.config, self.server, SERVER_NAME, 0);
+            self.handle = Some(handle.unwrap());
+        }
+    }
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        self.handle.is_some() && self.paths.is_empty() && self.open.is_empty()
+    }
+}

@@ -1,0 +1,218 @@
+//! The server's behaviour, as stories in virtual time: real QUIC between it and a client that counts what it gets.
+//!
+//! A story prints its seed; `WEIR_SEED` sets another one. Each is told twice, and has to go the same way both times.
+
+#![expect(clippy::print_stdout, reason = "stories print their seed")]
+#![expect(clippy::unwrap_used, reason = "a story that cannot go on fails")]
+
+mod asker;
+
+use std::{sync::Arc, time::Duration};
+
+use weir_http3::server::{Config, Counters, Server, Site, SiteLimits};
+use weir_link::{Bitrate, Config as LinkConfig, Delay, Loss, Probability, Rate};
+use weir_quic::{Limits, h3};
+use weir_sim::{End, NodeConfig, NodeId, Sim};
+
+use crate::asker::{Asker, Got};
+
+const DELAY: Duration = Duration::from_millis(10);
+
+/// A server and a client, with a link of [`DELAY`] each way.
+struct Stage {
+    sim: Sim,
+    server: NodeId,
+    client: NodeId,
+}
+
+impl Stage {
+    fn new(seed: u64, limits: Limits, paths: &[&str]) -> Self {
+        let mut sim = Sim::new(seed);
+        sim.set_default_link(link());
+        let mut site = Site::new(SiteLimits {
+            made_bytes_max: 4 << 20,
+            ..SiteLimits::default()
+        });
+        site.add("/file", &[7; 5000]).unwrap();
+        let server = sim.add_node(NodeConfig {
+            server: Some(sim.server_tls(&[h3::ALPN])),
+            limits,
+            ..NodeConfig::default()
+        });
+        sim.start(server, Server::new(Config::default(), Arc::new(site)));
+        let client = sim.add_node(NodeConfig::default());
+        let config = sim.client_config(&[h3::ALPN]);
+        let asker = Asker::new(sim.now(), config, sim.address(server), paths);
+        sim.start(client, asker);
+        Self {
+            sim,
+            server,
+            client,
+        }
+    }
+
+    fn wait(&mut self) {
+        let client = self.client;
+        let end = self
+            .sim
+            .run_until(Duration::from_mins(1), |sim| !sim.is_busy(client));
+        assert_eq!(end, End::Finished, "at {:?}", self.sim.elapsed());
+    }
+
+    /// Waits for the server to close the connection; returns its code.
+    fn wait_for_close(&mut self) -> Option<u64> {
+        let client = self.client;
+        self.sim.run_until(Duration::from_mins(1), |sim| {
+            sim.app::<Asker>(client).closed_with().is_some()
+        });
+        self.asker().closed_with()
+    }
+
+    fn asker(&self) -> &Asker {
+        self.sim.app(self.client)
+    }
+
+    fn counters(&self) -> Counters {
+        self.sim.app::<Server>(self.server).counters()
+    }
+}
+
+fn link() -> LinkConfig {
+    LinkConfig {
+        delay: Delay::fixed(DELAY).unwrap(),
+        ..LinkConfig::default()
+    }
+}
+
+/// Tells a story twice.
+fn tell(story: impl Fn(u64) -> u64) {
+    let seed = std::env::var("WEIR_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(5);
+    println!("WEIR_SEED={seed}");
+    assert_eq!(story(seed), story(seed), "the story went two ways");
+}
+
+fn ok(bytes: usize) -> Got {
+    Got::Answer(200, bytes)
+}
+
+#[test]
+fn everything_arrives_however_bad_the_link() {
+    tell(|seed| {
+        let paths = ["/file", "/15k", "/none", "/2m", "/1k", "/50k", "/"];
+        let mut stage = Stage::new(seed, Limits::default(), &paths);
+        let bad = LinkConfig {
+            rate: Rate::Fixed(Bitrate::from_megabits_per_second(20)),
+            loss: Loss::Independent(Probability::new(0.03).unwrap()),
+            ..link()
+        };
+        stage.sim.set_path(stage.server, stage.client, bad);
+        stage.wait();
+        let expected = [
+            ok(5000),
+            ok(15 << 10),
+            Got::Answer(404, 0),
+            ok(2 << 20),
+            ok(1 << 10),
+            ok(50 << 10),
+            Got::Answer(404, 0),
+        ];
+        assert_eq!(stage.asker().got(), expected);
+        let counters = stage.counters();
+        assert_eq!((counters.requests, counters.answers_ok), (7, 5));
+        assert_eq!((counters.violations, counters.answers_refused), (0, 2));
+        stage.sim.trace_hash()
+    });
+}
+
+#[test]
+fn an_answer_larger_than_all_windows() {
+    tell(|seed| {
+        let limits = Limits {
+            send_bytes_max: 10_000,
+            ..Limits::default()
+        };
+        let mut stage = Stage::new(seed, limits, &["/100k", "/file", "/100k"]);
+        stage.wait();
+        let expected = [ok(100 << 10), ok(5000), ok(100 << 10)];
+        assert_eq!(stage.asker().got(), expected);
+        stage.sim.trace_hash()
+    });
+}
+
+#[test]
+fn a_server_that_stops_finishes_what_it_has_begun() {
+    tell(|seed| {
+        let mut stage = Stage::new(seed, Limits::default(), &["/2m"]);
+        let slow = LinkConfig {
+            rate: Rate::Fixed(Bitrate::from_megabits_per_second(20)),
+            ..link()
+        };
+        let (server, client) = (stage.server, stage.client);
+        stage.sim.set_path(server, client, slow);
+        // The answer takes 0.9 s. In its midst the server is told to stop; then the client asks for more.
+        stage
+            .sim
+            .at(Duration::from_millis(300), move |sim| sim.shutdown(server));
+        stage.sim.at(Duration::from_millis(400), move |sim| {
+            sim.with_app(client, |now, asker: &mut Asker, endpoint| {
+                asker.ask(now, endpoint, "/file");
+            });
+        });
+        stage.wait();
+        let rejected = Got::Reset(h3::Code::REQUEST_REJECTED.0);
+        assert_eq!(stage.asker().got(), [ok(2 << 20), rejected]);
+        assert_eq!(stage.asker().goaway(), Some(4));
+        let end = stage
+            .sim
+            .run_until(Duration::from_secs(10), |sim| !sim.is_busy(server));
+        assert_eq!(end, End::Finished);
+        assert_eq!(stage.wait_for_close(), Some(h3::Code::NO_ERROR.0));
+        assert!(stage.sim.elapsed() < Duration::from_secs(3), "at once");
+        stage.sim.trace_hash()
+    });
+}
+
+#[test]
+fn a_server_that_stops_does_not_wait_for_ever() {
+    tell(|seed| {
+        let mut stage = Stage::new(seed, Limits::default(), &["/2m"]);
+        let (server, client) = (stage.server, stage.client);
+        let crawling = LinkConfig {
+            rate: Rate::Fixed(Bitrate::from_kilobits_per_second(200)),
+            ..link()
+        };
+        stage.sim.set_path(server, client, crawling);
+        stage
+            .sim
+            .at(Duration::from_secs(2), move |sim| sim.shutdown(server));
+        let end = stage
+            .sim
+            .run_until(Duration::from_secs(20), |sim| !sim.is_busy(server));
+        assert_eq!(end, End::Finished);
+        let limit = Duration::from_secs(2) + Config::default().drain_max;
+        let end = stage.sim.elapsed();
+        assert!(end >= limit && end < limit + DELAY, "{end:?}");
+        stage.sim.trace_hash()
+    });
+}
+
+#[test]
+fn a_client_that_breaks_a_rule_is_told_which() {
+    tell(|seed| {
+        let mut stage = Stage::new(seed, Limits::default(), &["/1k"]);
+        let client = stage.client;
+        stage.sim.at(Duration::from_secs(1), move |sim| {
+            sim.with_app(client, |now, asker: &mut Asker, endpoint| {
+                // DATA where a head has to be.
+                asker.send(now, endpoint, &[0x00, 0x01, 0x07]);
+            });
+        });
+        let code = h3::Code::FRAME_UNEXPECTED.0;
+        assert_eq!(stage.wait_for_close(), Some(code));
+        assert_eq!(stage.counters().violations, 1);
+        stage.sim.trace_hash()
+    });
+}
