@@ -152,13 +152,12 @@ pub(crate) fn has_word(text: &str, word: &str) -> bool {
 const TEST_ATTRIBUTE: &str = "#[cfg(test)]";
 
 /// Folders that hold what tools write.
-const BUILT: [&str; 7] = [
+const BUILT: [&str; 6] = [
     ".git",
     "target",
     "corpus",
     "artifacts",
     "coverage",
-    "node_modules",
     "node_modules",
 ];
 

@@ -1,0 +1,184 @@
+/**
+ * Sound: decodes it, plays it in the audio thread, and is the master clock while it plays.
+ *
+ * Browsers play no sound before the user did something on the page; until then there is none, and the picture goes by
+ * the clock of the machine.
+ */
+
+/** A difference to where the sound should be that is heard; beyond, it jumps. In microseconds. */
+const JUMP_US = 80_000;
+/** How old a report of the audio thread may be, in milliseconds. */
+const REPORT_MAX_MS = 500;
+
+/** Decoder and output of sound. */
+export class AudioOutput {
+  /** @param {(reason: string) => void} onProblem what the viewer should be told */
+  constructor(onProblem) {
+    this.onProblem = onProblem;
+    /** @type {AudioContext | undefined} */
+    this.context = undefined;
+    /** @type {AudioWorkletNode | undefined} */
+    this.node = undefined;
+    /** @type {GainNode | undefined} */
+    this.gain = undefined;
+    /** @type {AudioDecoder | undefined} */
+    this.decoder = undefined;
+    /** @type {import("./catalog.js").TrackPlan | undefined} */
+    this.plan = undefined;
+    /** @type {{ mediaUs: number, at: number } | undefined} */
+    this.report = undefined;
+    this.isPlaying = false;
+    this.rate = 1;
+    this.counters = { chunks: 0, decoded: 0, errors: 0, silentSamples: 0 };
+  }
+
+  /**
+   * Takes another stream, or none.
+   *
+   * @param {import("./catalog.js").TrackPlan | undefined} plan
+   */
+  async setPlan(plan) {
+    this.plan = undefined;
+    this.#closeDecoder();
+    this.node?.port.postMessage({ clear: true, mediaUs: null });
+    this.isPlaying = false;
+    if (!plan || !("AudioDecoder" in globalThis)) return;
+    const support = await AudioDecoder.isConfigSupported(config(plan)).catch(() => undefined);
+    if (support?.supported) this.plan = plan;
+    else this.onProblem(`This browser has no decoder for the stream's sound (${plan.codec}); the picture plays without it.`);
+  }
+
+  /** Begins to make sound; only after the user did something on the page. */
+  async enable() {
+    if (!this.context) {
+      const context = new AudioContext({ latencyHint: "interactive" });
+      await context.audioWorklet.addModule(new URL("./audio-worklet.js", import.meta.url));
+      this.context = context;
+      this.node = new AudioWorkletNode(context, "sound-player", { outputChannelCount: [2] });
+      this.node.port.onmessage = ({ data }) => {
+        this.report = { mediaUs: data.mediaUs, at: performance.now() };
+        this.counters.silentSamples += data.silent;
+      };
+      this.gain = context.createGain();
+      this.node.connect(this.gain).connect(context.destination);
+    }
+    await this.context.resume();
+  }
+
+  /** @param {number} volume 0 to 1 */
+  setVolume(volume) {
+    if (this.gain) this.gain.gain.value = volume;
+  }
+
+  /** @returns {boolean} whether there is sound to go by */
+  get isRunning() {
+    return this.plan !== undefined && this.context?.state === "running";
+  }
+
+  /**
+   * A piece of sound has arrived.
+   *
+   * @param {import("./packaging.js").MediaFrame} frame
+   */
+  push(frame) {
+    if (!this.plan || !this.isRunning) return;
+    this.counters.chunks += 1;
+    if (!this.decoder || this.decoder.state !== "configured") this.#openDecoder(this.plan);
+    const { tag, data } = frame;
+    try {
+      this.decoder?.decode(new EncodedAudioChunk({ type: "key", timestamp: tag.presentationUs, duration: tag.durationUs, data }));
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+
+  /**
+   * The picture plays at this media time, or does not play.
+   *
+   * @param {number | null} mediaUs
+   * @param {number} rate
+   */
+  follow(mediaUs, rate) {
+    if (!this.node) return;
+    if (mediaUs === null) {
+      if (this.isPlaying) this.node.port.postMessage({ mediaUs: null });
+      this.isPlaying = false;
+      return;
+    }
+    const own = this.mediaUs();
+    if (!this.isPlaying || own === null || Math.abs(own - mediaUs) > JUMP_US) {
+      this.node.port.postMessage({ mediaUs, rate });
+      this.report = { mediaUs, at: performance.now() };
+      this.isPlaying = true;
+    } else if (rate !== this.rate) {
+      this.node.port.postMessage({ rate });
+    }
+    this.rate = rate;
+  }
+
+  /** @returns {number | null} the media time that is heard, if sound plays */
+  mediaUs() {
+    const { report, context } = this;
+    if (!this.isPlaying || !this.isRunning || !report || !context) return null;
+    const age = performance.now() - report.at;
+    if (age > REPORT_MAX_MS) return null;
+    return report.mediaUs + age * 1000 * this.rate - (context.outputLatency || 0) * 1e6;
+  }
+
+  /** Frees all. */
+  close() {
+    this.#closeDecoder();
+    this.context?.close().catch(() => {});
+    this.context = undefined;
+    this.node = undefined;
+  }
+
+  /** @param {import("./catalog.js").TrackPlan} plan */
+  #openDecoder(plan) {
+    this.#closeDecoder();
+    this.decoder = new AudioDecoder({
+      output: (data) => this.#onSound(data),
+      error: (error) => this.#onError(error),
+    });
+    this.decoder.configure(config(plan));
+  }
+
+  #closeDecoder() {
+    if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
+    this.decoder = undefined;
+  }
+
+  /** @param {AudioData} data */
+  #onSound(data) {
+    this.counters.decoded += 1;
+    const channels = [];
+    for (let plane = 0; plane < data.numberOfChannels; plane++) {
+      const samples = new Float32Array(data.numberOfFrames);
+      data.copyTo(samples, { planeIndex: plane, format: "f32-planar" });
+      channels.push(samples);
+    }
+    const chunk = { mediaUs: data.timestamp, sampleRate: data.sampleRate, channels };
+    data.close();
+    this.node?.port.postMessage({ chunk }, channels.map((samples) => samples.buffer));
+  }
+
+  /** @param {unknown} error */
+  #onError(error) {
+    this.counters.errors += 1;
+    console.warn("the sound decoder gave up; it begins anew", error);
+    this.#closeDecoder();
+  }
+}
+
+/**
+ * @param {import("./catalog.js").TrackPlan} plan
+ * @returns {AudioDecoderConfig}
+ */
+function config({ codec, sampleRate, channels, description }) {
+  return {
+    codec,
+    sampleRate: sampleRate ?? 48_000,
+    numberOfChannels: channels ?? 2,
+    ...(description && codec.startsWith("mp4a") ? { description: Uint8Array.from(description) } : {}),
+  };
+}

@@ -1,0 +1,305 @@
+/**
+ * Decodes frames in time, and draws them when they are to be shown.
+ *
+ * Frames go into the decoder in the order of decoding, a little before their time, so that those that arrive out of order
+ * still find their place. A decoder holds pictures back to put them in order; where only the base layer arrives it would
+ * wait for B-frames that never come, so there it is told to hold back none. That is changed at keyframes only.
+ */
+
+import { withReorderFrames } from "./h264.js";
+
+/** How long before its decode time a frame may go into the decoder, in microseconds of media time. */
+const LEAD_US = 120_000;
+/** Frames in the decoder; beyond, it is too slow, and goes on at the next keyframe. */
+const DECODING_MAX = 48;
+/** Pictures that were decoded and wait to be shown; the oldest is dropped beyond. */
+const PICTURES_MAX = 64;
+/** Frames that wait to be decoded; the oldest is dropped beyond. */
+const WAITING_MAX = 3600;
+
+/**
+ * @typedef {object} Queued a frame on its way through the decoder
+ * @property {import("./packaging.js").MediaFrame} frame
+ * @property {number} group
+ * @property {() => void} onShown it is on the screen
+ *
+ * @typedef {object} VideoCounters
+ * @property {number} decoded pictures that came out of the decoder
+ * @property {number} drawn pictures on the screen
+ * @property {number} unreferenced frames that were not decoded because what they need did not come
+ * @property {number} lateForDecoder frames that came after later ones had been decoded
+ * @property {number} overloads times that the decoder was too slow
+ * @property {number} errors of the decoder
+ * @property {number} baseOnly groups decoded without waiting for B-frames
+ */
+
+/** The decoder and the canvas. */
+export class VideoOutput {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {(reason: string) => void} onProblem what the viewer should be told
+   */
+  constructor(canvas, onProblem) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { alpha: false });
+    this.onProblem = onProblem;
+    /** @type {VideoDecoder | undefined} */
+    this.decoder = undefined;
+    /** @type {import("./catalog.js").TrackPlan | undefined} */
+    this.plan = undefined;
+    /** What the stream says a decoder has to know.
+     * @type {Uint8Array | undefined} */
+    this.description = undefined;
+    /** In the order of decoding.
+     * @type {Queued[]} */
+    this.waiting = [];
+    /** @type {Map<number, Queued>} frames in the decoder, by presentation time */
+    this.decoding = new Map();
+    /** @type {Map<number, { picture: VideoFrame, queued: Queued }>} by presentation time */
+    this.pictures = new Map();
+    /** Presentation time of the frame that is to be on the screen.
+     * @type {number} */
+    this.dueUs = -Infinity;
+    /** @type {number} */
+    this.drawnUs = -Infinity;
+    this.needsKey = true;
+    /** The group that is being decoded, and how many of its frames that others need went in.
+     * @type {{ group: number, references: number, decodeUs: number, others: number, disposable: number } | undefined} */
+    this.chain = undefined;
+    this.isBaseOnly = false;
+    this.isConfigured = false;
+    /** @type {VideoCounters} */
+    this.counters = { decoded: 0, drawn: 0, unreferenced: 0, lateForDecoder: 0, overloads: 0, errors: 0, baseOnly: 0 };
+  }
+
+  /**
+   * Takes another stream.
+   *
+   * @param {import("./catalog.js").TrackPlan} plan
+   */
+  async setPlan(plan) {
+    this.plan = plan;
+    this.description = plan.description;
+    this.restart();
+    if (!("VideoDecoder" in globalThis)) {
+      return this.onProblem("This browser cannot decode video by WebCodecs. Chromium 94, Safari 16.4 and Firefox 130 can.");
+    }
+    const support = await VideoDecoder.isConfigSupported(this.#config()).catch(() => undefined);
+    if (!support?.supported) this.onProblem(`This browser has no decoder for the stream's video (${plan.codec}).`);
+  }
+
+  /** Forgets all frames; the next keyframe begins anew. The picture stays. */
+  restart() {
+    for (const { picture } of this.pictures.values()) picture.close();
+    this.pictures.clear();
+    this.decoding.clear();
+    this.waiting = [];
+    this.dueUs = -Infinity;
+    this.drawnUs = -Infinity;
+    this.chain = undefined;
+    this.#needKey();
+  }
+
+  /**
+   * A frame has arrived.
+   *
+   * @param {Queued} queued
+   */
+  push(queued) {
+    const { decodeUs } = queued.frame.tag;
+    let place = this.waiting.length;
+    while (place > 0 && this.waiting[place - 1].frame.tag.decodeUs > decodeUs) place -= 1;
+    this.waiting.splice(place, 0, queued);
+    if (this.waiting.length > WAITING_MAX) this.waiting.shift();
+  }
+
+  /**
+   * Puts into the decoder what is to be decoded by now.
+   *
+   * @param {number} mediaUs what is on the screen, or will be first
+   */
+  feed(mediaUs) {
+    const limit = mediaUs + LEAD_US;
+    for (let place = 0; place < this.waiting.length; ) {
+      const queued = this.waiting[place];
+      const { tag } = queued.frame;
+      if (tag.decodeUs > limit) return;
+      if (this.chain && (tag.decodeUs < this.chain.decodeUs || queued.group < this.chain.group)) {
+        this.counters.lateForDecoder += 1;
+        this.waiting.splice(place, 1);
+      } else if (tag.kind === "I") {
+        // What is left in front of a keyframe never gets what it needs.
+        this.counters.unreferenced += place;
+        this.waiting.splice(0, place + 1);
+        place = 0;
+        this.#decodeKey(queued);
+      } else if (!this.needsKey && this.chain?.group === queued.group && tag.references <= this.chain.references) {
+        this.waiting.splice(place, 1);
+        this.#decodeOther(queued);
+      } else if (tag.presentationUs <= this.dueUs) {
+        this.counters.unreferenced += 1;
+        this.waiting.splice(place, 1);
+      } else {
+        place += 1;
+      }
+    }
+  }
+
+  /**
+   * A frame's time has come: it is drawn, now or as soon as it is decoded.
+   *
+   * @param {number} presentationUs
+   */
+  show(presentationUs) {
+    this.dueUs = Math.max(this.dueUs, presentationUs);
+    this.#draw();
+  }
+
+  /** Frees the decoder. */
+  close() {
+    this.restart();
+    if (this.decoder && this.decoder.state !== "closed") this.decoder.close();
+    this.decoder = undefined;
+  }
+
+  /** @param {Queued} queued */
+  #decodeKey(queued) {
+    const before = this.chain;
+    this.chain = { group: queued.group, references: 1, decodeUs: queued.frame.tag.decodeUs, others: 0, disposable: 0 };
+    const { description } = queued.frame;
+    const isNew = description !== undefined && !equal(description, this.description);
+    if (isNew) this.description = description;
+    // A group with other frames but no B-frame is one of the base layer alone; a B-frame brings the order back.
+    const isBaseOnly = before ? before.others > 1 && before.disposable === 0 : this.isBaseOnly;
+    const isOther = before !== undefined && before.others > 1 && isBaseOnly !== this.isBaseOnly;
+    if (before && before.others > 1) this.isBaseOnly = isBaseOnly;
+    if (this.needsKey || isNew || isOther) this.#configure();
+    if (this.isBaseOnly) this.counters.baseOnly += 1;
+    this.needsKey = false;
+    this.#decode(queued, "key");
+  }
+
+  /** @param {Queued} queued */
+  #decodeOther(queued) {
+    const { chain } = this;
+    if (!chain) return;
+    const { tag } = queued.frame;
+    if (tag.isDisposable && tag.kind === "B") {
+      chain.disposable += 1;
+      if (this.isBaseOnly) return;
+    } else {
+      chain.others += 1;
+    }
+    if (!tag.isDisposable) chain.references = Math.max(chain.references, tag.references + 1);
+    chain.decodeUs = tag.decodeUs;
+    this.#decode(queued, "delta");
+  }
+
+  /**
+   * @param {Queued} queued
+   * @param {EncodedVideoChunkType} type
+   */
+  #decode(queued, type) {
+    if (!this.decoder || this.decoder.state !== "configured") return;
+    if (this.decoder.decodeQueueSize > DECODING_MAX) {
+      this.counters.overloads += 1;
+      return this.#needKey();
+    }
+    const { tag, data } = queued.frame;
+    this.decoding.set(tag.presentationUs, queued);
+    while (this.decoding.size > DECODING_MAX * 2) this.decoding.delete(this.decoding.keys().next().value ?? 0);
+    try {
+      this.decoder.decode(new EncodedVideoChunk({ type, timestamp: tag.presentationUs, duration: tag.durationUs, data }));
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+
+  /** Sets the decoder up for the group that begins. */
+  #configure() {
+    if (!("VideoDecoder" in globalThis) || !this.plan) return;
+    if (!this.decoder || this.decoder.state === "closed") {
+      this.decoder = new VideoDecoder({
+        output: (picture) => this.#onPicture(picture),
+        error: (error) => this.#onError(error),
+      });
+    }
+    try {
+      this.decoder.configure(this.#config());
+    } catch (error) {
+      this.#onError(error);
+    }
+  }
+
+  /** @returns {VideoDecoderConfig} */
+  #config() {
+    const { plan, description } = this;
+    const isAvc = plan?.codec.startsWith("avc");
+    const patched = description && isAvc && this.isBaseOnly ? withReorderFrames(description, 0) : description;
+    return {
+      codec: plan?.codec ?? "",
+      optimizeForLatency: true,
+      hardwareAcceleration: "prefer-software",
+      ...(patched ? { description: Uint8Array.from(patched) } : {}),
+    };
+  }
+
+  /** @param {VideoFrame} picture */
+  #onPicture(picture) {
+    this.counters.decoded += 1;
+    const queued = this.decoding.get(picture.timestamp);
+    this.decoding.delete(picture.timestamp);
+    if (!queued || picture.timestamp <= this.drawnUs) return picture.close();
+    this.pictures.get(picture.timestamp)?.picture.close();
+    this.pictures.set(picture.timestamp, { picture, queued });
+    if (this.pictures.size > PICTURES_MAX) this.#drop(Math.min(...this.pictures.keys()));
+    this.#draw();
+  }
+
+  /** Draws the latest picture that is due, and forgets those before it. */
+  #draw() {
+    let latest = -Infinity;
+    for (const us of this.pictures.keys()) {
+      if (us <= this.dueUs && us > latest) latest = us;
+    }
+    const entry = this.pictures.get(latest);
+    if (!entry || !this.context) return;
+    const { picture, queued } = entry;
+    const { canvas } = this;
+    if (canvas.width !== picture.displayWidth || canvas.height !== picture.displayHeight) {
+      canvas.width = picture.displayWidth;
+      canvas.height = picture.displayHeight;
+    }
+    this.context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+    this.drawnUs = latest;
+    this.counters.drawn += 1;
+    queued.onShown();
+    for (const us of [...this.pictures.keys()]) if (us <= latest) this.#drop(us);
+  }
+
+  /** @param {number} presentationUs */
+  #drop(presentationUs) {
+    this.pictures.get(presentationUs)?.picture.close();
+    this.pictures.delete(presentationUs);
+  }
+
+  #needKey() {
+    this.needsKey = true;
+    if (this.decoder?.state === "configured") this.decoder.reset();
+  }
+
+  /** @param {unknown} error */
+  #onError(error) {
+    this.counters.errors += 1;
+    console.warn("the video decoder gave up; it goes on at the next keyframe", error);
+    this.#needKey();
+  }
+}
+
+/**
+ * @param {Uint8Array} one
+ * @param {Uint8Array | undefined} other
+ */
+function equal(one, other) {
+  return other !== undefined && one.length === other.length && one.every((byte, place) => byte === other[place]);
+}

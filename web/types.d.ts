@@ -1,0 +1,8 @@
+// What the library of TypeScript does not know: the global scope of an audio thread.
+
+declare const sampleRate: number;
+declare const currentTime: number;
+declare abstract class AudioWorkletProcessor {
+  readonly port: MessagePort;
+}
+declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
