@@ -6,3 +6,9 @@ declare abstract class AudioWorkletProcessor {
   readonly port: MessagePort;
 }
 declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
+
+// Chromium has it on pages, too.
+declare class MediaStreamTrackProcessor<T extends VideoFrame | AudioData = any> {
+  constructor(init: { track: MediaStreamTrack });
+  readonly readable: ReadableStream<T>;
+}

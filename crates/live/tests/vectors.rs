@@ -1,10 +1,14 @@
 //! The golden vectors of playout, which a player in another language runs too.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
+use weir_live::figures::{Figures, FrameRecord};
+use weir_live::packaging::{FRAME_PROPERTY, FrameTag};
 use weir_live::playout::{
     Arrival, Buffering, Fate, Player, PlayerSettings, RenderClock, Reorder, Reordered,
 };
 use weir_live::{FrameKind, strategy};
+use weir_moqt::property::Properties;
 
 fn int(value: &Value) -> i64 {
     value.as_i64().expect("a number")
@@ -151,5 +155,98 @@ fn each_strategy_has_its_tracks_and_its_player() {
         let tracks: Vec<&str> = strategy.tracks().iter().map(|terms| terms.name).collect();
         assert_eq!(json!(tracks), listed["tracks"], "{name}");
         assert_eq!(strategy.player(), settings(listed), "{name}");
+    }
+}
+#[test]
+fn figures_are_those_of_the_records() {
+    let file = include_str!("../../../vectors/playout/figures.json");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    for vector in list(&file["vectors"]) {
+        let records: Vec<FrameRecord> = list(&vector["records"])
+            .iter()
+            .map(|record| FrameRecord {
+                number: unsigned(&record["number"]),
+                group: unsigned(&record["group"]),
+                kind: kind(&record["kind"]).letter(),
+                bytes: unsigned(&record["bytes"]),
+                presentation_us: int(&record["presentation_us"]),
+                available_us: int(&record["available_us"]),
+                arrived_us: int(&record["arrived_us"]),
+                shown_us: record["shown_us"].as_i64(),
+            })
+            .collect();
+        for (record, given) in records.iter().zip(list(&vector["records"])) {
+            assert_eq!(&json!(record), given);
+        }
+        let figures = Figures::new(
+            &records,
+            unsigned(&vector["frames"]),
+            int(&vector["start_us"]),
+            int(&vector["end_us"]),
+        );
+        near(&json!(figures), &vector["figures"], &vector["name"]);
+    }
+}
+
+/// Compares numbers within 1e-9.
+fn near(found: &Value, expected: &Value, place: &Value) {
+    match (found, expected) {
+        (Value::Object(one), Value::Object(other)) => {
+            let keys = |map: &serde_json::Map<String, Value>| {
+                let mut keys: Vec<String> = map.keys().cloned().collect();
+                keys.sort();
+                keys
+            };
+            assert_eq!(keys(one), keys(other), "{place}");
+            for (key, value) in one {
+                near(value, &other[key], &json!([place, key]));
+            }
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            assert_eq!(one.len(), other.len(), "{place}");
+            for (one, other) in one.iter().zip(other) {
+                near(one, other, place);
+            }
+        }
+        _ => match (found.as_f64(), expected.as_f64()) {
+            (Some(one), Some(other)) => {
+                assert!((one - other).abs() < 1e-9, "{place}: {one}, not {other}");
+            }
+            _ => assert_eq!(found, expected, "{place}"),
+        },
+    }
+}
+
+#[test]
+fn the_tag_of_a_frame_is_read_and_written() {
+    let file = include_str!("../../../vectors/live/frame-tag.json");
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    for vector in list(&file["vectors"]) {
+        let name = &vector["name"];
+        let hex = vector["hex"].as_str().expect("bytes");
+        let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex");
+        let value: Bytes = (0..hex.len()).step_by(2).map(digits).collect();
+        let properties = Properties::builder().bytes(FRAME_PROPERTY, value).build();
+        let Ok(read) = FrameTag::read(&properties) else {
+            assert_eq!(vector["error"], "broken", "{name}");
+            continue;
+        };
+        let tag = &vector["tag"];
+        let tag = FrameTag {
+            kind: kind(&tag["kind"]),
+            is_disposable: tag["is_disposable"] == true,
+            references: unsigned(&tag["references"]),
+            available_us: int(&tag["available_us"]),
+            decode_us: int(&tag["decode_us"]),
+            presentation_us: int(&tag["presentation_us"]),
+            duration_us: int(&tag["duration_us"]),
+            number: unsigned(&tag["number"]),
+        };
+        assert_eq!(read, Some(tag), "{name}");
+        assert_eq!(
+            tag.add_to(Properties::builder()).build(),
+            properties,
+            "{name}"
+        );
     }
 }

@@ -3,6 +3,7 @@
 mod lab;
 mod play;
 mod publish;
+mod watch;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ pub(crate) enum LiveCommand {
     Publish(publish::PublishArguments),
     /// Play a live stream without a screen, and report what a viewer would have seen
     Play(play::PlayArguments),
+    /// Watch a live stream in a browser on this machine
+    Watch(watch::WatchArguments),
     /// Compare strategies over links that are too slow, in virtual time
     Lab(lab::LabArguments),
 }
@@ -30,6 +33,7 @@ pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
     match command {
         LiveCommand::Publish(arguments) => publish::run(arguments),
         LiveCommand::Play(arguments) => play::run(arguments),
+        LiveCommand::Watch(arguments) => watch::run(arguments),
         LiveCommand::Lab(arguments) => lab::run(arguments),
     }
 }

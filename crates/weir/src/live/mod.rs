@@ -6,3 +6,4 @@ pub(crate) mod inbox;
 pub(crate) mod lab;
 pub(crate) mod page;
 pub(crate) mod profile;
+pub(crate) mod watch;

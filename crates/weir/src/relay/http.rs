@@ -5,6 +5,7 @@
 //! listener is on loopback by default, and no byte of theirs gets further than the choice of a page.
 
 use std::{
+    borrow::Cow,
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
@@ -32,7 +33,7 @@ pub(crate) struct HttpLimits {
 pub(crate) struct Page {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    pub(crate) body: String,
+    pub(crate) body: Cow<'static, [u8]>,
 }
 
 impl Page {
@@ -41,7 +42,7 @@ impl Page {
         Self {
             status,
             content_type: "text/plain; charset=utf-8",
-            body: format!("{line}\n"),
+            body: Cow::Owned(format!("{line}\n").into_bytes()),
         }
     }
 }
@@ -180,7 +181,7 @@ fn answer(stream: &mut Deadline, page: &Page, with_body: bool) -> io::Result<()>
     );
     stream.write_all(head.as_bytes())?;
     if with_body {
-        stream.write_all(body.as_bytes())?;
+        stream.write_all(body)?;
     }
     stream.stream.shutdown(std::net::Shutdown::Write)?;
     // What was not read would make the system cut the answer off.

@@ -83,7 +83,7 @@ impl Operations {
             "/metrics" => Page {
                 status: 200,
                 content_type: "text/plain; version=0.0.4; charset=utf-8",
-                body: metrics::render(&self.numbers()),
+                body: metrics::render(&self.numbers()).into_bytes().into(),
             },
             "/tracks" if self.tracks_max > 0 => self.tracks(),
             _ => Page::text(404, "there are /metrics, /healthz and /readyz"),
@@ -118,7 +118,9 @@ impl Operations {
         Page {
             status: 200,
             content_type: "application/json",
-            body: format!("{}\n", serde_json::Value::from(all)),
+            body: format!("{}\n", serde_json::Value::from(all))
+                .into_bytes()
+                .into(),
         }
     }
 

@@ -1,0 +1,346 @@
+//! `weir live watch`: a live stream in a browser.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use weir_live::packaging::Packaging;
+use weir_live::{Origin, OriginConfig};
+use weir_moqt::name::Namespace;
+use weir_net::{Bell, Stop};
+use weir_quic::Congestion;
+
+use super::{named_strategy, namespace, target, wanted_congestion};
+use crate::cmd::{print_line, print_out};
+use crate::live::{
+    hosting::{host, timebase},
+    inbox::Inbox,
+    watch::serve_page,
+};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::signals;
+
+/// Watch a live stream in a browser on this machine
+///
+/// Serves the player as a page for this machine. Without a relay it starts one, and publishes a test picture with sound
+/// that ffmpeg makes (or --input), so that there is something to see. Prints a line of JSON with the address of the page.
+#[derive(Debug, Args)]
+pub(crate) struct WatchArguments {
+    /// Watch a stream at this relay, https://HOST:PORT[/PATH], instead of publishing one
+    #[arg(long, value_name = "URL")]
+    relay: Option<RelayUrl>,
+    /// SHA-256 hash of the relay's certificate, in hexadecimal digits, if browsers do not trust it otherwise
+    #[arg(long, value_name = "HASH", requires = "relay")]
+    certificate_hash: Option<String>,
+    /// Namespace of the tracks, with / between its parts
+    #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace_text)]
+    namespace: String,
+    /// Where the page is served
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
+    page: SocketAddr,
+    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
+    #[arg(long, value_name = "NAME", default_value = "weir")]
+    strategy: String,
+    /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
+    #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
+    packaging: Packaging,
+    /// Publish this fragmented MP4 (- for standard input) instead of a test picture
+    #[arg(long, value_name = "FILE", conflicts_with = "relay")]
+    input: Option<PathBuf>,
+    /// Publish nothing: for the page with a camera
+    #[arg(long, conflicts_with_all = ["relay", "input"])]
+    no_source: bool,
+    /// Where the relay listens that is started
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "127.0.0.1:0",
+        conflicts_with = "relay"
+    )]
+    listen: SocketAddr,
+}
+
+pub(super) fn run(arguments: &WatchArguments) -> anyhow::Result<ExitCode> {
+    let stop = signals::stop_on_signals()?;
+    match &arguments.relay {
+        Some(url) => {
+            let config = json!({
+                "relay": https(&url.to_string()),
+                "certificate_sha256": arguments.certificate_hash,
+                "namespace": arguments.namespace,
+                "strategy": arguments.strategy,
+            });
+            announce(arguments, &config)?;
+            while !stop.wait(LOOK) {}
+            Ok(ExitCode::SUCCESS)
+        }
+        None => watch_own(arguments, &stop),
+    }
+}
+
+/// A relay and a source of our own.
+fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode> {
+    let strategy = named_strategy(&arguments.strategy)?;
+    let congestion = wanted_congestion(&*strategy);
+    // Before anything else is started, so that nothing has to be taken back.
+    let source = if arguments.no_source {
+        None
+    } else {
+        Some(Source::open(arguments.input.as_deref())?)
+    };
+    let mut relay = start_relay(arguments.listen, congestion)?;
+    let address = relay.reachable();
+    let config = json!({
+        "relay": format!("https://{address}/"),
+        "certificate_sha256": relay.ready["certificate_sha256"],
+        "namespace": arguments.namespace,
+        "strategy": arguments.strategy,
+    });
+    announce(arguments, &config)?;
+    let publishing = source.map(|source| publish(arguments, source, address, congestion, stop));
+    let mut publishing = publishing.transpose()?;
+    let failure = loop {
+        if stop.wait(LOOK) {
+            break None;
+        }
+        if let Some(reason) = relay.has_died() {
+            break Some(anyhow!(reason));
+        }
+        if publishing
+            .as_ref()
+            .is_some_and(|one| one.thread.is_finished())
+            && let Some(ended) = publishing.take()
+        {
+            match ended.end() {
+                Ok(()) => print_line("the stream has ended; the page is served until SIGINT"),
+                Err(error) => break Some(error),
+            }
+        }
+    };
+    stop.request();
+    let ended = publishing.map(Publishing::end);
+    relay.stop();
+    match (failure, ended) {
+        (Some(error), _) | (None, Some(Err(error))) => Err(error),
+        (None, Some(Ok(())) | None) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
+    let address = serve_page(arguments.page, config)
+        .with_context(|| format!("the page cannot be served at {}", arguments.page))?;
+    // Browsers give pages on localhost what they give to others over https only.
+    let page = if address.ip().is_loopback() {
+        format!("http://localhost:{}/", address.port())
+    } else {
+        format!("http://{address}/")
+    };
+    print_line(&format!("open {page} in a browser"));
+    let mut line = json!({ "page": page });
+    if let (Some(line), Some(config)) = (line.as_object_mut(), config.as_object()) {
+        line.extend(config.clone());
+    }
+    print_out(&format!("{line}\n"))
+}
+
+fn start_relay(listen: SocketAddr, congestion: Congestion) -> anyhow::Result<ChildRelay> {
+    let congestion = match congestion {
+        Congestion::Cubic => "limits.quic.congestion=cubic",
+        Congestion::Delay { .. } => "limits.quic.congestion=delay",
+    };
+    ChildRelay::with(&["--listen", &listen.to_string(), "--set", congestion])
+}
+
+/// What is published, and what makes it.
+struct Source {
+    input: Box<dyn Read + Send>,
+    is_paced: bool,
+    encoder: Option<Encoder>,
+}
+
+impl Source {
+    fn open(input: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = input else {
+            return Self::test_picture();
+        };
+        let is_standard = path == Path::new("-");
+        let input: Box<dyn Read + Send> = if is_standard {
+            Box::new(std::io::stdin())
+        } else {
+            let file = File::open(path);
+            Box::new(file.with_context(|| format!("{} cannot be opened", path.display()))?)
+        };
+        Ok(Self {
+            input,
+            is_paced: !is_standard,
+            encoder: None,
+        })
+    }
+
+    /// A test picture with sound, encoded by ffmpeg as it goes.
+    fn test_picture() -> anyhow::Result<Self> {
+        let mut child = Command::new("ffmpeg")
+            .args(TEST_PICTURE)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("ffmpeg cannot be started, which makes the test picture; --input and --relay do without it")?;
+        let out = child.stdout.take();
+        let encoder = Encoder(child);
+        let out = out.context("ffmpeg has no standard output")?;
+        Ok(Self {
+            input: Box::new(out),
+            is_paced: false,
+            encoder: Some(encoder),
+        })
+    }
+}
+
+/// An encoder that ends with what it encodes for.
+struct Encoder(Child);
+
+impl Drop for Encoder {
+    fn drop(&mut self) {
+        // Fails only if it is gone already.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// A stream on its way to the relay.
+struct Publishing {
+    thread: JoinHandle<anyhow::Result<()>>,
+    encoder: Option<Encoder>,
+}
+
+impl Publishing {
+    /// Waits for its end, which is near.
+    fn end(self) -> anyhow::Result<()> {
+        drop(self.encoder);
+        let ended = self.thread.join();
+        ended.map_err(|_| anyhow!("the thread that publishes panicked"))?
+    }
+}
+
+/// Publishes on a thread of its own.
+fn publish(
+    arguments: &WatchArguments,
+    source: Source,
+    relay: SocketAddr,
+    congestion: Congestion,
+    stop: &Stop,
+) -> anyhow::Result<Publishing> {
+    let Source {
+        input,
+        is_paced,
+        encoder,
+    } = source;
+    let bell = Bell::new().context("cannot make an event descriptor")?;
+    let inbox = Inbox::new(bell.clone());
+    let target = target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
+    let namespace = named(&arguments.namespace)?;
+    let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
+    let reader = inbox.fill(input, is_paced, stop.clone())?;
+    let stop = stop.clone();
+    let work = move || {
+        let mut origin = Origin::new(OriginConfig {
+            target,
+            namespace,
+            strategy: named_strategy(&strategy)?,
+            packaging,
+            timebase: timebase(),
+            source: Box::new(inbox.clone()),
+        });
+        let hosted = host(&mut origin, relay, congestion, Some(bell), &stop);
+        inbox.close();
+        hosted?;
+        if reader.is_finished() {
+            let read = reader.join();
+            let read = read.map_err(|_| anyhow!("the thread that reads the stream panicked"))?;
+            read.context("the stream")?;
+        }
+        match origin.failure() {
+            Some(failure) if !stop.is_requested() => bail!("{relay}: {failure}"),
+            Some(_) | None => Ok(()),
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("weir-publish".to_owned())
+        .spawn(work)
+        .context("cannot start the thread that publishes")?;
+    Ok(Publishing { thread, encoder })
+}
+
+/// Browsers speak WebTransport, whatever the name of the relay's own protocol is.
+fn https(url: &str) -> String {
+    match url.strip_prefix("moqt://") {
+        Some(rest) => format!("https://{rest}"),
+        None => url.to_owned(),
+    }
+}
+
+fn namespace_text(text: &str) -> Result<String, String> {
+    namespace(text).map(|_| text.to_owned())
+}
+
+fn named(text: &str) -> anyhow::Result<Namespace> {
+    namespace(text).map_err(|reason| anyhow!("--namespace: {reason}"))
+}
+
+fn packaging(name: &str) -> Result<Packaging, String> {
+    Packaging::by_name(name).ok_or_else(|| "expected cmaf or loc".to_owned())
+}
+
+/// How often the children are looked after.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A second per group of pictures, three B-frames in a row, a frame per fragment; a tone that beeps each second.
+const TEST_PICTURE: [&str; 40] = [
+    "-hide_banner",
+    "-loglevel",
+    "error",
+    "-re",
+    "-f",
+    "lavfi",
+    "-i",
+    "testsrc2=size=1280x720:rate=24",
+    "-re",
+    "-f",
+    "lavfi",
+    "-i",
+    "sine=frequency=220:beep_factor=4:sample_rate=48000",
+    "-pix_fmt",
+    "yuv420p",
+    "-c:v",
+    "libx264",
+    "-preset",
+    "veryfast",
+    "-b:v",
+    "1500k",
+    "-g",
+    "24",
+    "-bf",
+    "3",
+    "-sc_threshold",
+    "0",
+    "-x264-params",
+    "b-pyramid=none:rc-lookahead=8:sync-lookahead=0",
+    "-c:a",
+    "aac",
+    "-b:a",
+    "96k",
+    "-ac",
+    "2",
+    "-f",
+    "mp4",
+    "-movflags",
+    "cmaf+frag_every_frame+empty_moov+default_base_moof",
+    "pipe:1",
+];

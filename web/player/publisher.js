@@ -1,0 +1,344 @@
+/**
+ * Publishes a camera and a microphone: encodes by WebCodecs, packs as LOC with a catalog, and delivers as the strategy
+ * `weir` does: keyframes on a stream of their own that goes first, and what is left of a group given up at the next one.
+ */
+
+import { utf8 } from "../moqt/cursor.js";
+import { ResetCode } from "../moqt/error.js";
+import { namespaceOf } from "../moqt/name.js";
+import { Session } from "../moqt/session.js";
+import { streamError } from "../moqt/streams.js";
+import { CATALOG_TRACK } from "./catalog.js";
+import { nowUs } from "./now.js";
+import { FRAME_PROPERTY, writeTag } from "./tag.js";
+
+/** Media time between two keyframes, in microseconds. */
+const GROUP_US = 1_000_000;
+/** Frames that may wait for the encoder; further ones are dropped. */
+const ENCODING_MAX = 4;
+/** How often the catalog is published anew, so that relays still have it for those who come late; in milliseconds. */
+const CATALOG_MS = 10_000;
+const CATALOG_PRIORITY = 8;
+const AUDIO_PRIORITY = 16;
+const KEYFRAME_PRIORITY = 32;
+const PRIORITY = 128;
+const LOC_TIMESCALE = 0x08n;
+const LOC_VIDEO_CONFIG = 0x0dn;
+const LOC_TIMESTAMP = 0x10n;
+/** Codecs in the order in which they are tried. */
+const VIDEO_CODECS = ["avc1.42e01f", "vp09.00.31.08", "vp8"];
+
+/**
+ * @typedef {object} Sources readers of raw frames and sound
+ * @property {ReadableStreamDefaultReader<VideoFrame>} video
+ * @property {ReadableStreamDefaultReader<AudioData>} [audio]
+ *
+ * @typedef {object} Quality
+ * @property {number} width
+ * @property {number} height
+ * @property {number} bitrate bits per second
+ */
+
+/** A stream being published. */
+export class Publisher {
+  /**
+   * @param {import("./reception.js").Target} target
+   * @param {Quality} quality
+   * @param {Sources} sources
+   */
+  constructor(target, quality, sources) {
+    this.target = target;
+    this.quality = quality;
+    this.sources = sources;
+    this.namespace = namespaceOf(target.namespace);
+    /** @type {Session | undefined} */
+    this.session = undefined;
+    this.isStopped = false;
+    this.group = -1n;
+    this.object = 0n;
+    this.references = 0;
+    this.keyUs = -Infinity;
+    this.mustKey = true;
+    /** @type {Uint8Array | undefined} */
+    this.description = undefined;
+    this.counters = { frames: 0, keyframes: 0, dropped: 0, bytes: 0, streamsReset: 0, audioChunks: 0 };
+    /** Of frames in the encoder: when they were captured, by timestamp.
+     * @type {Map<number, number>} */
+    this.captured = new Map();
+    /** @type {ReturnType<typeof setInterval> | undefined} */
+    this.catalogTimer = undefined;
+  }
+
+  /**
+   * Connects and publishes until {@link stop}, or until the session is over.
+   *
+   * @returns {Promise<string>} why it ended
+   */
+  async run() {
+    const { relay, certificateHashes, token } = this.target;
+    const codec = await this.#videoCodec();
+    const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    this.session = session;
+    const track = (/** @type {string} */ name) => ({ namespace: this.namespace, trackName: utf8(name) });
+    const [video, audio, catalog] = await Promise.all([
+      session.publish(track("video"), 0n, []),
+      this.sources.audio ? session.publish(track("audio"), 1n, []) : undefined,
+      session.publish(track(CATALOG_TRACK), 2n, []),
+    ]);
+    this.#publishCatalog(catalog, codec);
+    const work = [this.#publishVideo(video, codec)];
+    if (audio && this.sources.audio) work.push(this.#publishAudio(audio, this.sources.audio));
+    const reason = await Promise.race([session.closed, Promise.all(work).then(() => "")]);
+    clearInterval(this.catalogTimer);
+    await Promise.all([video.done(), audio?.done(), catalog.done()]).catch(() => {});
+    this.isStopped = true;
+    session.close();
+    return reason;
+  }
+
+  /** Ends the stream. */
+  stop() {
+    this.isStopped = true;
+    this.sources.video.cancel().catch(() => {});
+    this.sources.audio?.cancel().catch(() => {});
+  }
+
+  /** @returns {Promise<string>} the first codec that this browser can encode */
+  async #videoCodec() {
+    if (!("VideoEncoder" in globalThis)) throw new Error("This browser cannot encode video by WebCodecs.");
+    for (const codec of VIDEO_CODECS) {
+      const support = await VideoEncoder.isConfigSupported(this.#videoConfig(codec)).catch(() => undefined);
+      if (support?.supported) return codec;
+    }
+    throw new Error("This browser has no encoder for H.264, VP9 or VP8.");
+  }
+
+  /**
+   * @param {string} codec
+   * @returns {VideoEncoderConfig}
+   */
+  #videoConfig(codec) {
+    const { width, height, bitrate } = this.quality;
+    return {
+      codec,
+      width,
+      height,
+      bitrate,
+      framerate: 30,
+      latencyMode: "realtime",
+      ...(codec.startsWith("avc") ? { avc: { format: "avc" } } : {}),
+    };
+  }
+
+  /**
+   * @param {import("../moqt/publication.js").Publication} publication
+   * @param {string} codec
+   */
+  #publishCatalog(publication, codec) {
+    const { width, height, bitrate } = this.quality;
+    const common = { packaging: "loc", isLive: true, renderGroup: 1, timescale: 1_000_000 };
+    const json = utf8(JSON.stringify({
+      version: "draft-01",
+      generatedAt: Date.now(),
+      weirStrategy: "weir",
+      tracks: [
+        { ...common, name: "video", role: "video", codec, width, height, bitrate },
+        ...(this.sources.audio
+          ? [{ ...common, name: "audio", role: "audio", codec: "opus", samplerate: 48_000, channelConfig: "2" }]
+          : []),
+      ],
+    }));
+    let group = 0n;
+    const publish = () => {
+      if (publication.isOver) return;
+      const stream = publication.open(group, 0n, CATALOG_PRIORITY);
+      stream.write(0n, [], json);
+      stream.close();
+      group += 1n;
+    };
+    publish();
+    this.catalogTimer = setInterval(publish, CATALOG_MS);
+  }
+
+  /**
+   * @param {import("../moqt/publication.js").Publication} publication
+   * @param {string} codec
+   */
+  async #publishVideo(publication, codec) {
+    /** @type {import("../moqt/publication.js").Subgroup | undefined} */
+    let others;
+    const encoder = new VideoEncoder({
+      output: (chunk, metadata) => {
+        if (chunk.type === "key") {
+          this.group += 1n;
+          this.object = 0n;
+          this.references = 0;
+          if (others && others.waitingBytes > 0) {
+            this.counters.streamsReset += 1;
+            others.reset(streamError(ResetCode.DELIVERY_TIMEOUT));
+          } else {
+            others?.close();
+          }
+          others = undefined;
+        }
+        if (this.group < 0n || publication.isOver) return;
+        const stream = chunk.type === "key"
+          ? publication.open(this.group, 0n, KEYFRAME_PRIORITY)
+          : (others ??= publication.open(this.group, 1n, PRIORITY));
+        this.#write(stream, chunk, metadata);
+        if (chunk.type === "key") stream.close();
+      },
+      error: (error) => {
+        console.warn("the video encoder gave up", error);
+        this.stop();
+      },
+    });
+    encoder.configure(this.#videoConfig(codec));
+    let offsetUs;
+    for (;;) {
+      const { value: frame, done } = await this.sources.video.read();
+      if (done || this.isStopped) {
+        frame?.close();
+        break;
+      }
+      offsetUs ??= nowUs() - frame.timestamp;
+      if (encoder.state !== "configured" || encoder.encodeQueueSize > ENCODING_MAX) {
+        this.counters.dropped += 1;
+        frame.close();
+        continue;
+      }
+      const timestamp = frame.timestamp + offsetUs;
+      const isKey = timestamp - this.keyUs >= GROUP_US;
+      if (isKey) this.keyUs = timestamp;
+      const timed = new VideoFrame(frame, { timestamp });
+      frame.close();
+      encoder.encode(timed, { keyFrame: isKey });
+      timed.close();
+    }
+    if (encoder.state === "configured") await encoder.flush().catch(() => {});
+    if (encoder.state !== "closed") encoder.close();
+    others?.close();
+  }
+
+  /**
+   * @param {import("../moqt/publication.js").Subgroup} stream
+   * @param {EncodedVideoChunk} chunk
+   * @param {EncodedVideoChunkMetadata | undefined} metadata
+   */
+  #write(stream, chunk, metadata) {
+    const isKey = chunk.type === "key";
+    const payload = new Uint8Array(chunk.byteLength);
+    chunk.copyTo(payload);
+    const given = metadata?.decoderConfig?.description;
+    if (given) this.description = bytesOf(given);
+    const tag = writeTag({
+      kind: isKey ? "I" : "P",
+      isDisposable: false,
+      references: this.references,
+      availableUs: nowUs(),
+      decodeUs: chunk.timestamp,
+      presentationUs: chunk.timestamp,
+      durationUs: chunk.duration ?? 33_333,
+      number: this.counters.frames,
+    });
+    stream.write(this.object, [
+      { type: LOC_TIMESCALE, int: 1_000_000n },
+      ...(isKey && this.description ? [{ type: LOC_VIDEO_CONFIG, bytes: this.description }] : []),
+      { type: LOC_TIMESTAMP, int: BigInt(Math.max(0, chunk.timestamp)) },
+      { type: FRAME_PROPERTY, bytes: tag },
+    ], payload);
+    this.object += 1n;
+    this.references += 1;
+    this.counters.frames += 1;
+    this.counters.keyframes += isKey ? 1 : 0;
+    this.counters.bytes += payload.length;
+  }
+
+  /**
+   * @param {import("../moqt/publication.js").Publication} publication
+   * @param {ReadableStreamDefaultReader<AudioData>} source
+   */
+  async #publishAudio(publication, source) {
+    let group = -1n;
+    let object = 0n;
+    let beganUs = -Infinity;
+    /** @type {import("../moqt/publication.js").Subgroup | undefined} */
+    let stream;
+    const encoder = new AudioEncoder({
+      output: (chunk) => {
+        if (publication.isOver) return;
+        if (!stream || chunk.timestamp - beganUs >= GROUP_US) {
+          stream?.close();
+          group += 1n;
+          object = 0n;
+          beganUs = chunk.timestamp;
+          stream = publication.open(group, 0n, AUDIO_PRIORITY);
+        }
+        const payload = new Uint8Array(chunk.byteLength);
+        chunk.copyTo(payload);
+        const tag = writeTag({
+          kind: "I",
+          isDisposable: false,
+          references: 0,
+          availableUs: nowUs(),
+          decodeUs: chunk.timestamp,
+          presentationUs: chunk.timestamp,
+          durationUs: chunk.duration ?? 20_000,
+          number: this.counters.audioChunks,
+        });
+        stream.write(object, [
+          { type: LOC_TIMESCALE, int: 1_000_000n },
+          { type: LOC_TIMESTAMP, int: BigInt(Math.max(0, chunk.timestamp)) },
+          { type: FRAME_PROPERTY, bytes: tag },
+        ], payload);
+        object += 1n;
+        this.counters.audioChunks += 1;
+      },
+      error: (error) => console.warn("the sound encoder gave up", error),
+    });
+    let offsetUs;
+    for (;;) {
+      const { value: data, done } = await source.read();
+      if (done || this.isStopped) {
+        data?.close();
+        break;
+      }
+      offsetUs ??= nowUs() - data.timestamp;
+      if (encoder.state === "unconfigured") {
+        encoder.configure({
+          codec: "opus",
+          sampleRate: data.sampleRate,
+          numberOfChannels: Math.min(2, data.numberOfChannels),
+          bitrate: 64_000,
+        });
+      }
+      if (encoder.state === "configured") encoder.encode(shifted(data, offsetUs));
+      data.close();
+    }
+    if (encoder.state !== "closed") encoder.close();
+    stream?.close();
+  }
+}
+
+/**
+ * The same sound at another time.
+ *
+ * @param {AudioData} data
+ * @param {number} offsetUs
+ * @returns {AudioData}
+ */
+function shifted(data, offsetUs) {
+  const { numberOfChannels, numberOfFrames, sampleRate } = data;
+  const samples = new Float32Array(numberOfChannels * numberOfFrames);
+  for (let plane = 0; plane < numberOfChannels; plane++) {
+    data.copyTo(samples.subarray(plane * numberOfFrames, (plane + 1) * numberOfFrames), { planeIndex: plane, format: "f32-planar" });
+  }
+  return new AudioData({ format: "f32-planar", sampleRate, numberOfFrames, numberOfChannels, timestamp: data.timestamp + offsetUs, data: samples });
+}
+
+/** @param {AllowSharedBufferSource} source */
+function bytesOf(source) {
+  return ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength).slice()
+    : new Uint8Array(source).slice();
+}

@@ -1,0 +1,257 @@
+/**
+ * Keeps a stream coming: connects, connects again with a growing pause, follows the relay when it goes away, and tries a
+ * second connection beside the first when nothing comes any more.
+ */
+
+import { Refused, RequestCode } from "../moqt/error.js";
+import { Reception } from "./reception.js";
+
+/** Without an object for this long, a second connection is tried, in milliseconds. */
+export const WATCHDOG_MS = 2000;
+/** Pauses between tries grow from the one to the other, in milliseconds. */
+const PAUSE_MIN_MS = 250;
+const PAUSE_MAX_MS = 8000;
+/** A reception that lasted so long was a good one: the next pause is short again. */
+const GOOD_MS = 10_000;
+/** How often it looks whether something came, in milliseconds. */
+const LOOK_MS = 250;
+
+/**
+ * @typedef {import("./reception.js").Target} Target
+ * @typedef {import("./reception.js").Events} Events
+ *
+ * @typedef {"connecting" | "waiting" | "playing" | "ended" | "lost" | "stopped"} State
+ *
+ * @typedef {object} Handlers
+ * @property {() => Promise<Target>} target asked anew for each try
+ * @property {Events["onPlan"]} onPlan
+ * @property {Events["sinkOf"]} sinkOf
+ * @property {(state: State, reason: string) => void} onState
+ *
+ * @typedef {object} Counters
+ * @property {number} connects
+ * @property {number} reconnects after a loss
+ * @property {number} watchdogs second connections that were tried
+ * @property {number} goAways
+ */
+
+/** A stream that is kept coming. */
+export class Receiver {
+  /**
+   * @param {"next" | "current"} join
+   * @param {Handlers} handlers
+   */
+  constructor(join, handlers) {
+    this.join = join;
+    this.handlers = handlers;
+    /** The one whose objects are played.
+     * @type {Reception | undefined} */
+    this.main = undefined;
+    /** One that is to take its place as soon as it brings something.
+     * @type {Reception | undefined} */
+    this.spare = undefined;
+    this.spareAt = -Infinity;
+    this.isStopped = false;
+    this.pauseMs = PAUSE_MIN_MS;
+    /** Where the relay said to go instead.
+     * @type {string | undefined} */
+    this.successor = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.retry = undefined;
+    /** @type {Counters} */
+    this.counters = { connects: 0, reconnects: 0, watchdogs: 0, goAways: 0 };
+    /** Whether objects may be expected. */
+    this.isPublished = false;
+    /** What receptions that are not the main one would play.
+     * @type {WeakMap<Reception, import("./catalog.js").Plan>} */
+    this.plans = new WeakMap();
+  }
+
+  /** @returns {import("../moqt/session.js").Session | undefined} the session that is played from */
+  get session() {
+    return this.main?.session;
+  }
+
+  /** Receives until {@link stop}. */
+  start() {
+    this.watchdog = setInterval(() => this.#look(), LOOK_MS);
+    this.#connect();
+  }
+
+  /** Stops receiving. */
+  stop() {
+    this.isStopped = true;
+    clearInterval(this.watchdog);
+    clearTimeout(this.retry);
+    this.main?.close();
+    this.spare?.close();
+    this.handlers.onState("stopped", "");
+  }
+
+  /** Tries at once, for instance because the network is back. */
+  hurry() {
+    this.pauseMs = PAUSE_MIN_MS;
+    if (!this.main && !this.isStopped && this.retry !== undefined) {
+      clearTimeout(this.retry);
+      this.#connect();
+    }
+  }
+
+  async #connect() {
+    this.retry = undefined;
+    const reception = await this.#make();
+    if (this.isStopped) return;
+    if (!reception) return this.#onLost("The page's server does not answer, so it is not known where the relay is.");
+    this.main = reception;
+    this.handlers.onState("connecting", reception.target.relay);
+    await this.#follow(reception);
+  }
+
+  /** @returns {Promise<Reception | undefined>} one that has not begun */
+  async #make() {
+    let target;
+    try {
+      target = await this.handlers.target();
+    } catch {
+      return undefined;
+    }
+    if (this.successor) target.relay = this.successor;
+    /** @type {Reception} */
+    const reception = new Reception(target, this.join, {
+      onPlan: (plan) => {
+        if (this.main === reception) this.handlers.onPlan(plan);
+        this.plans.set(reception, plan);
+      },
+      sinkOf: (track, place) => this.#sink(reception, track, place),
+      onState: (state) => {
+        if (this.main !== reception) return;
+        this.isPublished = state === "subscribed";
+        reception.objectAt = performance.now();
+        if (state !== "subscribed") this.handlers.onState(state, "");
+      },
+      onGoAway: (uri) => this.#onGoAway(reception, uri),
+    });
+    return reception;
+  }
+
+  /**
+   * Lets a reception run to its end.
+   *
+   * @param {Reception} reception
+   */
+  async #follow(reception) {
+    this.counters.connects += 1;
+    const began = performance.now();
+    const reason = await reception.run().catch((error) => plainWords(error, reception.target));
+    if (this.isStopped) return;
+    if (performance.now() - began > GOOD_MS) this.pauseMs = PAUSE_MIN_MS;
+    if (reception === this.spare) {
+      this.spare = undefined;
+      this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
+      // Where the relay sent us there may be nothing.
+      this.successor = undefined;
+    } else if (reception === this.main) {
+      this.main = undefined;
+      if (this.spare) this.#promote(this.spare);
+      else this.#onLost(reason);
+    }
+  }
+
+  /** @param {string} reason */
+  #onLost(reason) {
+    this.isPublished = false;
+    this.successor = undefined;
+    this.counters.reconnects += 1;
+    this.handlers.onState("lost", reason);
+    const ms = this.pauseMs * (0.75 + Math.random() / 2);
+    this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
+    this.retry = setTimeout(() => this.#connect(), ms);
+  }
+
+  /**
+   * @param {Reception} reception
+   * @param {import("./catalog.js").TrackPlan} track
+   * @param {number} place
+   * @returns {import("../moqt/session.js").Sink}
+   */
+  #sink(reception, track, place) {
+    /** @type {import("../moqt/session.js").Sink | undefined} */
+    let inner;
+    const sink = () => {
+      // It brings something: it takes the place of the one that does not.
+      if (this.spare === reception) this.#promote(reception);
+      inner ??= this.handlers.sinkOf(track, place);
+      return this.main === reception ? inner : undefined;
+    };
+    return {
+      onHead: (head) => sink()?.onHead?.(head) !== false,
+      onObject: (object) => sink()?.onObject(object),
+      onStreamEnd: (group) => inner?.onStreamEnd?.(group),
+    };
+  }
+
+  /** @param {Reception} reception */
+  #promote(reception) {
+    const before = this.main;
+    this.main = reception;
+    this.spare = undefined;
+    before?.close();
+    this.isPublished = true;
+    const plan = this.plans.get(reception);
+    if (plan) this.handlers.onPlan(plan);
+  }
+
+  /** Looks whether something came lately. */
+  #look() {
+    const { main, spare } = this;
+    if (!main?.session || main.objectAt === undefined || !this.isPublished) return;
+    const now = performance.now();
+    const silentMs = now - main.objectAt;
+    if (spare && !this.successor && main.objectAt > this.spareAt + LOOK_MS) {
+      // The first one goes on.
+      this.spare = undefined;
+      spare.close();
+    } else if (!spare && silentMs > WATCHDOG_MS && now - this.spareAt > WATCHDOG_MS + this.pauseMs) {
+      this.counters.watchdogs += 1;
+      this.#trySpare();
+    }
+  }
+
+  /**
+   * @param {Reception} reception
+   * @param {string} uri
+   */
+  #onGoAway(reception, uri) {
+    if (reception !== this.main) return;
+    this.counters.goAways += 1;
+    if (uri) this.successor = uri.replace(/^moqt:/, "https:");
+    if (!this.spare) this.#trySpare();
+  }
+
+  async #trySpare() {
+    this.spareAt = performance.now();
+    const spare = await this.#make();
+    if (!spare || this.spare || this.isStopped) return;
+    this.spare = spare;
+    await this.#follow(spare);
+  }
+}
+
+/**
+ * Why a reception failed, for people.
+ *
+ * @param {unknown} error
+ * @param {Target} target
+ * @returns {string}
+ */
+function plainWords(error, target) {
+  if (error instanceof Refused) {
+    if (error.code === RequestCode.UNAUTHORIZED) return `The relay does not let you see “${target.namespace}”: a token is needed.`;
+    return `The relay refused the stream “${target.namespace}”: ${error.reason || error.message}`;
+  }
+  if (error instanceof Error && error.name === "WebTransportError") {
+    const trusted = target.certificateHashes.length > 0 ? "its certificate is not the one that this page was told" : "its certificate is not trusted";
+    return `The relay at ${target.relay} cannot be reached, or ${trusted}.`;
+  }
+  return error instanceof Error ? error.message : String(error);
+}

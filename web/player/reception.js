@@ -1,0 +1,294 @@
+/**
+ * One try to receive a stream: a session, its catalog, and the tracks that are in it.
+ */
+
+import { Refused, RequestCode } from "../moqt/error.js";
+import { namespaceOf } from "../moqt/name.js";
+import { utf8 } from "../moqt/cursor.js";
+import { Session } from "../moqt/session.js";
+import { STRATEGIES } from "../playout/strategy.js";
+import { CATALOG_TRACK, INIT_TRACK, planOfInit, readCatalog } from "./catalog.js";
+
+/** How long the relay is asked to wait for a publisher, in milliseconds. */
+const RENDEZVOUS_MS = 5000n;
+/** How long an object that somebody holds may take, in milliseconds. */
+const HELD_TIMEOUT_MS = 5000;
+/** Sound goes first, because a gap in it is heard; then what is small; then video. */
+const AUDIO_PRIORITY = 64n;
+const HELD_PRIORITY = 32n;
+
+/**
+ * @typedef {import("./catalog.js").Plan} Plan
+ * @typedef {import("./catalog.js").TrackPlan} TrackPlan
+ *
+ * @typedef {object} Target where a stream is
+ * @property {string} relay URL with `https:`
+ * @property {Uint8Array[]} certificateHashes
+ * @property {string} namespace with `/` between its parts
+ * @property {string} [token]
+ * @property {string} [strategy] by which it is delivered, where no catalog says so
+ *
+ * @typedef {object} Events what becomes of a reception
+ * @property {(plan: Plan) => void} onPlan it is known what is played, for the first time or anew
+ * @property {(track: TrackPlan, place: number) => import("../moqt/session.js").Sink} sinkOf takes the objects of a track;
+ *   `place` among those with video, or -1
+ * @property {(state: "waiting" | "subscribed" | "ended") => void} onState nobody publishes yet; objects may come; the
+ *   publisher stopped
+ * @property {(uri: string) => void} onGoAway the relay goes away
+ */
+
+/** Nobody publishes the stream. */
+export class NotPublished extends Error {}
+
+/** A reception, from connecting to the end of its session. */
+export class Reception {
+  /**
+   * @param {Target} target
+   * @param {"next" | "current"} join with the next group, or with the present one
+   * @param {Events} events
+   */
+  constructor(target, join, events) {
+    this.target = target;
+    this.join = join;
+    this.events = events;
+    this.namespace = namespaceOf(target.namespace);
+    /** @type {Session | undefined} */
+    this.session = undefined;
+    /** @type {import("../moqt/subscription.js").Subscription[]} */
+    this.subscriptions = [];
+    this.isClosed = false;
+    /** When the last object came, by `performance.now()`.
+     * @type {number | undefined} */
+    this.objectAt = undefined;
+    /** Which tracks are being subscribed to, so that a newer plan stops an older one. */
+    this.planNumber = 0;
+    /** The text of the catalog that is played by. */
+    this.catalog = "";
+  }
+
+  /**
+   * Connects, and receives until the session is over.
+   *
+   * @returns {Promise<string>} why it is over; fails if it never began
+   */
+  async run() {
+    const { relay, certificateHashes, token } = this.target;
+    const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    this.session = session;
+    if (this.isClosed) session.close();
+    session.onGoAway = ({ newSessionUri }) => this.events.onGoAway(newSessionUri);
+    const over = session.closed;
+    await Promise.race([over, this.#receive(session)]);
+    return over;
+  }
+
+  /** Leaves. */
+  close() {
+    this.isClosed = true;
+    this.session?.close();
+  }
+
+  /** @param {Session} session */
+  async #receive(session) {
+    while (!session.isClosed) {
+      try {
+        await this.#begin(session);
+        return;
+      } catch (error) {
+        if (session.isClosed) return;
+        if (!(error instanceof NotPublished)) {
+          // It was the last word of this session: whoever leads it tries anew.
+          session.close();
+          throw error;
+        }
+        this.events.onState("waiting");
+      }
+    }
+  }
+
+  /**
+   * Finds out what there is, and subscribes to it.
+   *
+   * @param {Session} session
+   */
+  async #begin(session) {
+    const found = await this.#held(session, CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json));
+    if (found) return this.#applyCatalog(session, found);
+    const segment = await this.#held(session, INIT_TRACK, undefined, () => {});
+    const strategy = this.target.strategy ?? "weir";
+    const tracks = STRATEGIES[strategy]?.tracks ?? ["video"];
+    if (segment) return this.#apply(session, planOfInit(segment, tracks, strategy));
+    this.events.onState("waiting");
+    const late = await this.#held(session, CATALOG_TRACK, RENDEZVOUS_MS, (json) => this.#onCatalog(session, json));
+    if (!late) throw new NotPublished();
+    return this.#applyCatalog(session, late);
+  }
+
+  /**
+   * The object of a track that holds one for those who come late.
+   *
+   * @param {Session} session
+   * @param {string} name
+   * @param {bigint | undefined} rendezvousTimeout
+   * @param {(payload: Uint8Array) => void} onUpdate each that comes later
+   * @returns {Promise<Uint8Array | undefined>} nothing if there is no such track
+   */
+  async #held(session, name, rendezvousTimeout, onUpdate) {
+    /** @type {(payload: Uint8Array) => void} */
+    let resolve = () => {};
+    /** @type {Promise<Uint8Array>} */
+    const first = new Promise((done) => {
+      resolve = done;
+    });
+    let isFirst = true;
+    const sink = {
+      onObject: (/** @type {import("../moqt/session.js").WholeObject} */ object) => {
+        if (isFirst) resolve(object.payload);
+        else onUpdate(object.payload);
+        isFirst = false;
+      },
+      onDone: () => this.#onHeldDone(session, subscription),
+    };
+    /** @type {import("../moqt/subscription.js").Subscription | undefined} */
+    let subscription;
+    try {
+      subscription = await session.subscribe(
+        { namespace: this.namespace, trackName: utf8(name) },
+        {
+          filter: { type: "LargestObject" },
+          subscriberPriority: HELD_PRIORITY,
+          ...(rendezvousTimeout === undefined ? {} : { rendezvousTimeout }),
+        },
+        sink,
+      );
+      // Where nothing was published yet the subscription itself brings it.
+      if (subscription.ok?.parameters.largestObject) {
+        await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
+      }
+    } catch (error) {
+      if (error instanceof Refused && isAbsent(error)) return undefined;
+      throw error;
+    }
+    const late = new Promise((done) => setTimeout(() => done(undefined), HELD_TIMEOUT_MS));
+    const payload = await /** @type {Promise<Uint8Array | undefined>} */ (Promise.race([first, late]));
+    if (!payload) subscription.cancel();
+    return payload;
+  }
+
+  /**
+   * The catalog ended: the publisher has gone, and may come back.
+   *
+   * @param {Session} session
+   * @param {import("../moqt/subscription.js").Subscription | undefined} subscription
+   */
+  #onHeldDone(session, subscription) {
+    if (session.isClosed || this.isClosed || !subscription) return;
+    this.events.onState("ended");
+    this.#cancelAll();
+    this.#receive(session).catch(() => session.close());
+  }
+
+  /**
+   * @param {Session} session
+   * @param {Uint8Array} json
+   */
+  #onCatalog(session, json) {
+    // Publishers say it again and again, for those who come late.
+    const text = new TextDecoder().decode(json);
+    if (text === this.catalog) return;
+    this.catalog = text;
+    try {
+      const plan = readCatalog(json);
+      this.#cancelAll();
+      this.#apply(session, plan).catch(() => session.close());
+    } catch (error) {
+      console.warn("a new catalog is of no use", error);
+    }
+  }
+
+  /**
+   * @param {Session} session
+   * @param {Uint8Array} json
+   */
+  #applyCatalog(session, json) {
+    this.catalog = new TextDecoder().decode(json);
+    return this.#apply(session, readCatalog(json));
+  }
+
+  #cancelAll() {
+    this.planNumber += 1;
+    for (const subscription of this.subscriptions) subscription.cancel();
+    this.subscriptions = [];
+  }
+
+  /**
+   * @param {Session} session
+   * @param {Plan} plan
+   */
+  async #apply(session, plan) {
+    this.planNumber += 1;
+    const number = this.planNumber;
+    this.events.onPlan(plan);
+    const tracks = plan.video.map((track, place) => ({ track, place }));
+    if (plan.audio) tracks.push({ track: plan.audio, place: -1 });
+    await Promise.all(tracks.map(({ track, place }) => this.#subscribe(session, track, place, number)));
+    this.events.onState("subscribed");
+  }
+
+  /**
+   * @param {Session} session
+   * @param {TrackPlan} track
+   * @param {number} place
+   * @param {number} number
+   */
+  async #subscribe(session, track, place, number) {
+    const inner = this.events.sinkOf(track, place);
+    const isCurrent = () => this.planNumber === number && !this.isClosed;
+    /** @type {import("../moqt/session.js").Sink} */
+    const sink = {
+      onHead: (head) => {
+        this.objectAt = performance.now();
+        return isCurrent() && inner.onHead?.(head) !== false;
+      },
+      onObject: (object) => {
+        this.objectAt = performance.now();
+        if (isCurrent()) inner.onObject(object);
+      },
+      onStreamEnd: (group) => {
+        if (isCurrent()) inner.onStreamEnd?.(group);
+      },
+      onDone: () => {
+        if (isCurrent()) this.events.onState("ended");
+      },
+    };
+    try {
+      const subscription = await session.subscribe(
+        { namespace: this.namespace, trackName: utf8(track.name) },
+        {
+          filter: { type: this.join === "current" && place >= 0 ? "LargestObject" : "NextGroupStart" },
+          rendezvousTimeout: RENDEZVOUS_MS,
+          ...(place < 0 ? { subscriberPriority: AUDIO_PRIORITY } : {}),
+        },
+        sink,
+      );
+      if (!isCurrent()) return subscription.cancel();
+      this.subscriptions.push(subscription);
+      if (this.join === "current" && place >= 0 && subscription.ok?.parameters.largestObject) {
+        // Nothing is past where it is refused.
+        await session.fetchJoining(subscription, 0n, { onObject: sink.onObject }).catch(() => {});
+      }
+    } catch (error) {
+      // Without its sound a stream can still be seen.
+      if (place < 0 && error instanceof Refused) return;
+      if (error instanceof Refused && isAbsent(error)) throw new NotPublished();
+      throw error;
+    }
+  }
+}
+
+/** @param {Refused} error */
+function isAbsent({ code }) {
+  /** @type {number[]} */
+  const absent = [RequestCode.DOES_NOT_EXIST, RequestCode.TIMEOUT];
+  return absent.includes(code);
+}

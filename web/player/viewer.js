@@ -1,0 +1,333 @@
+/**
+ * A live stream on a canvas: what comes from the relay goes through the rules of playout to decoder and screen.
+ */
+
+import { Freshness } from "../playout/freshness.js";
+import { Player } from "../playout/player.js";
+import { Sequence } from "../playout/sequence.js";
+import { STRATEGIES } from "../playout/strategy.js";
+import { AudioOutput } from "./audio.js";
+import { nowUs } from "./now.js";
+import { Unpacker, tagOf } from "./packaging.js";
+import { Receiver } from "./receiver.js";
+import { Records } from "./records.js";
+import { VideoOutput } from "./video.js";
+
+/** The bounds of the jitter buffer where it adapts itself, in microseconds. */
+const ADAPTIVE = { minUs: 40_000, maxUs: 400_000 };
+/** Media time that runs backwards by more than this, while availability does not, is a new beginning. */
+const RESTART_US = 1_000_000;
+/** Objects that are remembered, so that none is played twice where two connections bring it. */
+const SEEN_MAX = 4096;
+/** A difference between picture and sound that is not corrected, in microseconds. */
+const IN_SYNC_US = 5_000;
+
+/**
+ * @typedef {object} Settings
+ * @property {"next" | "current"} join where to begin
+ * @property {"strategy" | "adaptive" | number} buffer what the way of delivery says, what arrivals need, or milliseconds
+ *
+ * @typedef {import("./reception.js").Target} Target
+ * @typedef {import("./packaging.js").MediaFrame} MediaFrame
+ *
+ * @typedef {object} Handlers
+ * @property {() => Promise<Target>} target
+ * @property {(state: import("./receiver.js").State, reason: string) => void} onState
+ * @property {(reason: string) => void} onProblem
+ */
+
+/** Plays one stream. */
+export class Viewer {
+  /**
+   * @param {HTMLCanvasElement} canvas
+   * @param {Settings} settings
+   * @param {Handlers} handlers
+   */
+  constructor(canvas, settings, handlers) {
+    this.settings = settings;
+    this.handlers = handlers;
+    this.video = new VideoOutput(canvas, handlers.onProblem);
+    this.audio = new AudioOutput(handlers.onProblem);
+    this.records = new Records(nowUs());
+    /** @type {import("./catalog.js").Plan | undefined} */
+    this.plan = undefined;
+    this.strategy = "weir";
+    this.player = new Player(this.#playerSettings());
+    /** @type {Map<number, import("./records.js").FrameRecord>} frames in the player */
+    this.inPlayer = new Map();
+    this.nextNumber = 0;
+    /** @type {Sequence<() => void> | undefined} */
+    this.sequence = undefined;
+    /** @type {Freshness | undefined} */
+    this.freshness = undefined;
+    /** @type {Set<string>} */
+    this.seen = new Set();
+    /** @type {{ availableUs: number, presentationUs: number }} */
+    this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
+    /** Frames that were dropped, by reason. */
+    this.dropped = { late: 0, overflow: 0, hidden: 0, undecodable: 0 };
+    this.streamsRefused = 0;
+    this.restarts = 0;
+    this.isHidden = false;
+    this.isPlaying = false;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.timer = undefined;
+    this.receiver = new Receiver(settings.join, {
+      target: handlers.target,
+      onPlan: (plan) => this.#onPlan(plan),
+      sinkOf: (track, place) => this.#sinkOf(track, place),
+      onState: (state, reason) => {
+        if (state !== "playing") this.isPlaying = false;
+        handlers.onState(state, reason);
+      },
+    });
+  }
+
+  /** Begins. */
+  start() {
+    this.receiver.start();
+  }
+
+  /** Ends. */
+  stop() {
+    clearTimeout(this.timer);
+    this.receiver.stop();
+    this.video.close();
+    this.audio.close();
+  }
+
+  /**
+   * The page cannot be seen, or can be seen again. A browser holds timers back in pages that cannot be seen, so nothing is
+   * decoded there; the next keyframe goes on at the live edge.
+   *
+   * @param {boolean} isHidden
+   */
+  setHidden(isHidden) {
+    if (isHidden === this.isHidden) return;
+    this.isHidden = isHidden;
+    this.#restart();
+    if (!isHidden) this.receiver.hurry();
+  }
+
+  /**
+   * Buffers more or less from now on.
+   *
+   * @param {Settings["buffer"]} buffer
+   */
+  setBuffer(buffer) {
+    this.settings.buffer = buffer;
+    this.player.target.buffering = this.#playerSettings().buffering;
+  }
+
+  /** @returns {import("../playout/player.js").PlayerSettings} */
+  #playerSettings() {
+    const { player } = STRATEGIES[this.strategy] ?? STRATEGIES.weir;
+    const { buffer } = this.settings;
+    if (buffer === "strategy") return player;
+    return { ...player, buffering: buffer === "adaptive" ? ADAPTIVE : { fixedUs: buffer * 1000 } };
+  }
+
+  /** @param {import("./catalog.js").Plan} plan */
+  #onPlan(plan) {
+    this.plan = plan;
+    if (plan.strategy && plan.strategy in STRATEGIES) this.strategy = plan.strategy;
+    this.seen.clear();
+    this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
+    this.#restart();
+    this.video.setPlan(plan.video[0]);
+    this.audio.setPlan(plan.audio);
+  }
+
+  /** Forgets what waits; the next keyframe begins anew. */
+  #restart() {
+    this.restarts += 1;
+    this.player = new Player(this.#playerSettings());
+    const { inSequence, stopsStale } = this.player.settings;
+    this.sequence = inSequence ? new Sequence() : undefined;
+    this.freshness = stopsStale ? new Freshness() : undefined;
+    this.inPlayer.clear();
+    this.video.restart();
+    this.audio.follow(null, 1);
+  }
+
+  /**
+   * @param {import("./catalog.js").TrackPlan} track
+   * @param {number} place
+   * @returns {import("../moqt/session.js").Sink}
+   */
+  #sinkOf(track, place) {
+    const unpacker = new Unpacker(track);
+    if (place < 0) {
+      return {
+        onObject: (object) => {
+          for (const frame of unpacker.read(object, nowUs())) this.audio.push(frame);
+        },
+      };
+    }
+    return {
+      onHead: ({ group, properties }) => this.#isWanted(Number(group), tagOf(properties)),
+      onObject: (object) => {
+        const key = `${place}:${object.group}:${object.id}`;
+        if (this.seen.has(key)) {
+          this.records.duplicates += 1;
+          return;
+        }
+        this.seen.add(key);
+        if (this.seen.size > SEEN_MAX) this.seen.delete(this.seen.values().next().value ?? "");
+        const now = nowUs();
+        const group = Number(object.group);
+        for (const frame of unpacker.read(object, now)) {
+          const take = () => this.#onFrame(frame, group, now);
+          if (this.sequence && place === 0) this.sequence.push(group, take);
+          else take();
+        }
+        this.#pass();
+      },
+      onStreamEnd: (group) => {
+        if (place === 0) this.sequence?.end(Number(group));
+        this.#pass();
+      },
+    };
+  }
+
+  /** Lets through what came in sequence. */
+  #pass() {
+    for (const take of this.sequence?.poll() ?? []) take();
+  }
+
+  /**
+   * @param {number} group
+   * @param {import("./tag.js").FrameTag | undefined} tag
+   */
+  #isWanted(group, tag) {
+    if (!tag || !this.freshness || this.freshness.isWanted(nowUs(), group, tag.kind, tag.availableUs)) return true;
+    this.streamsRefused += 1;
+    return false;
+  }
+
+  /**
+   * @param {MediaFrame} frame
+   * @param {number} group
+   * @param {number} arrivedUs
+   */
+  #onFrame(frame, group, arrivedUs) {
+    const { tag } = frame;
+    const isBackwards = tag.presentationUs < this.newest.presentationUs - RESTART_US;
+    if (isBackwards && tag.availableUs > this.newest.availableUs) {
+      // The publisher began anew.
+      this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
+      this.#restart();
+    }
+    if (tag.availableUs > this.newest.availableUs) {
+      this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
+    }
+    const record = this.records.add(frame, group, arrivedUs);
+    if (this.isHidden) {
+      this.dropped.hidden += 1;
+      return;
+    }
+    if (!this.isPlaying) {
+      this.isPlaying = true;
+      this.handlers.onState("playing", "");
+    }
+    const number = this.nextNumber;
+    this.nextNumber += 1;
+    const now = nowUs();
+    const fate = this.player.push(now, {
+      number,
+      kind: tag.kind,
+      isDisposable: tag.isDisposable,
+      group,
+      references: tag.references,
+      decodeUs: tag.decodeUs,
+      presentationUs: tag.presentationUs,
+      durationUs: tag.durationUs,
+    });
+    if (fate !== "waiting") this.dropped[fate] += 1;
+    if (fate === "waiting") this.inPlayer.set(number, record);
+    // What is too late to be shown may still be needed by others.
+    if (fate === "waiting" || (fate === "late" && !tag.isDisposable)) {
+      this.video.push({ frame, group, onShown: () => this.records.onShown(record, nowUs()) });
+    }
+    this.#tick();
+  }
+
+  /** Shows what is due, decodes what soon will be, and comes back in time. */
+  #tick() {
+    clearTimeout(this.timer);
+    const now = nowUs();
+    const { player, video } = this;
+    this.#followSound(now);
+    for (let shown = player.poll(now); shown; shown = player.poll(now)) {
+      this.inPlayer.delete(shown.frame.number);
+      if (shown.isDecodable) video.show(shown.frame.presentationUs);
+      else this.dropped.undecodable += 1;
+    }
+    const first = player.buffer[0];
+    const media = player.clock.mediaUs(now);
+    if (media !== null || first) video.feed(Math.max(media ?? -Infinity, player.isPlaying || !first ? -Infinity : first.presentationUs));
+    if (this.audio.isRunning) this.audio.follow(media, player.clock.rate / 1000);
+    const next = player.pollTimeout(now);
+    if (next !== undefined) this.timer = setTimeout(() => this.#tick(), Math.max(0, (next - now) / 1000));
+  }
+
+  /**
+   * Where there is sound the picture goes by it.
+   *
+   * @param {number} now
+   */
+  #followSound(now) {
+    const heard = this.audio.mediaUs();
+    const seen = this.player.clock.mediaUs(now);
+    if (heard === null || seen === null || Math.abs(heard - seen) < IN_SYNC_US) return;
+    // A jump is the sound's to make.
+    if (Math.abs(heard - seen) < 80_000) this.player.clock.steer(now, Math.round(heard));
+  }
+
+  /** What can be said of the run now. */
+  figures() {
+    const now = nowUs();
+    const lately = this.records.lately(now, 60_000_000);
+    const { receiver, video, audio, records, player } = this;
+    const lastUs = player.clock.lastUs;
+    const shownRecord = lastUs === null ? undefined : records.frames.findLast((frame) => frame.shown_us !== null);
+    return {
+      lately,
+      latencyNow: records.lastLatencyUs === undefined ? null : records.lastLatencyUs / 1e6,
+      ageNow: shownRecord ? (now - shownRecord.available_us) / 1e6 : null,
+      buffered: player.bufferedUs() / 1e6,
+      target: player.target.targetUs() / 1e6,
+      rate: player.clock.rate / 1000,
+      byKind: records.byKind,
+      dropped: this.dropped,
+      duplicates: records.duplicates,
+      streamsRefused: this.streamsRefused,
+      video: video.counters,
+      isBaseOnly: video.isBaseOnly,
+      audio: audio.counters,
+      inSync: this.#syncUs(now),
+      connection: { ...receiver.counters, ...(receiver.session?.counters ?? {}) },
+      implementation: receiver.session?.peer?.implementation,
+      strategy: this.strategy,
+      plan: this.plan,
+    };
+  }
+
+  /** @param {number} now */
+  #syncUs(now) {
+    const heard = this.audio.mediaUs();
+    const seen = this.player.clock.mediaUs(now);
+    return heard === null || seen === null ? null : (seen - heard) / 1e6;
+  }
+
+  /** The whole run in the form of `weir live play`. */
+  export() {
+    return this.records.export(nowUs(), {
+      relay: this.receiver.main?.target.relay ?? null,
+      strategy: this.strategy,
+      player: "browser",
+      streams_refused: this.streamsRefused,
+      objects_unknown: 0,
+    });
+  }
+}

@@ -1,0 +1,43 @@
+/**
+ * Where the stream is: what the server of the page says, unless the address of the page says otherwise.
+ *
+ * Of the address: `relay`, `hash` (SHA-256 of the relay's certificate, in hexadecimal digits), `namespace`, `strategy`,
+ * `token`, `join` (`next` or `current`), `buffer` (`adaptive`, `strategy` or milliseconds).
+ */
+
+/** Digits of a SHA-256 hash. */
+const HASH = /^[0-9a-f]{64}$/i;
+
+/** @returns {URLSearchParams} */
+export function parameters() {
+  return new URLSearchParams(location.search);
+}
+
+/**
+ * Asks the server anew, because the relay may have another certificate by now.
+ *
+ * @returns {Promise<import("../player/reception.js").Target>}
+ */
+export async function target() {
+  const wanted = parameters();
+  /** @type {any} */
+  let known = {};
+  if (!wanted.has("relay")) {
+    const answer = await fetch("config.json", { cache: "no-store" });
+    if (!answer.ok) throw new Error(`the server of the page answers ${answer.status}`);
+    known = await answer.json();
+  }
+  const relay = wanted.get("relay") ?? known.relay;
+  const hash = wanted.get("hash") ?? (wanted.has("relay") ? undefined : known.certificate_sha256);
+  if (hash && !HASH.test(hash)) throw new Error("the hash of the certificate is not 64 hexadecimal digits");
+  const digits = /** @type {string[]} */ (hash?.match(/../g) ?? []);
+  const token = wanted.get("token") ?? known.token;
+  const strategy = wanted.get("strategy") ?? known.strategy;
+  return {
+    relay: String(relay).replace(/^moqt:/, "https:"),
+    certificateHashes: hash ? [Uint8Array.from(digits, (pair) => Number.parseInt(pair, 16))] : [],
+    namespace: wanted.get("namespace") ?? known.namespace ?? "live",
+    ...(token ? { token } : {}),
+    ...(strategy ? { strategy } : {}),
+  };
+}

@@ -1,0 +1,280 @@
+/**
+ * The page that shows a stream.
+ */
+
+import { Viewer } from "../player/viewer.js";
+import { parameters, target } from "./config.js";
+import { bitRate, element, percent, seconds } from "./format.js";
+import { Plot } from "./plot.js";
+
+/** How often figures are shown anew, in milliseconds. */
+const REFRESH_MS = 250;
+/** Of these, every so many also goes into the plots. */
+const PLOT_EVERY = 2;
+
+const canvas = element("canvas", HTMLCanvasElement);
+const stateBadge = element("state", HTMLElement);
+const notice = element("notice", HTMLElement);
+const overlay = element("overlay", HTMLElement);
+const sound = element("sound", HTMLButtonElement);
+const volume = element("volume", HTMLInputElement);
+const join = element("join", HTMLSelectElement);
+const buffer = element("buffer", HTMLSelectElement);
+const wanted = parameters();
+
+join.value = wanted.get("join") === "current" ? "current" : "next";
+const wantedBuffer = wanted.get("buffer") ?? "adaptive";
+if (![...buffer.options].some((option) => option.value === wantedBuffer) && /^[0-9]{1,5}$/.test(wantedBuffer)) {
+  buffer.add(new Option(`${wantedBuffer} ms`, wantedBuffer));
+}
+buffer.value = wantedBuffer;
+if (buffer.selectedIndex < 0) buffer.value = "adaptive";
+
+/** What each state is called.
+ *
+ * @type {Record<import("../player/receiver.js").State, [name: string, notice: string]>} */
+const STATES = {
+  connecting: ["connecting", "Connecting…"],
+  waiting: ["waiting", "Nobody publishes this stream yet. It starts by itself as soon as somebody does."],
+  playing: ["live", ""],
+  ended: ["ended", "The publisher has stopped. The stream goes on by itself as soon as it is published again."],
+  lost: ["lost", "The connection was lost. Trying again…"],
+  stopped: ["stopped", ""],
+};
+
+/** @type {string | undefined} */
+let problem;
+/** @type {Viewer} */
+let viewer = makeViewer();
+
+const plots = {
+  latency: new Plot(
+    element("plot-latency", HTMLCanvasElement),
+    [{ label: "latency", color: "--accent" }, { label: "age", color: "--age" }],
+    seconds,
+    0.2,
+  ),
+  rate: new Plot(
+    element("plot-rate", HTMLCanvasElement),
+    [
+      { label: "I", color: "--kind-i", isFilled: true },
+      { label: "P", color: "--kind-p", isFilled: true },
+      { label: "B", color: "--kind-b", isFilled: true },
+    ],
+    bitRate,
+    100_000,
+  ),
+  buffer: new Plot(
+    element("plot-buffer", HTMLCanvasElement),
+    [{ label: "buffer", color: "--accent" }, { label: "target", color: "--soft" }],
+    seconds,
+    0.2,
+  ),
+};
+
+if (typeof WebTransport === "undefined") {
+  const secure = window.isSecureContext;
+  say("lost", secure
+    ? "This browser has no WebTransport. Chromium 97, Firefox 114 and Safari 26.4, or later ones, have."
+    : "A browser gives a page WebTransport only over https or on localhost.");
+} else {
+  viewer.start();
+  target().then(({ namespace, relay }) => {
+    element("name", HTMLElement).textContent = namespace;
+    document.title = `${namespace} – weir`;
+    stateBadge.title = relay;
+    const link = element("publish-link", HTMLAnchorElement);
+    link.href = `publish.html${location.search}`;
+  }).catch(() => {});
+}
+
+/** @returns {Viewer} */
+function makeViewer() {
+  const chosen = buffer.value;
+  return new Viewer(
+    canvas,
+    {
+      join: join.value === "current" ? "current" : "next",
+      buffer: chosen === "adaptive" || chosen === "strategy" ? chosen : Number(chosen),
+    },
+    {
+      target,
+      onState: (state, reason) => {
+        if (state === "playing") problem = undefined;
+        say(state, state === "lost" ? reason : "");
+      },
+      onProblem: (reason) => {
+        problem = reason;
+        say("lost", reason);
+      },
+    },
+  );
+}
+
+/**
+ * @param {import("../player/receiver.js").State} state
+ * @param {string} reason
+ */
+function say(state, reason) {
+  const [name, text] = STATES[state];
+  stateBadge.textContent = name;
+  stateBadge.className = `badge ${state}`;
+  const lines = problem ? [problem] : [text, reason].filter((line) => line !== "");
+  notice.hidden = lines.length === 0;
+  notice.replaceChildren(...lines.map((line, place) => {
+    const part = document.createElement(place === 0 ? "span" : "small");
+    part.textContent = line;
+    return part;
+  }));
+}
+
+let round = 0;
+/** @type {Record<"I" | "P" | "B", number> | undefined} */
+let bytesBefore;
+let bytesAt = 0;
+
+function refresh() {
+  const now = performance.now() / 1000;
+  const found = viewer.figures();
+  const { lately, dropped } = found;
+  const lost = dropped.late + dropped.overflow + dropped.undecodable + found.video.lateForDecoder;
+  showTiles({
+    Latency: [seconds(found.latencyNow), "now"],
+    "Last minute": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
+    Age: [seconds(found.ageNow), `mean ${seconds(lately.age_mean)}`],
+    Buffer: [seconds(found.buffered), `of ${seconds(found.target)}`],
+    Shown: [percent(lately.shown), `${lost} dropped`],
+    Freezes: [String(lately.freezes), seconds(lately.freeze_total)],
+  });
+  overlay.textContent = [
+    `latency ${seconds(found.latencyNow)}  (median ${seconds(lately.latency_median)})`,
+    `age     ${seconds(found.ageNow)}`,
+    `buffer  ${seconds(found.buffered)} of ${seconds(found.target)}  ×${found.rate.toFixed(2)}`,
+    `shown   ${percent(lately.shown)}  freezes ${lately.freezes}`,
+    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly ? "  base layer" : ""}`,
+  ].join("\n");
+  showDetails(found);
+  round += 1;
+  if (round % PLOT_EVERY !== 0) return;
+  plots.latency.add(now, [found.latencyNow, found.ageNow]);
+  plots.buffer.add(now, [found.buffered, found.target]);
+  const { I, P, B } = found.byKind;
+  if (bytesBefore) {
+    const span = now - bytesAt;
+    plots.rate.add(now, [
+      ((I.bytes - bytesBefore.I) * 8) / span,
+      ((P.bytes - bytesBefore.P) * 8) / span,
+      ((B.bytes - bytesBefore.B) * 8) / span,
+    ]);
+  }
+  bytesBefore = { I: I.bytes, P: P.bytes, B: B.bytes };
+  bytesAt = now;
+}
+
+/** @param {Record<string, [value: string, more: string]>} tiles */
+function showTiles(tiles) {
+  const list = element("tiles", HTMLElement);
+  Object.entries(tiles).forEach(([name, [value, more]], place) => {
+    let tile = list.children[place];
+    if (!tile) {
+      tile = document.createElement("div");
+      tile.append(document.createElement("dt"), document.createElement("dd"));
+      list.append(tile);
+    }
+    const [term, text] = [tile.children[0], tile.children[1]];
+    const small = document.createElement("small");
+    small.textContent = ` ${more}`;
+    term.textContent = name;
+    text.replaceChildren(value, document.createElement("br"), small);
+  });
+}
+
+/** @param {ReturnType<Viewer["figures"]>} found */
+function showDetails(found) {
+  const { byKind, connection, video, dropped, plan } = found;
+  /** @type {[string, string][]} */
+  const rows = (/** @type {const} */ (["I", "P", "B"])).map((kind) => {
+    const { received, shown } = byKind[kind];
+    return [`${kind}-frames shown / received`, `${shown} / ${received}`];
+  });
+  rows.push(
+    ["Dropped: late, for the decoder", `${dropped.late}, ${video.lateForDecoder}`],
+    ["Dropped: what they need is missing", String(dropped.undecodable)],
+    ["Decoder: pictures, errors, overloads", `${video.decoded}, ${video.errors}, ${video.overloads}`],
+    ["Groups of the base layer alone", String(video.baseOnly)],
+    ["Sound: pieces decoded, errors", `${found.audio.decoded}, ${found.audio.errors}`],
+    ["Picture behind sound", seconds(found.inSync)],
+    ["Video", plan ? `${plan.video[0].codec} ${plan.video[0].packaging} ${canvas.width}×${canvas.height}` : "–"],
+    ["Relay", found.implementation ?? "–"],
+    ["Connections, losses, second tries", `${connection.connects}, ${connection.reconnects}, ${connection.watchdogs}`],
+    ["Streams, reset, stopped", `${connection.streams ?? 0}, ${connection.streamsReset ?? 0}, ${connection.streamsStopped ?? 0}`],
+    ["Duplicates", String(found.duplicates)],
+  );
+  const table = element("details", HTMLTableElement);
+  table.replaceChildren(...rows.map(([name, value]) => {
+    const row = document.createElement("tr");
+    const head = document.createElement("th");
+    head.scope = "row";
+    head.textContent = name;
+    const cell = document.createElement("td");
+    cell.textContent = value;
+    row.append(head, cell);
+    return row;
+  }));
+}
+
+async function toggleSound() {
+  const isOn = sound.getAttribute("aria-pressed") !== "true";
+  if (isOn) await viewer.audio.enable().catch((error) => say("lost", `No sound: ${error.message}`));
+  viewer.audio.setVolume(isOn ? Number(volume.value) : 0);
+  sound.setAttribute("aria-pressed", String(isOn));
+  sound.textContent = isOn ? "Sound on" : "Sound off";
+}
+
+function toggleOverlay() {
+  overlay.hidden = !overlay.hidden;
+  element("toggle", HTMLButtonElement).setAttribute("aria-pressed", String(!overlay.hidden));
+}
+
+function toggleFull() {
+  if (document.fullscreenElement) document.exitFullscreen();
+  else element("screen", HTMLElement).requestFullscreen();
+}
+
+function save() {
+  const blob = new Blob([JSON.stringify(viewer.export())], { type: "application/json" });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = `weir-watch-${new Date().toISOString().replace(/[:.]/g, "-")}.json`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+sound.addEventListener("click", toggleSound);
+volume.addEventListener("input", () => {
+  if (sound.getAttribute("aria-pressed") === "true") viewer.audio.setVolume(Number(volume.value));
+});
+element("toggle", HTMLButtonElement).addEventListener("click", toggleOverlay);
+element("full", HTMLButtonElement).addEventListener("click", toggleFull);
+element("export", HTMLButtonElement).addEventListener("click", save);
+buffer.addEventListener("change", () => {
+  const chosen = buffer.value;
+  viewer.setBuffer(chosen === "adaptive" || chosen === "strategy" ? chosen : Number(chosen));
+});
+join.addEventListener("change", () => {
+  viewer.stop();
+  viewer = makeViewer();
+  viewer.start();
+});
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
+  const action = { m: toggleSound, o: toggleOverlay, f: toggleFull, e: save }[event.key.toLowerCase()];
+  if (action) action();
+});
+document.addEventListener("visibilitychange", () => viewer.setHidden(document.hidden));
+window.addEventListener("online", () => viewer.receiver.hurry());
+window.addEventListener("resize", () => Object.values(plots).forEach((plot) => plot.draw()));
+setInterval(refresh, REFRESH_MS);
+
+// For tests, and for those who look into the page.
+Object.assign(globalThis, { weir: { figures: () => viewer.figures(), export: () => viewer.export() } });
