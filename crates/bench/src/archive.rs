@@ -17,7 +17,7 @@ use crate::service_level::{Measured, ServiceLevel};
 use weir_histogram::Histogram;
 
 /// Version of the archive's form; it grows whenever a line changes or goes.
-pub const ARCHIVE: u32 = 1;
+pub const ARCHIVE: u32 = 2;
 
 /// One run.
 #[derive(Clone, Debug, PartialEq)]

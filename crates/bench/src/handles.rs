@@ -17,6 +17,14 @@ impl Handles {
         self.clients[handle.index()] = Some((handle, client));
     }
 
+    /// Forgets a connection, unless its place was taken by another one.
+    pub(crate) fn remove(&mut self, handle: Handle) {
+        let place = self.clients.get_mut(handle.index());
+        if let Some(place) = place.filter(|place| place.is_some_and(|(known, _)| known == handle)) {
+            *place = None;
+        }
+    }
+
     #[inline]
     pub(crate) fn client_of(&self, handle: Handle) -> Option<usize> {
         let (known, client) = (*self.clients.get(handle.index())?)?;

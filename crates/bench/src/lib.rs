@@ -20,6 +20,7 @@ pub mod limits;
 pub mod meeting;
 pub mod message;
 pub mod metrics;
+pub mod null_relay;
 pub mod outcome;
 pub mod payload;
 mod peer;

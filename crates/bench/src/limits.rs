@@ -63,11 +63,26 @@ pub const DRAIN_MIN: Duration = Duration::from_secs(2);
 /// Bytes of one track's state at one subscriber (decision 36).
 pub const TRACK_RECEIVER_BYTES_MAX: usize = 64 << 10;
 
+/// Clients that a profile lets join, or sessions that it lets begin anew, in one second.
+pub const PER_SECOND_MAX: u32 = 100_000;
+
 /// Subscriptions measured by one process: 2.5 GiB of figures, at 20 KiB each (decision 36).
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 
 /// Windows of a [`crate::series::Series`]; when they are used up, neighbours are merged.
 pub const SERIES_WINDOWS_MAX: usize = 512;
+
+/// Rows of a heat map; where there are more subscribers, neighbours share one.
+pub const HEAT_ROWS_MAX: usize = 40;
+
+/// Columns of a heat map; where there are more seconds, neighbours share one.
+pub const HEAT_COLUMNS_MAX: usize = 60;
+
+/// Tracks, and namespaces, of the null relay.
+pub const NULL_RELAY_TRACKS_MAX: usize = 1 << 17;
+
+/// Bytes that wait before one blocked stream of the null relay; beyond, the stream is reset.
+pub const NULL_RELAY_BACKLOG_BYTES_MAX: usize = 4 << 20;
 
 /// Clauses of a service level.
 pub const CLAUSES_MAX: usize = 32;

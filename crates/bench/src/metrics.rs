@@ -8,6 +8,7 @@
 pub mod figures;
 
 mod groups;
+mod heat;
 mod plan;
 mod receiver;
 mod sender;
@@ -16,6 +17,7 @@ mod sequence;
 mod tests;
 mod timing;
 
+pub use self::heat::{Heat, HeatRow};
 pub use self::plan::TrackPlan;
 pub use self::receiver::{
     Delivered, End, Failure, PublisherVariance, Received, SentTotals, TrackReceiver, TrackResult,

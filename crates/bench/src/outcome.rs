@@ -1,6 +1,7 @@
 //! From what the roles measured to a report, the same for real and for simulated runs.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use weir_histogram::Histogram;
 use weir_moqt::name::FullTrackName;
@@ -9,11 +10,11 @@ use crate::{
     archive::Archive,
     clock::milliseconds,
     metrics::{SentTotals, TrackPlan, figures},
-    profile::{Profile, TrackMode, TrackProfile},
+    profile::{Conduct, Profile, TrackMode, TrackProfile},
     publisher::{PublicationResult, PublisherRole},
     report::{
-        Generator, Published, Relay, Report, Run, Status, SubscriberReport, TrackDefinition,
-        TrackReport,
+        Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status, SubscriberReport,
+        TrackDefinition, TrackReport,
     },
     service_level::{Measured, ServiceLevel},
     subscriber::{SubscriberRole, SubscriptionResult},
@@ -28,6 +29,19 @@ pub struct Surroundings {
     pub relay: Relay,
     /// What was seen of the generator; the publishers' lateness is filled in here.
     pub generator: Generator,
+    /// What of the run is judged.
+    pub judged: Judged,
+}
+
+/// From when on a run is judged by loss and latency; everything else is judged over the whole of it. By default
+/// nothing is left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Loss: of objects that are planned from this time of the data phase on, to the next whole column of
+    /// [`Heat`](crate::metrics::Heat).
+    pub planned_from: Duration,
+    /// Latency: of objects that arrive from this time of the run on, to the next whole second.
+    pub arrived_from: Duration,
 }
 
 /// Everything of a run that is over, or that was broken off: its report and what the report sums up.
@@ -59,6 +73,7 @@ pub fn report(
         mut run,
         relay,
         mut generator,
+        judged,
     } = surroundings;
     if let Some((draft, _)) = subscribers.relay() {
         run.draft = Some(draft.alpn().to_owned());
@@ -72,12 +87,14 @@ pub fn report(
     let mut tracks = Vec::with_capacity(plans.len());
     let mut latency = Histogram::new();
     let mut lateness = Histogram::new();
+    let mut lost_objects = 0;
     for (number, track) in profile.tracks.iter().enumerate() {
         let rows = rows(&subscriptions, number);
         let published = published(&publications, publishers, number);
         let variance = figures::distribution(&subscribers.receive_variance(number));
         let series = subscribers.latency(number);
-        latency.merge(&series.total());
+        latency.merge(&series.total_between(judged.arrived_from, Duration::MAX));
+        lost_objects += lost_of(subscribers, &plans[number], number, &subscriptions, judged);
         lateness.merge(&publishers.lateness(number));
         let latency = figures::latency(series);
         tracks.push(TrackReport::new(
@@ -85,6 +102,7 @@ pub fn report(
             published,
             variance,
             latency,
+            heat_map(subscribers, &plans[number], number, &subscriptions),
             rows,
         ));
     }
@@ -98,7 +116,14 @@ pub fn report(
             .push(format!("publishers were {:.0} ms late at p99", late.p99_ms));
     }
     blame_for_drops(&mut generator, &publications);
-    let slo = level.evaluate(&measured(&tracks, &subscriptions, &latency, &relay));
+    let mut slo = level.evaluate(&measured(
+        &tracks,
+        &subscriptions,
+        &latency,
+        lost_objects,
+        &relay,
+    ));
+    slo.judged_from_ms = judged.planned_from.as_secs_f64() * 1e3;
     Report::new(run, slo, tracks, relay, generator)
 }
 
@@ -123,6 +148,80 @@ fn rows(subscriptions: &[SubscriptionResult], plan: usize) -> Vec<SubscriberRepo
     of_plan.map(|result| result.to_report(0)).collect()
 }
 
+/// Subscriptions of a plan by the number of objects that they were due, without those set apart.
+fn due(subscriptions: &[SubscriptionResult], plan: usize) -> impl Iterator<Item = (usize, u64)> {
+    let of_plan = subscriptions
+        .iter()
+        .filter(move |one| one.plan == plan && one.conduct == Conduct::Steady);
+    of_plan.map(|one| {
+        let completion = &one.track.completion;
+        (
+            one.subscriber,
+            completion.objects_received + completion.lost_objects,
+        )
+    })
+}
+
+/// Objects of a plan that were lost, of those that are judged.
+fn lost_of(
+    subscribers: &SubscriberRole,
+    plan: &TrackPlan,
+    number: usize,
+    subscriptions: &[SubscriptionResult],
+    judged: Judged,
+) -> u64 {
+    let heat = subscribers.heat(number);
+    let column = heat.column_from(crate::clock::nanoseconds(judged.planned_from));
+    if column == 0 {
+        let steady = subscriptions
+            .iter()
+            .filter(|one| one.plan == number && one.conduct == Conduct::Steady);
+        return steady.map(|one| one.track.completion.lost_objects).sum();
+    }
+    let mut planned: BTreeMap<u64, u64> = BTreeMap::new();
+    let due: u64 = due(subscriptions, number)
+        .map(|(_, sent)| {
+            let of_all = || heat.planned(plan.schedule(), sent).into_iter().skip(column);
+            *planned.entry(sent).or_insert_with(|| of_all().sum())
+        })
+        .sum();
+    due.saturating_sub(heat.received_from(column))
+}
+
+/// Loss and latency of a plan by subscriber and time; none without subscribers.
+fn heat_map(
+    subscribers: &SubscriberRole,
+    plan: &TrackPlan,
+    number: usize,
+    subscriptions: &[SubscriptionResult],
+) -> Option<HeatMap> {
+    let heat = subscribers.heat(number);
+    let due: Vec<(usize, u64)> = due(subscriptions, number).collect();
+    let most = due.iter().map(|(_, sent)| *sent).max()?;
+    // What publishers of one plan send differs only where one of them was broken off.
+    let planned = heat.planned(plan.schedule(), most);
+    let row = |row: crate::metrics::HeatRow| {
+        let of_row = || due.iter().filter(|(one, _)| row.subscribers.contains(one));
+        let subscriptions = of_row().count() as u64;
+        let expected = planned.iter().map(|planned| planned * subscriptions);
+        let micros = |us: &u64| Duration::from_micros(*us).as_secs_f64() * 1e3;
+        HeatMapRow {
+            first_subscriber: row.subscribers.start as u64,
+            subscriptions,
+            lost: expected
+                .zip(&row.received)
+                .map(|(expected, received)| expected.saturating_sub(*received))
+                .collect(),
+            latency_max_ms: row.latency_max_us.iter().map(micros).collect(),
+        }
+    };
+    Some(HeatMap {
+        column_ms: Duration::from_nanos(heat.column_ns()).as_secs_f64() * 1e3,
+        rows: heat.rows().map(row).collect(),
+        planned,
+    })
+}
+
 fn published(
     publications: &[PublicationResult],
     publishers: &PublisherRole,
@@ -143,26 +242,30 @@ fn measured<'a>(
     tracks: &[TrackReport],
     subscriptions: &[SubscriptionResult],
     latency: &'a Histogram,
+    lost_objects: u64,
     relay: &Relay,
 ) -> Measured<'a> {
     let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
-    let lost_objects: u64 = sum(|track| track.completion.lost_objects.sum);
     let received: u64 = sum(|track| track.completion.objects_received.sum);
+    let steady = || {
+        subscriptions
+            .iter()
+            .filter(|one| one.conduct == Conduct::Steady)
+    };
     let is_failed = |result: &&SubscriptionResult| result.track.status != Status::Good;
     Measured {
         lost_objects,
         expected_objects: lost_objects + received,
         late_objects: sum(|track| track.delivery.late),
-        failed: subscriptions.iter().filter(is_failed).count() as u64,
-        subscriptions: subscriptions.len() as u64,
+        failed: steady().filter(is_failed).count() as u64,
+        subscriptions: steady().count() as u64,
         latency,
         cpu_percent: relay.cost.as_ref().map(|cost| cost.cpu_percent),
     }
 }
 
 fn definition(track: &TrackProfile) -> TrackDefinition {
-    let ms =
-        |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let interval_ns = i64::try_from(track.interval.ns()).unwrap_or(i64::MAX);
     TrackDefinition {
         section: track.section.clone(),

@@ -28,7 +28,7 @@ impl Peers {
         }
     }
 
-    /// Starts the connection of client `number`. The error says why that was impossible.
+    /// Starts the connection of client `number`, in place of the one that it had. The error says why that was impossible.
     pub(crate) fn connect(
         &mut self,
         now: Instant,
@@ -37,6 +37,9 @@ impl Peers {
         number: usize,
     ) -> Result<(), String> {
         let peer = Peer::connect(now, endpoint, target, number)?;
+        if let Some(left) = &self.peers[number] {
+            self.handles.remove(left.handle());
+        }
         self.handles.insert(peer.handle(), number);
         self.peers[number] = Some(peer);
         Ok(())

@@ -1,10 +1,11 @@
 //! The benchmark profile: what each track sends, in the draft's INI form.
 //!
-//! A file has one `[section]` per track. The keys are those of the draft's Appendix A; the names of
+//! A file has one `[section]` per track, and `[audience]` if it wants. The keys are those of the draft's Appendix A; the names of
 //! its Table 1 are aliases (decision 4). A `;` begins a comment, also after a value. Whatever is
 //! not understood is an error that names the line: a misspelt key must not silently change a
 //! benchmark. A [`Profile`] therefore holds only what a run can use as it stands.
 
+mod audience;
 mod error;
 mod ini;
 mod key;
@@ -16,6 +17,7 @@ mod value;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+pub use self::audience::{Audience, Conduct};
 pub use self::error::{Problem, ProfileError};
 use crate::interpolate::TrackTemplate;
 use crate::limits::{
@@ -27,6 +29,8 @@ use crate::limits::{
 pub struct Profile {
     /// The tracks; their positions are their numbers.
     pub tracks: Vec<TrackProfile>,
+    /// What the audience does beside listening.
+    pub audience: Audience,
 }
 
 /// One track of a profile.

@@ -250,6 +250,11 @@ impl Schedule {
         Duration::from_nanos(self.start_delay_ns + self.duration_ns)
     }
 
+    /// How long the data phase is, in nanoseconds.
+    pub fn data_phase_ns(&self) -> u64 {
+        self.duration_ns
+    }
+
     /// When the last item is due, since the release.
     pub fn end(&self) -> Duration {
         let more = u32::try_from(self.completions - 1).unwrap_or(0);

@@ -101,6 +101,7 @@ impl ServiceLevel {
             held: first_broken.is_none(),
             clauses,
             first_broken,
+            judged_from_ms: 0.0,
         }
     }
 }

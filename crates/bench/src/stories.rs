@@ -3,7 +3,6 @@
 
 mod load;
 mod patterns;
-mod relay;
 mod world;
 
 use std::time::Duration;
@@ -11,9 +10,9 @@ use std::time::Duration;
 use weir_quic::App as _;
 
 use self::load::StartRule;
-use self::relay::Faults;
 use self::world::{Options, World};
 use crate::metrics::End;
+use crate::null_relay::Faults;
 use crate::publisher::PublishFlow;
 use crate::report::Status;
 
@@ -94,7 +93,7 @@ fn audio_is_measured_by_every_subscriber() {
         );
         assert_eq!(world.load.subscribers().latency(0).total().count(), 150);
         let (_, implementation) = world.load.subscribers().relay().unwrap();
-        assert_eq!(implementation, Some("test relay"));
+        assert_eq!(implementation, Some("null relay"));
     }
 }
 

@@ -11,6 +11,8 @@ mod discovery;
 mod fetch;
 mod incoming;
 mod result;
+mod subscription;
+mod unruly;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,10 +27,12 @@ use weir_quic::{App, Endpoint, Event};
 pub(crate) use self::audience::{Subscribers, drain_of};
 use self::client::SubscriberClient;
 pub use self::result::SubscriptionResult;
+use self::unruly::Unread;
 use crate::limits::CONNECTS_PER_TURN_MAX;
-use crate::metrics::{End, SentTotals, TrackPlan};
+use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::peer::Rest;
 use crate::peers::Peers;
+use crate::profile::{Audience, Conduct};
 use crate::series::Series;
 use crate::target::Target;
 use weir_histogram::Histogram;
@@ -48,6 +52,8 @@ pub struct SubscriberConfig {
     pub request: SubscribeRequest,
     /// Connections started per second; all at once if zero.
     pub ramp_per_second: u32,
+    /// Who of them reads slowly, and who comes and goes. Clients of meetings do neither.
+    pub audience: Audience,
     /// How long a subscriber waits for the first message after all have started to connect.
     pub start_timeout: Duration,
     /// Whether every byte of content is compared with what was sent.
@@ -107,6 +113,8 @@ pub struct SubscriberProgress {
     pub ready: u64,
     /// Those whose connection or session failed.
     pub failed: u64,
+    /// Sessions that were opened beyond the first of each subscriber.
+    pub rejoined: u64,
     /// Subscriptions in all.
     pub subscriptions: u64,
     /// Those that the relay accepted.
@@ -124,6 +132,7 @@ pub struct SubscriberProgress {
 pub struct SubscriberRole {
     pub(crate) subscribers: Subscribers,
     peers: Peers,
+    unread: Unread,
 }
 
 impl SubscriberRole {
@@ -133,6 +142,7 @@ impl SubscriberRole {
         Self {
             subscribers: Subscribers::new(config),
             peers,
+            unread: Unread::default(),
         }
     }
 
@@ -162,11 +172,28 @@ impl SubscriberRole {
         &self.subscribers.tracks.latency[plan]
     }
 
+    /// Latency between two times since the beginning of the run, over all plans and subscriptions.
+    pub fn latency_between(&self, from: Duration, to: Duration) -> Histogram {
+        let mut total = Histogram::new();
+        for series in &self.subscribers.tracks.latency {
+            total.merge(&series.total_between(from, to));
+        }
+        total
+    }
+
+    /// What arrived of one plan, by subscriber and planned time.
+    pub fn heat(&self, plan: usize) -> &Heat {
+        &self.subscribers.tracks.heat[plan]
+    }
+
     /// Absolute receive variance of one plan, over all its subscriptions.
     pub fn receive_variance(&self, plan: usize) -> Histogram {
         let mut total = Histogram::new();
         let subscribers = &self.subscribers;
         for client in &subscribers.clients {
+            if client.conduct != Conduct::Steady {
+                continue;
+            }
             let receivers = client.receivers(&subscribers.tracks);
             for (receiver, _) in receivers.filter(|(_, at)| *at == plan) {
                 total.merge(receiver.receive_variance());
@@ -187,9 +214,9 @@ impl SubscriberRole {
             tracks,
             ..
         } = &self.subscribers;
-        let clients = clients.iter().enumerate();
         clients
-            .flat_map(|(number, client)| client.results(number, &config.plans, tracks, &sent))
+            .iter()
+            .flat_map(|client| client.results(&config.plans, tracks, &sent))
             .collect()
     }
 
@@ -241,20 +268,20 @@ impl App for SubscriberRole {
         let Some(number) = self.peers.client_of(&event) else {
             return;
         };
-        let config = &self.subscribers.config;
-        let from = (&config.target, &config.session_limits);
-        let rest = self.peers.handle_event(now, endpoint, number, from, event);
-        // The hot path: a datagram that the session knows raises no event.
-        if let Rest::Datagram(request, datagram) = rest {
-            return self
-                .subscribers
-                .on_datagram(now, number, request, &datagram);
+        if self.subscribers.reads_slowly(number) {
+            let pause = self.subscribers.config.audience.slow_read_pause;
+            if let Some(event) = self.unread.hold(now, pause, number, event) {
+                self.take(now, endpoint, number, event);
+            }
+            return;
         }
-        self.drain(now, endpoint, number);
+        self.take(now, endpoint, number, event);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.subscribers.next_timeout()
+        let next = self.subscribers.next_timeout()?;
+        let times = [self.unread.poll_timeout(), self.subscribers.next_leave()];
+        times.into_iter().flatten().chain([next]).min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -262,6 +289,12 @@ impl App for SubscriberRole {
             return;
         }
         self.connect_some(now, endpoint);
+        for (number, event) in self.unread.take_due(now) {
+            self.take(now, endpoint, number, event);
+        }
+        while let Some(number) = self.subscribers.next_to_leave(now) {
+            self.come_back(now, endpoint, number);
+        }
         if self.subscribers.takes_check(now) {
             for number in 0..self.subscribers.clients.len() {
                 self.peers.handle_timeout(now, endpoint, number);
@@ -282,6 +315,31 @@ impl App for SubscriberRole {
     }
 }
 
+impl SubscriberRole {
+    #[inline]
+    fn take(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize, event: Event) {
+        let config = &self.subscribers.config;
+        let from = (&config.target, &config.session_limits);
+        let rest = self.peers.handle_event(now, endpoint, number, from, event);
+        // The hot path: a datagram that the session knows raises no event.
+        if let Rest::Datagram(request, datagram) = rest {
+            return self
+                .subscribers
+                .on_datagram(now, number, request, &datagram);
+        }
+        self.drain(now, endpoint, number);
+    }
+
+    /// Ends the session of a client, and begins its next.
+    fn come_back(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        self.peers.close(now, endpoint, number, BACK_SOON);
+        let target = &self.subscribers.config.target;
+        if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
+            self.subscribers.fail(number, reason);
+        }
+    }
+}
+
 impl SubscribeRequest {
     /// The parameters of a SUBSCRIBE for a track of that plan.
     fn parameters(&self, plan: &TrackPlan) -> Parameters {
@@ -297,5 +355,7 @@ impl SubscribeRequest {
     }
 }
 
+/// What a subscriber says when it leaves for a moment.
+const BACK_SOON: &str = "a churning subscriber begins anew";
 /// What a subscriber says when it leaves.
 const GOODBYE: &str = "the benchmark is over";

@@ -18,7 +18,8 @@ pub(crate) enum Request {
     Stop,
 }
 
-/// What signals ask for from now on. The second that asks for the end ends the process at once.
+/// What signals ask for from now on. The second that asks for the end ends the process at once, and with it what it has
+/// started.
 pub(crate) fn requests() -> anyhow::Result<Receiver<Request>> {
     let (sender, receiver) = channel();
     let mut is_stopping = false;
@@ -27,29 +28,36 @@ pub(crate) fn requests() -> anyhow::Result<Receiver<Request>> {
             Request::Reload
         } else {
             if std::mem::replace(&mut is_stopping, true) {
-                std::process::exit(128 + signal);
+                leave(signal);
             }
             Request::Stop
         };
         if sender.send(request).is_err() {
             // Nobody looks after requests any more.
-            std::process::exit(128 + signal);
+            leave(signal);
         }
     })?;
     Ok(receiver)
 }
 
-/// A request to stop that the first SIGINT or SIGTERM makes. The second one ends the process at once.
+/// A request to stop that the first SIGINT or SIGTERM makes. The second one ends the process at once, and with it what
+/// it has started.
 pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
     let stop = Stop::new().context("cannot make an event descriptor")?;
     let requested = stop.clone();
     on_signals(&[SIGINT, SIGTERM], move |signal| {
         if requested.is_requested() {
-            std::process::exit(128 + signal);
+            leave(signal);
         }
         requested.request();
     })?;
     Ok(stop)
+}
+
+/// Ends this process and those that it has started.
+fn leave(signal: i32) -> ! {
+    crate::run::children::kill_all();
+    std::process::exit(128 + signal)
 }
 
 fn on_signals(signals: &[i32], mut act: impl FnMut(i32) + Send + 'static) -> anyhow::Result<()> {

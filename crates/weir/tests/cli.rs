@@ -254,7 +254,7 @@ fn flags_that_are_wrong_are_named() {
         (&["--subscribers", "0"], "--subscribers: expected 1 to"),
         (
             &["--relay-core", "999"],
-            "--relay-core: there is no core 999",
+            "--relay-cores: there is no core 999",
         ),
         (
             &["--relay", "127.0.0.1:1"],

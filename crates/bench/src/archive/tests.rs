@@ -58,8 +58,8 @@ fn broken_and_foreign_archives_are_refused_with_their_place() {
         "line 1: not an archive of weir bench"
     );
     assert_eq!(
-        error(&text.replacen("\"version\":1", "\"version\":9", 1)),
-        "line 1: the archive has version 9, and this program reads version 1"
+        error(&text.replacen("\"version\":2", "\"version\":9", 1)),
+        "line 1: the archive has version 9, and this program reads version 2"
     );
     let lines: Vec<&str> = text.lines().collect();
     let joined = |lines: &[&str]| lines.join("\n");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Boundary, Class, Probe, ProbeOutcome, Tally, estimate};
-use crate::report::Clause;
+use crate::report::{Calibration, Clause};
 
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -126,6 +126,23 @@ impl Answer {
                     load(not_held)
                 )
             }
+        }
+    }
+
+    /// The answer in the light of a null relay under the load that broke: if it broke there too, it was not the relay.
+    pub(super) fn calibrated(self, calibration: &Calibration) -> Self {
+        let (held, broke) = match &self {
+            Self::Found { held, broke, .. } => (Some(*held), *broke),
+            Self::Nothing { broke, .. } => (None, *broke),
+            Self::AtLeast { .. } | Self::Generator { .. } | Self::Open { .. } => return self,
+        };
+        if calibration.held {
+            return self;
+        }
+        Self::Generator {
+            held,
+            at: broke,
+            reasons: calibration.reasons.clone(),
         }
     }
 

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Answer, Probe, Settings, Step, next};
+use crate::report::Calibration;
 
 /// Version of the record's form; it grows whenever a field changes or goes.
-pub const FIND_MAX_SCHEMA: u32 = 1;
+pub const FIND_MAX_SCHEMA: u32 = 2;
 
 /// What the load of a search is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub struct Record {
     pub search: RecordedSearch,
     /// The probes in the order in which they were made.
     pub probes: Vec<Probe>,
+    /// The load of the answer against a null relay; none if that was not tried.
+    pub calibration: Option<Calibration>,
     /// What they say.
     pub answer: Answer,
     /// The same in a sentence.
@@ -78,18 +81,28 @@ impl Dimension {
 
 impl Record {
     /// The record of a search that has come this far; `broken_off` says why it does not go on, if so.
-    pub fn new(search: RecordedSearch, probes: Vec<Probe>, broken_off: Option<&str>) -> Self {
+    pub fn new(
+        search: RecordedSearch,
+        probes: Vec<Probe>,
+        calibration: Option<Calibration>,
+        broken_off: Option<&str>,
+    ) -> Self {
         let answer = match (next(&search.settings, &probes), broken_off) {
             (Step::Done(answer), _) => answer,
             (Step::Probe(_), reason) => {
                 super::broken_off(&probes, reason.unwrap_or("the search is not over"))
             }
         };
+        let answer = match &calibration {
+            Some(calibration) => answer.calibrated(calibration),
+            None => answer,
+        };
         Self {
             find_max: FIND_MAX_SCHEMA,
-            sentence: answer.sentence(search.dimension.unit()),
+            sentence: sentence(&answer, search.dimension.unit(), calibration.as_ref()),
             search,
             probes,
+            calibration,
             answer,
         }
     }
@@ -125,4 +138,22 @@ impl Record {
             None => Ok(record),
         }
     }
+}
+
+/// The answer in words, and what shows that it is the relay's and not the generator's.
+fn sentence(answer: &Answer, unit: &str, calibration: Option<&Calibration>) -> String {
+    let sentence = answer.sentence(unit);
+    let proof = calibration.filter(|calibration| calibration.held);
+    proof.map_or_else(
+        || sentence.clone(),
+        |proof| {
+            let p99 = proof
+                .latency_p99_ms
+                .map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
+            let cpu = proof.generator_cpu_percent.map_or_else(String::new, |cpu| {
+                format!(", its busiest thread at {cpu:.0} %")
+            });
+            format!("{sentence}; the generator did the same against a null relay{p99}{cpu}")
+        },
+    )
 }

@@ -276,7 +276,7 @@ fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
         slo: "p99<100ms".to_owned(),
         relay: "weir".to_owned(),
     };
-    Record::new(search, probes, broken_off)
+    Record::new(search, probes, None, broken_off)
 }
 
 /// How often the interval holds the limit of a relay with a grey zone of 3 %.

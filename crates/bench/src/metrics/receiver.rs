@@ -88,6 +88,8 @@ pub enum Received {
     Start,
     /// An object that had not been received before.
     Data {
+        /// Its number in the track.
+        number: u64,
         /// From its planned time to now; `None` if it carries no tag.
         latency_ns: Option<u64>,
     },
@@ -109,6 +111,8 @@ struct Counters {
     duplicates: u64,
     reordered: u64,
     late: u64,
+    /// The lowest number of those.
+    first_late: Option<u64>,
     cut_by_reset: u64,
     malformed: u64,
     corrupt: u64,
@@ -128,6 +132,13 @@ pub struct Delivered<'a> {
     pub head: &'a [u8],
     /// Its size.
     pub bytes: u64,
+}
+
+impl Counters {
+    fn note_late(&mut self, number: u64) {
+        self.late += 1;
+        self.first_late = Some(self.first_late.map_or(number, |first| first.min(number)));
+    }
 }
 
 impl TrackReceiver {
@@ -254,6 +265,11 @@ impl TrackReceiver {
         matches!(self.phase, Phase::Ended(_))
     }
 
+    /// Whether the track goes on, as far as is known.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
     /// Whether START was seen.
     pub fn has_started(&self) -> bool {
         self.started
@@ -315,7 +331,7 @@ impl TrackReceiver {
                 return Received::Repeated;
             }
             Arrival::Stale => {
-                self.counters.late += 1;
+                self.counters.note_late(number);
                 return Received::Repeated;
             }
         }
@@ -333,14 +349,14 @@ impl TrackReceiver {
         let latency_ns = tag.map(|tag| self.measure_latency(now, plan, &tag));
         if plan.pattern() == Pattern::Fetch {
             self.end_if_whole();
-            return Received::Data { latency_ns };
+            return Received::Data { number, latency_ns };
         }
         let delay_ns = latency_ns.unwrap_or_else(|| u64::try_from(variance_ns).unwrap_or(0));
         if exceeds(delay_ns, plan.ttl()) {
-            self.counters.late += 1;
+            self.counters.note_late(number);
         }
         self.end_if_whole();
-        Received::Data { latency_ns }
+        Received::Data { number, latency_ns }
     }
 
     /// An object of the older tool: its place is what MOQT says, its time that of sending.

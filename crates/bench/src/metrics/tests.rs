@@ -204,6 +204,7 @@ fn latency_counts_from_the_planned_time() {
     assert_eq!(
         received,
         Received::Data {
+            number: 0,
             latency_ns: Some(32_000_000)
         }
     );

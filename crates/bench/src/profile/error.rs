@@ -57,8 +57,11 @@ pub enum Problem {
     #[error("a key before the first [section]")]
     OutsideSection,
     /// A key that nobody knows.
-    #[error("unknown key; expected one of {}", Key::names())]
-    UnknownKey,
+    #[error("unknown key; expected one of {}", Key::names(*.of_audience))]
+    UnknownKey {
+        /// Whether it stands in the section of the audience.
+        of_audience: bool,
+    },
     /// A key that stands twice, perhaps under two names.
     #[error("the key stands on line {first_line} already, as {first_name}")]
     DuplicateKey {

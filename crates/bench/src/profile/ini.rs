@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::error::{Fault, Problem};
 use super::key::Key;
 use super::value::{PatternName, Value, print_milliseconds};
-use super::{ExtensionHeaders, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
+use super::{Audience, ExtensionHeaders, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
 use crate::interpolate::TrackTemplate;
 use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
 
@@ -27,14 +27,20 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Fault> {
             }
         }
     }
+    let (audiences, sections): (Vec<_>, Vec<_>) =
+        sections.into_iter().partition(Section::is_of_audience);
     if sections.is_empty() {
         return Err(Fault::of_file(Problem::NoTrack));
+    }
+    let mut audience = Audience::default();
+    for section in &audiences {
+        audience = section.audience()?;
     }
     let tracks = sections
         .iter()
         .map(Section::track)
         .collect::<Result<_, _>>()?;
-    Ok(Profile { tracks })
+    Ok(Profile { tracks, audience })
 }
 
 enum Line<'a> {
@@ -84,7 +90,8 @@ fn open_section<'a>(
             },
         ));
     }
-    if sections.len() == TRACKS_MAX {
+    let tracks = sections.iter().filter(|section| !section.is_of_audience());
+    if name != AUDIENCE && tracks.count() == TRACKS_MAX {
         return Err(Fault::at(line, Problem::TooManyTracks));
     }
     sections.push(Section {
@@ -104,7 +111,9 @@ struct Section<'a> {
 
 impl<'a> Section<'a> {
     fn insert(&mut self, value: Value<'a>) -> Result<(), Fault> {
-        let key = Key::find(value.name).ok_or_else(|| value.fault(Problem::UnknownKey))?;
+        let of_audience = self.is_of_audience();
+        let key = Key::find(value.name).filter(|key| key.is_of_audience() == of_audience);
+        let key = key.ok_or_else(|| value.fault(Problem::UnknownKey { of_audience }))?;
         if let Some(first) = self.values.get(&key) {
             let (first_line, first_name) = (first.line, first.name.to_owned());
             return Err(value.fault(Problem::DuplicateKey {
@@ -114,6 +123,24 @@ impl<'a> Section<'a> {
         }
         self.values.insert(key, value);
         Ok(())
+    }
+
+    fn is_of_audience(&self) -> bool {
+        self.name == AUDIENCE
+    }
+
+    fn audience(&self) -> Result<Audience, Fault> {
+        let mut audience = Audience::default();
+        for (key, value) in &self.values {
+            audience.set(*key, value)?;
+        }
+        if audience.slow_subscribers > 0 {
+            self.required(Key::SlowReadPause)?;
+        }
+        if audience.churning_subscribers > 0 {
+            self.required(Key::ChurnPerSecond)?;
+        }
+        Ok(audience)
     }
 
     fn track(&self) -> Result<TrackProfile, Fault> {
@@ -282,5 +309,7 @@ fn in_order<'v, 'a>(left: &'v Value<'a>, right: &'v Value<'a>) -> (&'v Value<'a>
     }
 }
 
+/// The name of the section that is no track.
+pub(super) const AUDIENCE: &str = "audience";
 /// What some editors put before UTF-8 text.
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";

@@ -24,6 +24,11 @@ pub(super) enum Key {
     ExtensionHeaderSize,
     Pattern,
     BurstObjects,
+    JoinsPerSecond,
+    SlowSubscribers,
+    SlowReadPause,
+    ChurningSubscribers,
+    ChurnPerSecond,
 }
 
 impl Key {
@@ -47,10 +52,16 @@ impl Key {
         row.expect("every key has a row, as a test shows").1[0]
     }
 
-    /// The canonical names of all keys, for an error message.
-    pub(super) fn names() -> String {
+    /// Whether it stands in the section of the audience instead of one of a track.
+    pub(super) fn is_of_audience(self) -> bool {
+        self >= Self::JoinsPerSecond
+    }
+
+    /// The canonical names of the keys of the audience's section, or of a track's, for an error message.
+    pub(super) fn names(of_audience: bool) -> String {
         TABLE
             .iter()
+            .filter(|(key, _)| key.is_of_audience() == of_audience)
             .map(|(_, names)| names[0])
             .collect::<Vec<_>>()
             .join(", ")
@@ -81,6 +92,11 @@ const TABLE: &[(Key, &[&str])] = &[
     (Key::ExtensionHeaderSize, &["extension_header_size"]),
     (Key::Pattern, &["pattern"]),
     (Key::BurstObjects, &["burst_objects"]),
+    (Key::JoinsPerSecond, &["joins_per_second"]),
+    (Key::SlowSubscribers, &["slow_subscribers"]),
+    (Key::SlowReadPause, &["slow_read_pause"]),
+    (Key::ChurningSubscribers, &["churning_subscribers"]),
+    (Key::ChurnPerSecond, &["churn_per_second"]),
 ];
 
 #[cfg(test)]

@@ -4,16 +4,44 @@ use std::fmt::{Display, Write as _};
 
 use super::key::Key;
 use super::value::print_milliseconds;
-use super::{ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
+use super::{
+    Audience, ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackMode, TrackProfile,
+};
 
 /// Every track as a section, with the keys of the draft's Appendix A in its order.
 pub(super) fn to_ini(profile: &Profile) -> String {
-    profile
-        .tracks
-        .iter()
-        .map(section)
-        .collect::<Vec<_>>()
-        .join("\n")
+    let mut sections: Vec<String> = profile.tracks.iter().map(section).collect();
+    if profile.audience != Audience::default() {
+        sections.push(audience(&profile.audience));
+    }
+    sections.join("\n")
+}
+
+fn audience(audience: &Audience) -> String {
+    let mut text = format!("[{}]\n", super::ini::AUDIENCE);
+    let mut pair = |key: Key, value: &dyn Display| {
+        let name = key.name();
+        writeln!(text, "{name:WIDTH$} = {value}").expect("writing to a string succeeds");
+    };
+    if let Some(rate) = audience.joins_per_second {
+        pair(Key::JoinsPerSecond, &rate);
+    }
+    if audience.slow_subscribers > 0 {
+        pair(Key::SlowSubscribers, &audience.slow_subscribers);
+    }
+    if !audience.slow_read_pause.is_zero() {
+        pair(
+            Key::SlowReadPause,
+            &print_milliseconds(audience.slow_read_pause),
+        );
+    }
+    if audience.churning_subscribers > 0 {
+        pair(Key::ChurningSubscribers, &audience.churning_subscribers);
+    }
+    if audience.churn_per_second > 0 {
+        pair(Key::ChurnPerSecond, &audience.churn_per_second);
+    }
+    text
 }
 
 fn section(track: &TrackProfile) -> String {

@@ -384,7 +384,10 @@ proptest! {
         for (number, track) in tracks.iter_mut().enumerate() {
             track.section.push_str(&number.to_string());
         }
-        let profile = Profile { tracks };
+        let profile = Profile {
+            tracks,
+            audience: Audience::default(),
+        };
         prop_assert_eq!(parse(&profile.to_ini()), Ok(profile));
     }
 

@@ -7,7 +7,7 @@ use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, StreamMapping, TrackMod
 use crate::interpolate::{Template, TemplateError};
 use crate::limits::{
     DELAY_MAX, DURATION_MAX, EXTENSION_HEADER_BYTES_MAX, EXTENSION_HEADERS_MAX, INTERVAL_MIN,
-    OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX,
+    OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX, PER_SECOND_MAX,
 };
 
 /// A value with its place in the file.
@@ -138,6 +138,19 @@ impl Value<'_> {
                 "a number of objects from 2 to {OBJECTS_PER_GROUP_MAX}"
             ))
         })
+    }
+
+    /// A share in per cent; somebody has to be left.
+    pub(super) fn share(&self) -> Result<u8, Fault> {
+        let share = self.number().and_then(|number| u8::try_from(number).ok());
+        share
+            .filter(|share| *share < 100)
+            .ok_or_else(|| self.expected("a share from 0 to 99 per cent"))
+    }
+
+    pub(super) fn per_second(&self) -> Result<u32, Fault> {
+        let rate = self.number().filter(|rate| *rate <= PER_SECOND_MAX);
+        rate.ok_or_else(|| self.expected(&format!("0 to {PER_SECOND_MAX} per second")))
     }
 
     pub(super) fn interval(&self) -> Result<Interval, Fault> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::proof::Calibration;
 use super::statistics::Distribution;
 
 /// What the relay spent.
@@ -20,6 +21,8 @@ pub struct Relay {
     pub per_second: Vec<RelaySecond>,
     /// The relay's own counters, such as drops by their reason.
     pub counters: BTreeMap<String, u64>,
+    /// Its own metrics, fetched second by second, by name; empty if it was not asked for any.
+    pub metrics: Vec<RelayMetric>,
 }
 
 /// Whom the relay's figures were taken from.
@@ -33,6 +36,11 @@ pub enum RelaySource {
     },
     /// A process that the user named.
     PidGiven {
+        /// Its process.
+        pid: u32,
+    },
+    /// A process that the user named by its program.
+    ProcessNamed {
         /// Its process.
         pid: u32,
     },
@@ -92,6 +100,32 @@ pub struct RelaySecond {
     pub cpu_percent: f64,
     /// Resident memory at its end.
     pub rss_bytes: u64,
+    /// Times it gave up its core within the second.
+    pub context_switches_voluntary: u64,
+    /// Times its core was taken from it within the second.
+    pub context_switches_involuntary: u64,
+}
+
+/// One of the relay's own metrics over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayMetric {
+    /// Its name, labels included.
+    pub metric: String,
+    /// Whether it only grows, so that what matters is by how much.
+    pub is_counter: bool,
+    /// What it was, ascending by time.
+    pub per_second: Vec<MetricSecond>,
+}
+
+/// A metric at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricSecond {
+    /// Since the start of the run, on the clock of the load.
+    pub at_ms: f64,
+    /// Its value.
+    pub value: f64,
 }
 
 /// Whether the load generator could be trusted.
@@ -110,6 +144,24 @@ pub struct Generator {
     pub socket_receive_buffer_drops: u64,
     /// How long after their planned time objects were handed to the transport, over all tracks.
     pub publisher_lateness: Option<Distribution>,
+    /// The generator itself, second by second, ascending.
+    pub per_second: Vec<GeneratorSecond>,
+    /// The same load against a null relay; none if that was not asked for.
+    pub calibration: Option<Calibration>,
+}
+
+/// One sample of the load generator's process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorSecond {
+    /// Second of the run, from 0.
+    pub second: u64,
+    /// Load of all its threads within it; 100 is one core.
+    pub cpu_percent: f64,
+    /// Resident memory at its end.
+    pub rss_bytes: u64,
+    /// Objects received by its end, over all subscribers.
+    pub objects: u64,
 }
 
 /// One thread of the load generator.
@@ -138,6 +190,8 @@ pub struct ServiceLevel {
     pub first_broken: Option<String>,
     /// Whether all clauses held.
     pub held: bool,
+    /// Loss and latency are judged of objects planned from this time of the data phase on.
+    pub judged_from_ms: f64,
 }
 
 /// One clause of a service level.

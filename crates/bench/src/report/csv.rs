@@ -1,6 +1,7 @@
 //! A report as tables for other programs: comma-separated values, RFC 4180, with a heading.
 
 use super::{Report, Status};
+use crate::profile::Conduct;
 
 /// One row per subscription.
 pub fn subscriptions(report: &Report) -> String {
@@ -8,6 +9,8 @@ pub fn subscriptions(report: &Report) -> String {
         "section",
         "subscriber",
         "track",
+        "conduct",
+        "sessions",
         "status",
         "reason",
         "objects_sent",
@@ -19,7 +22,10 @@ pub fn subscriptions(report: &Report) -> String {
         "first_lost_group",
         "first_lost_object",
         "cut_by_reset",
+        "dropped",
         "late",
+        "first_late_group",
+        "first_late_object",
         "reordered",
         "duplicates",
         "malformed",
@@ -39,11 +45,18 @@ pub fn subscriptions(report: &Report) -> String {
                 Status::Incomplete => "incomplete",
                 Status::Failed => "failed",
             };
+            let conduct = match one.conduct {
+                Conduct::Steady => "steady",
+                Conduct::SlowReader => "slow_reader",
+                Conduct::Churning => "churning",
+            };
             let latency = |pick: fn(&super::Distribution) -> f64| one.latency.as_ref().map(pick);
             table.row([
                 track.definition.section.clone(),
                 one.index.to_string(),
                 one.track_name.clone(),
+                conduct.to_owned(),
+                one.sessions.to_string(),
                 status.to_owned(),
                 one.reason.clone().unwrap_or_default(),
                 optional(completion.objects_sent),
@@ -55,7 +68,10 @@ pub fn subscriptions(report: &Report) -> String {
                 optional(delivery.first_lost.map(|first| first.group)),
                 optional(delivery.first_lost.map(|first| first.object)),
                 delivery.cut_by_reset.to_string(),
+                delivery.dropped.to_string(),
                 delivery.late.to_string(),
+                optional(delivery.first_late.map(|first| first.group)),
+                optional(delivery.first_late.map(|first| first.object)),
                 delivery.reordered.to_string(),
                 delivery.duplicates.to_string(),
                 delivery.malformed.to_string(),
@@ -83,6 +99,8 @@ pub fn seconds(report: &Report) -> String {
         "latency_max_ms",
         "relay_cpu_percent",
         "relay_rss_bytes",
+        "relay_context_switches_voluntary",
+        "relay_context_switches_involuntary",
     ]);
     for track in &report.tracks {
         for one in &track.latency.per_second {
@@ -97,6 +115,8 @@ pub fn seconds(report: &Report) -> String {
                 figure(Some(one.max_ms)),
                 figure(relay.map(|relay| relay.cpu_percent)),
                 optional(relay.map(|relay| relay.rss_bytes)),
+                optional(relay.map(|relay| relay.context_switches_voluntary)),
+                optional(relay.map(|relay| relay.context_switches_involuntary)),
             ]);
         }
     }
@@ -152,7 +172,7 @@ mod tests {
         let report = example_report(7);
         let text = subscriptions(&report);
         let widths: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(widths, [25; 8]);
+        assert_eq!(widths, [30; 8]);
         assert_eq!(
             seconds(&report).lines().count(),
             1 + report.tracks[0].latency.per_second.len()

@@ -1,10 +1,13 @@
 //! Synthetic reports from a seed, close to what a run yields: for tests, and to be looked at.
 
 pub(super) mod hostile;
+mod observed;
 
 use std::collections::BTreeMap;
 
+use self::observed::{generator, heat_map, relay};
 use super::*;
+use crate::profile::Conduct;
 
 /// What the synthetic run is like.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,8 @@ pub(super) enum Story {
     RelayDied,
     SlowGenerator,
     NotObserved,
+    /// Some of the subscribers read slowly.
+    SlowReaders,
 }
 
 impl Shape {
@@ -68,15 +73,18 @@ pub(super) fn empty() -> Report {
         cost: None,
         per_second: Vec::new(),
         counters: BTreeMap::new(),
+        metrics: Vec::new(),
     };
     let slo = ServiceLevel {
         text: String::new(),
         clauses: Vec::new(),
         first_broken: None,
         held: false,
+        judged_from_ms: 0.0,
     };
     let generator = Generator {
         threads: Vec::new(),
+        per_second: Vec::new(),
         ..generator(shape)
     };
     Report::new(
@@ -272,7 +280,15 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
         p99_ms: 1.62,
         max_ms: 6.05,
     };
-    TrackReport::new(definition, published, Some(variance), latency, subscribers)
+    let heat = heat_map(shape, &subscribers, objects, random);
+    TrackReport::new(
+        definition,
+        published,
+        Some(variance),
+        latency,
+        heat,
+        subscribers,
+    )
 }
 
 /// A histogram of values that follow the seconds, and its figures.
@@ -314,6 +330,14 @@ fn latency(per_second: Vec<LatencySecond>, random: &mut Random) -> Latency {
     }
 }
 
+fn conduct(shape: Shape, index: u64) -> Conduct {
+    if shape.story == Story::SlowReaders && index % 10 == 9 {
+        Conduct::SlowReader
+    } else {
+        Conduct::Steady
+    }
+}
+
 fn subscriber(
     shape: Shape,
     definition: &TrackDefinition,
@@ -323,7 +347,8 @@ fn subscriber(
     random: &mut Random,
 ) -> SubscriberReport {
     let failed = shape.story == Story::Overloaded && index % 29 == 28;
-    let loses = shape.story == Story::Overloaded && random.unit() < 0.6;
+    let is_slow = conduct(shape, index) == Conduct::SlowReader;
+    let loses = is_slow || shape.story == Story::Overloaded && random.unit() < 0.6;
     let (lost_join, lost_middle, lost_tail) = match (failed, loses) {
         (true, _) => (0, 0, objects),
         (false, true) => (
@@ -358,6 +383,8 @@ fn subscriber(
     SubscriberReport {
         index,
         track_name: format!("perf-audio-0--{}", definition.name),
+        conduct: conduct(shape, index),
+        sessions: 1,
         status: match (failed, died) {
             (true, _) => Status::Failed,
             (false, true) => Status::Incomplete,
@@ -398,6 +425,7 @@ fn subscriber(
             lost_join,
             lost_middle,
             lost_tail,
+            dropped: lost,
             first_lost: (lost > 0).then(|| ObjectPosition {
                 group: index % 7 * 11,
                 object: 0,
@@ -415,119 +443,6 @@ fn subscriber(
         handshake_ms: Some(random.skewed(9.0)),
         setup_ms: Some(random.skewed(1.4)),
         first_object_ms: (!failed).then(|| random.skewed(31.0)),
-    }
-}
-
-fn relay(shape: Shape, tracks: &[TrackReport], random: &mut Random) -> Relay {
-    if matches!(shape.story, Story::NotObserved) {
-        return Relay {
-            source: RelaySource::NotObserved,
-            implementation: Some("moq-relay-ietf 0.8.0".to_owned()),
-            cost: None,
-            per_second: Vec::new(),
-            counters: BTreeMap::new(),
-        };
-    }
-    let delivered: u64 = tracks
-        .iter()
-        .map(|track| track.completion.objects_received.sum)
-        .sum();
-    let per_object_us = if shape.story == Story::Overloaded {
-        6.8
-    } else {
-        4.1
-    };
-    let cpu_seconds = statistics::float(delivered) * per_object_us / 1e6;
-    let seconds = statistics::float(shape.seconds);
-    let percent = (cpu_seconds / seconds * 100.0).min(99.4);
-    let session = 61_440;
-    let connected = 9_000_000 + shape.subscribers * session;
-    let per_second = (0..=(shape.seconds + SET_UP_SECONDS))
-        .take(if shape.story == Story::RelayDied {
-            23
-        } else {
-            usize::MAX
-        })
-        .map(|second| {
-            let busy = (SET_UP_SECONDS..SET_UP_SECONDS + shape.seconds).contains(&second);
-            let share = if busy {
-                0.94 + random.unit() * 0.12
-            } else {
-                0.12
-            };
-            let grown = (second + 1).min(SET_UP_SECONDS) * (connected - 9_000_000) / SET_UP_SECONDS;
-            RelaySecond {
-                second,
-                cpu_percent: percent * share,
-                rss_bytes: 9_000_000 + grown + second * 9_000,
-            }
-        })
-        .collect();
-    Relay {
-        source: RelaySource::ChildProcess { pid: 48_211 },
-        implementation: Some("weir 0.1.0".to_owned()),
-        cost: Some(RelayCost {
-            window: Window {
-                from_ms: 6_000.0,
-                to_ms: 6_000.0 + seconds * 1000.0,
-            },
-            cpu_seconds,
-            objects_delivered: delivered,
-            cpu_us_per_delivered_object: (delivered > 0).then_some(per_object_us),
-            cpu_percent: percent,
-            rss_start_bytes: 9_000_000,
-            rss_connected_bytes: connected,
-            rss_peak_bytes: connected + 400_000,
-            bytes_per_session: (shape.subscribers > 0).then_some(statistics::float(session)),
-            context_switches_voluntary: 30_118,
-            context_switches_involuntary: 214,
-            threads: 1,
-        }),
-        per_second,
-        counters: BTreeMap::from([
-            (
-                "dropped: datagram queue full".to_owned(),
-                tracks[0].delivery.lost_middle,
-            ),
-            ("dropped: delivery time-out".to_owned(), 0),
-            ("sessions accepted".to_owned(), shape.subscribers + 1),
-        ]),
-    }
-}
-
-fn generator(shape: Shape) -> Generator {
-    let slow = shape.story == Story::SlowGenerator;
-    let thread = |name: &str, cpu_percent: f64| GeneratorThread {
-        name: name.to_owned(),
-        cpu_percent,
-        event_loop_lag_p99_ms: if slow { 71.2 } else { 0.34 },
-        event_loop_lag_max_ms: if slow { 164.0 } else { 2.9 },
-    };
-    Generator {
-        healthy: !slow,
-        reasons: if slow {
-            vec![
-                "thread `subscribers` ran at 99.7 % of its core".to_owned(),
-                "publisher lateness p99 was 63.4 ms, more than 10 ms".to_owned(),
-                "sockets dropped 18,204 packets for want of buffer".to_owned(),
-            ]
-        } else {
-            Vec::new()
-        },
-        cores: vec![1],
-        threads: vec![
-            thread("publishers", 2.1),
-            thread("subscribers", if slow { 99.7 } else { 41.3 }),
-        ],
-        socket_receive_buffer_drops: if slow { 18_204 } else { 0 },
-        publisher_lateness: Some(Distribution {
-            count: 1500,
-            mean_ms: 0.04,
-            p50_ms: 0.031,
-            p90_ms: 0.082,
-            p99_ms: if slow { 63.4 } else { 0.21 },
-            max_ms: if slow { 148.9 } else { 1.72 },
-        }),
     }
 }
 
@@ -581,6 +496,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {
         text,
         first_broken: first.map(|clause| clause.text.clone()),
         held: first.is_none(),
+        judged_from_ms: 0.0,
         clauses,
     }
 }

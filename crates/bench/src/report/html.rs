@@ -351,7 +351,9 @@ fn relay_section(markup: &mut Markup, report: &Report) {
         .map_or_else(String::new, |name| format!(" · {}", cut(name)));
     let source = match relay.source {
         RelaySource::ChildProcess { pid } => format!("Child process {pid}, sampled from outside"),
-        RelaySource::PidGiven { pid } => format!("Process {pid}, sampled from outside"),
+        RelaySource::PidGiven { pid } | RelaySource::ProcessNamed { pid } => {
+            format!("Process {pid}, sampled from outside")
+        }
         RelaySource::Simulated => "Simulated under virtual time: cost is not stated".to_owned(),
         RelaySource::NotObserved => "Not observed: cost is not stated".to_owned(),
     };

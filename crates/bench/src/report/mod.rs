@@ -9,11 +9,13 @@
 pub mod csv;
 pub mod html;
 pub mod json;
+pub mod live;
 pub mod prometheus;
 pub mod terminal;
 
 mod cost;
 pub(crate) mod figures;
+mod heat;
 mod proof;
 mod sanitize;
 pub(crate) mod screen;
@@ -29,24 +31,25 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 pub use self::cost::{
-    Clause, Generator, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource, ServiceLevel,
-    Window,
+    Clause, Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost,
+    RelayMetric, RelaySecond, RelaySource, ServiceLevel, Window,
 };
 #[cfg(test)]
 pub(crate) use self::example::example_report;
 pub(crate) use self::figures::printable;
-pub use self::proof::{Fairness, Headroom};
+pub use self::heat::{HeatMap, HeatMapRow};
+pub use self::proof::{Calibration, Fairness, Headroom};
 pub use self::sanitize::sanitize;
 pub use self::statistics::{Bucket, Count, Distribution, Spread};
 pub use self::track::{
     Completion, CompletionSummary, Delivery, Latency, LatencySecond, ObjectPosition, Progress,
-    ProgressSummary, Published, Status, StatusCounts, SubscriberReport, TrackDefinition,
+    ProgressSummary, Published, SetApart, Status, StatusCounts, SubscriberReport, TrackDefinition,
     TrackReport, Variance, VarianceSummary,
 };
 pub use self::verdict::{Outcome, Verdict};
 
 /// Version of the report's form, written as `schema`; it grows whenever a field changes or goes.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// All that one run has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,6 +111,19 @@ impl Report {
             &self.generator,
         );
         self
+    }
+
+    /// The report with what the same load did against a null relay. Where that did not hold either, nothing that broke
+    /// can be the relay's fault alone.
+    #[must_use]
+    pub fn calibrated(mut self, calibration: Calibration) -> Self {
+        if !calibration.held && self.verdict.outcome != Outcome::Held {
+            self.generator.healthy = false;
+            let reasons = calibration.reasons.iter().cloned();
+            self.generator.reasons.extend(reasons);
+        }
+        self.generator.calibration = Some(calibration);
+        self.judged_again()
     }
 
     /// Objects that reached their subscribers, over all tracks.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::statistics::float;
-use super::{Generator, SubscriberReport, TrackReport};
+use super::{Generator, Report, SubscriberReport, TrackReport};
 
 /// How far the generator was from its own limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,69 @@ impl Headroom {
     /// How many times this run's load the generator could have made.
     pub fn times(&self) -> f64 {
         self.objects_per_second_max / self.objects_per_second
+    }
+}
+
+/// The same load against a null relay: one that does the least that MOQT asks for and keeps nothing. What the
+/// generator cannot do against it, it cannot do against any relay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Whether the generator kept up, and every clause of the service level held but those about the relay's CPU.
+    pub held: bool,
+    /// Why not; empty if it did.
+    pub reasons: Vec<String>,
+    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    pub objects_per_second: f64,
+    /// Worst of the tracks' 99th percentiles of latency.
+    pub latency_p99_ms: Option<f64>,
+    /// The generator's busiest thread; 100 is one core.
+    pub generator_cpu_percent: Option<f64>,
+    /// The null relay's CPU time per object delivered: what the transport alone costs.
+    pub null_relay_cpu_us_per_object: Option<f64>,
+}
+
+impl Calibration {
+    /// What a run against the null relay says.
+    pub fn of(report: &Report) -> Self {
+        let broken = report
+            .slo
+            .clauses
+            .iter()
+            .filter(|clause| !clause.held && clause.metric != "cpu")
+            .map(|clause| {
+                let measured = clause.measured.map_or_else(
+                    || "not measured".to_owned(),
+                    |measured| super::figures::quantity(measured, &clause.unit),
+                );
+                format!(
+                    "against a null relay, {} broke too ({measured})",
+                    clause.text
+                )
+            });
+        let mut reasons = report.generator.reasons.clone();
+        reasons.extend(broken);
+        if reasons.is_empty() && report.objects_delivered() == 0 {
+            reasons.push("nothing arrived from the null relay".to_owned());
+        }
+        let busiest = report
+            .generator
+            .threads
+            .iter()
+            .map(|thread| thread.cpu_percent);
+        let p99 = |track: &TrackReport| Some(track.latency.overall?.p99_ms);
+        let cost = report.relay.cost.as_ref();
+        Self {
+            held: reasons.is_empty(),
+            reasons,
+            objects_per_second: report
+                .headroom
+                .as_ref()
+                .map_or(0.0, |headroom| headroom.objects_per_second),
+            latency_p99_ms: report.tracks.iter().filter_map(p99).reduce(f64::max),
+            generator_cpu_percent: busiest.reduce(f64::max),
+            null_relay_cpu_us_per_object: cost.and_then(|cost| cost.cpu_us_per_delivered_object),
+        }
     }
 }
 

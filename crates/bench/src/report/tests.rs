@@ -37,6 +37,10 @@ fn all() -> Vec<(&'static str, Report)> {
             "unobserved",
             example::report(Shape::audio(12).story(Story::NotObserved)),
         ),
+        (
+            "slow readers",
+            example::report(Shape::audio(50).story(Story::SlowReaders)),
+        ),
         ("unserved", example::report(Shape::audio(0))),
         ("empty", example::empty()),
         ("hostile", hostile::report()),
@@ -85,10 +89,10 @@ fn a_kept_report_reads_back_the_same() {
 #[test]
 fn a_report_of_another_form_is_refused() {
     let text = json::render(&example::empty());
-    let newer = text.replacen("\"schema\": 1", "\"schema\": 2", 1);
+    let newer = text.replacen("\"schema\": 2", "\"schema\": 3", 1);
     assert!(matches!(
         json::parse(&newer),
-        Err(json::ReadError::Schema(2))
+        Err(json::ReadError::Schema(3))
     ));
     let unknown = text.replacen("\"seed\"", "\"unheard_of\": 1, \"seed\"", 1);
     assert!(matches!(

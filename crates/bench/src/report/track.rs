@@ -1,9 +1,13 @@
 //! What was measured on the tracks of one definition: all subscribers together, and each alone.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
+use super::heat::HeatMap;
 use super::proof::Fairness;
 use super::statistics::{Bucket, Count, Distribution, Spread};
+use crate::profile::Conduct;
 
 /// All that was measured on the tracks of one definition (one section of the profile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -15,6 +19,8 @@ pub struct TrackReport {
     pub published: Published,
     /// How the subscribers ended.
     pub status: StatusCounts,
+    /// The subscribers that figures over subscribers leave out.
+    pub set_apart: SetApart,
     /// Table 3 of draft-evens-moq-bench-00 §5.5.2 over the subscribers.
     pub completion: CompletionSummary,
     /// Table 2 of draft-evens-moq-bench-00 §5.5.1 over the subscribers, as it stood at the end.
@@ -27,6 +33,8 @@ pub struct TrackReport {
     pub variance: VarianceSummary,
     /// One-way latency from the *planned* send time to the arrival of the whole object.
     pub latency: Latency,
+    /// Loss and latency by subscriber and time; none without a subscriber.
+    pub heat: Option<HeatMap>,
     /// Each subscription by itself, by index and then by track name.
     pub subscribers: Vec<SubscriberReport>,
 }
@@ -40,20 +48,71 @@ impl TrackReport {
         published: Published,
         receive_variance: Option<Distribution>,
         latency: Latency,
+        heat: Option<HeatMap>,
         subscribers: Vec<SubscriberReport>,
     ) -> Self {
+        let is_steady = |one: &&SubscriberReport| one.conduct == Conduct::Steady;
+        let steady: Cow<'_, [SubscriberReport]> = if subscribers.iter().all(|one| is_steady(&one)) {
+            Cow::Borrowed(&subscribers)
+        } else {
+            subscribers.iter().filter(is_steady).cloned().collect()
+        };
         Self {
-            status: StatusCounts::over(&subscribers),
-            completion: CompletionSummary::over(&subscribers),
-            progress: ProgressSummary::over(&subscribers),
-            delivery: Delivery::over(&subscribers),
-            fairness: Fairness::over(&subscribers),
-            variance: VarianceSummary::over(receive_variance, &subscribers),
+            status: StatusCounts::over(&steady),
+            set_apart: SetApart::over(&subscribers),
+            completion: CompletionSummary::over(&steady),
+            progress: ProgressSummary::over(&steady),
+            delivery: Delivery::over(&steady),
+            fairness: Fairness::over(&steady),
+            variance: VarianceSummary::over(receive_variance, &steady),
+            heat,
             definition,
             published,
             latency,
             subscribers,
         }
+    }
+}
+
+/// The subscribers that read slowly or came and went on purpose. What they lost is their own doing; what matters is
+/// whether the others noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetApart {
+    /// Subscribers that read now and then only.
+    pub slow_readers: u64,
+    /// Subscribers that left and came back.
+    pub churning: u64,
+    /// Sessions of all these.
+    pub sessions: u64,
+    /// Objects that they received.
+    pub objects_received: u64,
+    /// Objects that they missed.
+    pub lost_objects: u64,
+    /// Of those, the ones that were lost to the reset of a stream.
+    pub cut_by_reset: u64,
+}
+
+impl SetApart {
+    fn over(subscribers: &[SubscriberReport]) -> Self {
+        let mut apart = Self::default();
+        for one in subscribers {
+            match one.conduct {
+                Conduct::Steady => continue,
+                Conduct::SlowReader => apart.slow_readers += 1,
+                Conduct::Churning => apart.churning += 1,
+            }
+            apart.sessions += one.sessions;
+            apart.objects_received += one.completion.objects_received;
+            apart.lost_objects += one.completion.lost_objects;
+            apart.cut_by_reset += one.delivery.cut_by_reset;
+        }
+        apart
+    }
+
+    /// Whether there are any.
+    pub fn is_anybody(&self) -> bool {
+        self.slow_readers + self.churning > 0
     }
 }
 
@@ -153,6 +212,10 @@ pub struct SubscriberReport {
     pub index: u64,
     /// The full track name in MOQT's text form.
     pub track_name: String,
+    /// How it behaved: figures over subscribers leave all but the steady ones out.
+    pub conduct: Conduct,
+    /// Sessions that it had open, one after the other.
+    pub sessions: u64,
     /// How it ended.
     pub status: Status,
     /// Why it did not end well; none if it did.
@@ -337,8 +400,10 @@ pub struct Delivery {
     pub reordered: u64,
     /// Objects that arrived later than their time to live.
     pub late: u64,
-    /// Objects cut short by a stream's reset.
+    /// Objects lost because a stream was reset: they were cut short, or stood behind such a one.
     pub cut_by_reset: u64,
+    /// Objects lost without any word of it: datagrams that did not arrive, and objects left out.
+    pub dropped: u64,
     /// Messages that are none of the benchmark's.
     pub malformed: u64,
     /// Lost before the first object received.
@@ -349,25 +414,32 @@ pub struct Delivery {
     pub lost_tail: u64,
     /// The first object lost; over subscribers, the lowest position of any.
     pub first_lost: Option<ObjectPosition>,
+    /// The first object that came later than its time to live; over subscribers, the lowest position of any.
+    pub first_late: Option<ObjectPosition>,
 }
 
 impl Delivery {
     fn over(subscribers: &[SubscriberReport]) -> Self {
         let sum = |pick: fn(&Self) -> u64| subscribers.iter().map(|one| pick(&one.delivery)).sum();
+        let first = |pick: fn(&Self) -> Option<ObjectPosition>| {
+            subscribers
+                .iter()
+                .filter_map(|one| pick(&one.delivery))
+                .min()
+        };
         Self {
             groups_complete: sum(|one| one.groups_complete),
             duplicates: sum(|one| one.duplicates),
             reordered: sum(|one| one.reordered),
             late: sum(|one| one.late),
             cut_by_reset: sum(|one| one.cut_by_reset),
+            dropped: sum(|one| one.dropped),
             malformed: sum(|one| one.malformed),
             lost_join: sum(|one| one.lost_join),
             lost_middle: sum(|one| one.lost_middle),
             lost_tail: sum(|one| one.lost_tail),
-            first_lost: subscribers
-                .iter()
-                .filter_map(|one| one.delivery.first_lost)
-                .min(),
+            first_lost: first(|one| one.first_lost),
+            first_late: first(|one| one.first_late),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Stories of the data patterns: how objects map to streams, what they carry, and when they come.
 
-use super::relay::Faults;
 use super::world::{Options, World};
 use super::{AUDIO, VIDEO};
+use crate::null_relay::Faults;
 use crate::qperf::Wire;
 use crate::report::Status;
 

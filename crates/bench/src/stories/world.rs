@@ -12,9 +12,9 @@ use weir_quic::tls::{ClientTls, ServerTls, Trust};
 use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource};
 
 use super::load::{Load, StartRule};
-use super::relay::{Faults, TestRelay};
 use crate::clock::{RunClock, any_instant};
 use crate::metrics::TrackPlan;
+use crate::null_relay::{Faults, NullRelay};
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
@@ -59,7 +59,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) load: Load,
     clients: Endpoint,
-    relay: TestRelay,
+    relay: NullRelay,
     server: Endpoint,
     /// Packets on their way: when they arrive, whether at the relay, and their bytes.
     wire: VecDeque<(Instant, bool, BytesMut)>,
@@ -132,6 +132,7 @@ impl World {
                 ..SubscribeRequest::default()
             },
             ramp_per_second: 100,
+            audience: profile.audience,
             start_timeout: Duration::from_secs(20),
             verify_content: true,
             session_limits: SessionLimits::default(),
@@ -141,7 +142,7 @@ impl World {
             now: start,
             load: Load::new(publishers, subscribers, options.start, start),
             clients: endpoint(None, 1),
-            relay: TestRelay::new(options.faults),
+            relay: NullRelay::with_faults(options.faults),
             server: endpoint(Some(server), 2),
             wire: VecDeque::new(),
             cut: false,
@@ -164,7 +165,7 @@ impl World {
 
     /// Streams that the relay forwarded.
     pub(super) fn streams_forwarded(&self) -> u64 {
-        self.relay.streams_forwarded
+        self.relay.forwarding().streams
     }
 
     /// The user presses Ctrl-C.

@@ -10,7 +10,7 @@ use weir_quic::Endpoint;
 
 use super::client::SubscriberClient;
 use super::{SubscriberConfig, SubscriberProgress};
-use crate::metrics::{End, TrackPlan, TrackReceiver};
+use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use crate::peer::Peer;
 use crate::peers::Peers;
 use crate::series::Series;
@@ -24,6 +24,9 @@ pub(crate) struct Subscribers {
     /// When the first of them began; `None` before [`SubscriberRole::start`].
     started: Option<Instant>,
     next_check: Option<Instant>,
+    pub(super) next_leave: Option<Instant>,
+    /// Whose turn to leave is next.
+    pub(super) leave_turn: usize,
     closed: bool,
 }
 
@@ -34,6 +37,8 @@ pub(super) struct Tracks {
     pub(super) receivers: Vec<TrackReceiver>,
     /// Latency over time, one for each plan.
     pub(super) latency: Vec<Series>,
+    /// What arrived by subscriber and planned time, one for each plan.
+    pub(super) heat: Vec<Heat>,
     pub(super) progress: SubscriberProgress,
     /// The draft that sessions agreed on, and what the relay calls itself.
     pub(super) relay: Option<(Draft, Option<String>)>,
@@ -59,17 +64,25 @@ impl Subscribers {
         let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
         let mut first = 0;
         let mut clients = Vec::with_capacity(config.subscribers.len());
-        for wanted in &config.subscribers {
-            clients.push(SubscriberClient::new(Arc::clone(wanted), first));
+        let all = config.subscribers.len();
+        for (number, wanted) in config.subscribers.iter().enumerate() {
+            let conduct = config.audience.conduct_of(number, all);
+            let place = (number, first);
+            clients.push(SubscriberClient::new(Arc::clone(wanted), place, conduct));
             first += wanted.len();
         }
         let series = config
             .plans
             .iter()
             .map(|plan| Series::new(plan.clock().origin(), SERIES_WINDOW));
+        let heat = config
+            .plans
+            .iter()
+            .map(|plan| Heat::new(plan.schedule(), all));
         let tracks = Tracks {
             receivers: vec![TrackReceiver::new(); subscriptions],
             latency: series.collect(),
+            heat: heat.collect(),
             progress: SubscriberProgress {
                 subscribers: config.subscribers.len() as u64,
                 subscriptions: subscriptions as u64,
@@ -83,6 +96,8 @@ impl Subscribers {
             tracks,
             started: None,
             next_check: None,
+            next_leave: None,
+            leave_turn: 0,
             closed: false,
         }
     }
@@ -150,6 +165,7 @@ impl Subscribers {
         let is_due = !self.closed && self.next_check.is_some_and(|at| at <= now);
         if is_due {
             self.next_check = Some(now + CHECK_PERIOD);
+            self.note_joined(now);
         }
         is_due
     }

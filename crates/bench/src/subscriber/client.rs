@@ -13,16 +13,20 @@ use weir_quic::Endpoint;
 
 use super::audience::Tracks;
 use super::incoming::{Complete, Incoming, matches};
-use super::{SubscribeFlow, SubscriberConfig, SubscriberProgress, SubscriptionResult, Wanted};
+use super::subscription::Subscription;
+use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult, Wanted};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
 use crate::peer::Peer;
+use crate::profile::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]
 pub(super) struct SubscriberClient {
     pub(super) wanted: Arc<[Wanted]>,
+    /// Which of the role's subscribers it is.
+    pub(super) number: usize,
     /// Where its receivers begin.
     pub(super) first: usize,
     pub(super) subscriptions: Vec<Subscription>,
@@ -36,27 +40,24 @@ pub(super) struct SubscriberClient {
     setup: Option<Duration>,
     failure: Option<String>,
     closed: bool,
-}
-
-/// A track at a subscriber.
-#[derive(Clone, Debug)]
-pub(super) struct Subscription {
-    pub(super) asked: Option<Instant>,
-    first_object: Option<Instant>,
-    accepted: bool,
-    pub(super) ended: bool,
-    /// Whether the track will be fetched when the schedules begin.
-    pub(super) is_waiting: bool,
-    pub(super) failure: Option<String>,
+    /// How it behaves; what only a peaceful one gets is measured for all together.
+    pub(super) conduct: Conduct,
+    /// Sessions that it has had open.
+    pub(super) sessions: u64,
 }
 
 impl SubscriberClient {
-    pub(super) fn new(wanted: Arc<[Wanted]>, first: usize) -> Self {
+    pub(super) fn new(
+        wanted: Arc<[Wanted]>,
+        (number, first): (usize, usize),
+        conduct: Conduct,
+    ) -> Self {
         Self {
-            subscriptions: vec![Subscription::new(); wanted.len()],
+            subscriptions: vec![Subscription::default(); wanted.len()],
             requests: Vec::with_capacity(wanted.len()),
             discovery: None,
             wanted,
+            number,
             first,
             streams: Vec::new(),
             connected: false,
@@ -64,6 +65,8 @@ impl SubscriberClient {
             setup: None,
             failure: None,
             closed: false,
+            conduct,
+            sessions: 0,
         }
     }
 
@@ -173,7 +176,6 @@ impl SubscriberClient {
 
     pub(super) fn results(
         &self,
-        subscriber: usize,
         plans: &[TrackPlan],
         tracks: &Tracks,
         sent: &impl Fn(&FullTrackName) -> Option<SentTotals>,
@@ -182,7 +184,7 @@ impl SubscriberClient {
         let result = |((subscription, wanted), (receiver, plan)): (_, (&TrackReceiver, usize))| {
             let (subscription, wanted): (&Subscription, &Wanted) = (subscription, wanted);
             SubscriptionResult {
-                subscriber,
+                subscriber: self.number,
                 plan,
                 name: wanted.name.clone(),
                 track: receiver.result(&plans[plan], sent(&wanted.name)),
@@ -192,7 +194,9 @@ impl SubscriberClient {
                     .or_else(|| self.failure.clone()),
                 handshake: self.handshake,
                 setup: self.setup,
-                first_object: subscription.first_object_time(),
+                first_object: subscription.first_object_time,
+                conduct: self.conduct,
+                sessions: self.sessions,
             }
         };
         subscriptions
@@ -245,11 +249,18 @@ impl SubscriberClient {
         let receiver = &mut tracks.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
         match receiver.handle_object(now, plan, delivered) {
-            Received::Data { latency_ns } => {
+            Received::Data { number, latency_ns } => {
                 tracks.progress.objects += 1;
                 tracks.progress.bytes += delivered.bytes;
+                let is_steady = self.conduct == Conduct::Steady;
+                if is_steady {
+                    let planned_ns = plan.schedule().planned_ns(number);
+                    tracks.heat[plan_number].record(self.number, planned_ns, latency_ns);
+                }
                 if let Some(latency_ns) = latency_ns {
-                    tracks.latency[plan_number].record_ns(now, latency_ns);
+                    if is_steady {
+                        tracks.latency[plan_number].record_ns(now, latency_ns);
+                    }
                     if !intact {
                         receiver.handle_corrupt();
                     }
@@ -262,7 +273,7 @@ impl SubscriberClient {
             | Received::Malformed
             | Received::Ignored => {}
         }
-        subscription.first_object.get_or_insert(now);
+        subscription.note_object(now);
         subscription.note_end(receiver, &mut tracks.progress);
     }
 
@@ -367,8 +378,13 @@ impl SubscriberClient {
         tracks: &mut Tracks,
     ) {
         peer.on_ready(now);
-        self.setup = peer.setup_time();
-        tracks.note_relay(peer);
+        self.sessions += 1;
+        if self.sessions == 1 {
+            self.setup = peer.setup_time();
+            tracks.note_relay(peer);
+        } else {
+            tracks.progress.rejoined += 1;
+        }
         self.wait_for_fetches(config);
         match config.flow {
             SubscribeFlow::Subscribe => {
@@ -414,10 +430,12 @@ impl SubscriberClient {
     }
 
     pub(super) fn on_accepted(&mut self, tracks: &mut Tracks, id: RequestId) {
-        if let Some(number) = self.number_of(id)
-            && !std::mem::replace(&mut self.subscriptions[number].accepted, true)
-        {
-            tracks.progress.accepted += 1;
+        if let Some(number) = self.number_of(id) {
+            let subscription = &mut self.subscriptions[number];
+            subscription.is_served = true;
+            if !std::mem::replace(&mut subscription.accepted, true) {
+                tracks.progress.accepted += 1;
+            }
         }
     }
 
@@ -554,31 +572,4 @@ pub(super) fn insert_request(
 ) {
     let place = requests.partition_point(|(one, _)| *one < request);
     requests.insert(place, (request, number));
-}
-
-impl Subscription {
-    fn new() -> Self {
-        Self {
-            asked: None,
-            first_object: None,
-            accepted: false,
-            ended: false,
-            is_waiting: false,
-            failure: None,
-        }
-    }
-
-    /// Counts the end of the track once.
-    #[inline]
-    pub(super) fn note_end(&mut self, receiver: &TrackReceiver, progress: &mut SubscriberProgress) {
-        if !self.ended && receiver.has_ended() {
-            self.ended = true;
-            progress.ended += 1;
-        }
-    }
-
-    /// From SUBSCRIBE to the first object.
-    fn first_object_time(&self) -> Option<Duration> {
-        Some(self.first_object?.saturating_duration_since(self.asked?))
-    }
 }

@@ -6,6 +6,7 @@ use weir_moqt::name::FullTrackName;
 
 use crate::clock::{milliseconds, signed_nanoseconds};
 use crate::metrics::{End, Failure, TrackResult};
+use crate::profile::Conduct;
 use crate::report::{Status, SubscriberReport};
 
 /// One subscription: one subscriber on one track.
@@ -25,8 +26,12 @@ pub struct SubscriptionResult {
     pub handshake: Option<Duration>,
     /// From there to the relay's SETUP.
     pub setup: Option<Duration>,
-    /// From SUBSCRIBE to the first object of any kind.
+    /// From SUBSCRIBE to the first object of any kind, in its first session.
     pub first_object: Option<Duration>,
+    /// How the subscriber behaved.
+    pub conduct: Conduct,
+    /// Sessions that it had open.
+    pub sessions: u64,
 }
 
 impl SubscriptionResult {
@@ -37,6 +42,8 @@ impl SubscriptionResult {
         SubscriberReport {
             index: first_subscriber + self.subscriber as u64,
             track_name: self.name.to_string(),
+            conduct: self.conduct,
+            sessions: self.sessions,
             status: self.track.status,
             reason: self.reason(),
             completion: self.track.completion,

@@ -4,13 +4,14 @@ use std::{
     io::{IsTerminal as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use weir_bench::{
     limits::PROFILE_BYTES_MAX,
-    profile::{Mode, Profile},
+    profile::{Mode, Pattern, Profile, TrackProfile},
     publisher::PublishFlow,
     qperf::Wire,
     report::{Report, html, json, terminal},
@@ -21,7 +22,10 @@ use weir_moqt::token::Token;
 
 use crate::{
     cmd::{archive_file, progress::Progress},
-    run::{self, CoreChoice, Machine, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice},
+    run::{
+        self, CoreChoice, Machine, Meetings, OwnRelay, Plan, RelayChoice, RelayUrl, TrustChoice,
+        process,
+    },
     signals,
 };
 
@@ -39,6 +43,14 @@ pub(crate) struct BenchArguments {
     /// Process of that relay, if it runs on this machine: its CPU and memory are watched
     #[arg(long, value_name = "PID", requires = "relay")]
     relay_pid: Option<u32>,
+    /// The same by the name of its program, of which one process may run
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "relay",
+        conflicts_with = "relay_pid"
+    )]
+    relay_process: Option<String>,
     /// Prometheus metrics of that relay, http://HOST:PORT/PATH: how its counters grow is reported
     #[arg(long, value_name = "URL", requires = "relay", value_parser = metrics_url)]
     relay_metrics: Option<String>,
@@ -55,9 +67,12 @@ pub(crate) struct BenchArguments {
     /// What is done here, whatever the profile's `mode` says; the rest is another process's, with the same --seed
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     role: Option<Role>,
-    /// Clients started per second; 0 for all at once, a join storm
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 200)]
-    ramp: u32,
+    /// Clients started per second; 0 for all at once, a join storm [default: what the profile says, or 200]
+    #[arg(long, value_name = "PER_SECOND")]
+    ramp: Option<u32>,
+    /// Seconds that every track sends, instead of the profile's own time
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
     /// How publishers offer their tracks
     #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
     publish_flow: Flow,
@@ -107,9 +122,24 @@ pub(crate) struct BenchArguments {
     /// Allow a relay that is neither on this machine nor in a private network
     #[arg(long, requires = "relay")]
     allow_public: bool,
-    /// Core of weir's own relay
-    #[arg(long, value_name = "CORE")]
-    relay_core: Option<usize>,
+    /// Put the same load on a null relay afterwards, to prove that the generator could make it
+    #[arg(long)]
+    calibrate: bool,
+    /// Waste this share of the time of each of the generator's threads, in per cent: to see that reports notice a slow
+    /// generator
+    #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    waste_cpu: u32,
+    /// Threads of weir's own relay
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = clap::value_parser!(u16).range(1..=255))]
+    relay_threads: u16,
+    /// Cores of weir's own relay, one for each of its threads, with commas between
+    #[arg(
+        long,
+        alias = "relay-core",
+        value_name = "CORES",
+        value_delimiter = ','
+    )]
+    relay_cores: Vec<usize>,
     /// Core of the publishers
     #[arg(long, value_name = "CORE")]
     publishers_core: Option<usize>,
@@ -189,8 +219,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let stop = signals::stop_on_signals()?;
     let mut progress = Progress::new();
-    let archive = run::run(&plan, &machine, &stop, |line| progress.show(line));
-    progress.end();
+    let archive = run::run(&plan, &machine, &stop, |moment| progress.show(moment));
+    drop(progress);
     let archive = archive?;
     if let Some(file) = &arguments.archive {
         archive_file::write(file, &archive)?;
@@ -208,7 +238,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
 /// Everything that can be wrong is found here, before anything is started.
 pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let name = arguments.profile.display().to_string();
-    let profile = read_profile(&arguments.profile, &name)?;
+    let mut profile = read_profile(&arguments.profile, &name)?;
+    if let Some(seconds) = arguments.seconds {
+        for track in &mut profile.tracks {
+            track.duration = Duration::from_secs(seconds);
+        }
+    }
     let level: ServiceLevel = match arguments.role {
         // Who only publishes sees no loss and no latency.
         Some(Role::Publish) if arguments.slo == DEFAULT_LEVEL => PUBLISHER_LEVEL.parse(),
@@ -230,31 +265,24 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         );
     }
     let meetings = meetings(arguments)?;
-    let relay = match &arguments.relay {
-        None => RelayChoice::Own,
-        Some(url) => {
-            let url: RelayUrl = url.parse().context("--relay")?;
-            if !url.is_isolated() && !arguments.allow_public {
-                bail!(
-                    "--relay: {url} is not in a private network; a benchmark is an attack on a relay that \
-                     serves others. If it is yours, say --allow-public"
-                );
-            }
-            RelayChoice::At {
-                url,
-                pid: arguments.relay_pid,
-            }
-        }
-    };
+    if meetings.is_some() && profile.audience.is_unruly() {
+        bail!("{name}: [audience]: clients of meetings neither read slowly nor come and go");
+    }
+    let has_fetch = |track: &TrackProfile| track.pattern == Pattern::Fetch;
+    if arguments.calibrate && profile.tracks.iter().any(has_fetch) {
+        bail!("--calibrate: a null relay keeps nothing that could be fetched");
+    }
+    let relay = relay(arguments, machine)?;
     let trust = match (&relay, &arguments.ca) {
         // Its certificate is made a moment before, for this run only.
-        (RelayChoice::Own, _) => TrustChoice::Anyone,
+        (RelayChoice::Own(_), _) => TrustChoice::Anyone,
         (RelayChoice::At { .. }, _) if arguments.insecure => TrustChoice::Anyone,
         (RelayChoice::At { .. }, file) => match &arguments.certificate_hash {
             Some(hash) => TrustChoice::Hash(hash_of(hash).context("--certificate-hash")?),
             None => TrustChoice::Roots(file.clone()),
         },
     };
+    let joins_per_second = profile.audience.joins_per_second;
     Ok(Plan {
         profile_name: name,
         profile,
@@ -266,7 +294,10 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             Role::Subscribe => Mode::Subscriber,
             Role::Both => Mode::Both,
         }),
-        ramp_per_second: arguments.ramp,
+        ramp_per_second: arguments
+            .ramp
+            .or(joins_per_second)
+            .unwrap_or(JOINS_PER_SECOND),
         flow: match arguments.publish_flow {
             Flow::Namespace => PublishFlow::PublishNamespace,
             Flow::Publish => PublishFlow::Publish,
@@ -288,6 +319,9 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         no_wait: arguments.no_wait,
         trust,
         metrics_url: arguments.relay_metrics.clone(),
+        unjudged: Duration::ZERO,
+        calibrate: arguments.calibrate,
+        waste_percent: arguments.waste_cpu,
         command_line: command_line(),
     })
 }
@@ -358,15 +392,18 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
 
 /// The relay on the first core, everything else on the next, unless said otherwise.
 fn cores(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<CoreChoice> {
-    let chosen = [
-        ("--relay-core", arguments.relay_core),
-        ("--publishers-core", arguments.publishers_core),
-        ("--subscribers-core", arguments.subscribers_core),
-    ];
-    for (flag, core) in chosen {
-        if let Some(core) = core
-            && !machine.cores.contains(&core)
-        {
+    let relay = arguments
+        .relay_cores
+        .iter()
+        .map(|core| ("--relay-cores", *core));
+    let publishers = arguments
+        .publishers_core
+        .map(|core| ("--publishers-core", core));
+    let subscribers = arguments
+        .subscribers_core
+        .map(|core| ("--subscribers-core", core));
+    for (flag, core) in relay.chain(publishers).chain(subscribers) {
+        if !machine.cores.contains(&core) {
             bail!(
                 "{flag}: there is no core {core} here; there are {:?}",
                 machine.cores
@@ -381,9 +418,62 @@ fn cores(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<CoreCh
             .copied()
     };
     Ok(CoreChoice {
-        relay: arguments.relay_core.or_else(|| default(0)),
+        relay: arguments
+            .relay_cores
+            .first()
+            .copied()
+            .or_else(|| default(0)),
         publishers: arguments.publishers_core.or_else(|| default(1)),
         subscribers: arguments.subscribers_core.or_else(|| default(1)),
+    })
+}
+
+/// The relay that is measured.
+fn relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<RelayChoice> {
+    Ok(match &arguments.relay {
+        None => RelayChoice::Own(own_relay(arguments, machine)?),
+        Some(url) => {
+            let url: RelayUrl = url.parse().context("--relay")?;
+            if !url.is_isolated() && !arguments.allow_public {
+                bail!(
+                    "--relay: {url} is not in a private network; a benchmark is an attack on a relay that \
+                     serves others. If it is yours, say --allow-public"
+                );
+            }
+            let by_name = arguments.relay_process.as_deref();
+            let found = by_name.map(process::find).transpose();
+            RelayChoice::At {
+                url,
+                pid: found.context("--relay-process")?.or(arguments.relay_pid),
+                by_name: by_name.is_some(),
+            }
+        }
+    })
+}
+
+/// Our own relay on its cores: the first one, and as many after it as it has threads, unless said otherwise.
+fn own_relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<OwnRelay> {
+    let threads = usize::from(arguments.relay_threads);
+    let chosen = &arguments.relay_cores;
+    if !chosen.is_empty() && chosen.len() != threads {
+        bail!(
+            "--relay-cores: {} cores for {threads} threads; expected one for each",
+            chosen.len()
+        );
+    }
+    let cores = if chosen.is_empty() {
+        machine.cores.iter().copied().take(threads).collect()
+    } else {
+        chosen.clone()
+    };
+    Ok(OwnRelay::Weir {
+        threads,
+        // More threads than cores run where the system wants.
+        cores: if cores.len() == threads {
+            cores
+        } else {
+            Vec::new()
+        },
     })
 }
 
@@ -437,6 +527,8 @@ pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
 const DEFAULT_LEVEL: &str = "loss=0,failed=0,p99<100ms";
 /// What of it can be seen where nobody subscribes.
 const PUBLISHER_LEVEL: &str = "failed=0";
+/// Clients that join in a second if nobody says otherwise.
+const JOINS_PER_SECOND: u32 = 200;
 /// Tokens travel in control messages, which have 64 KiB at most.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 fn metrics_url(text: &str) -> Result<String, String> {
@@ -448,6 +540,6 @@ fn metrics_url(text: &str) -> Result<String, String> {
 }
 
 /// A single process has no more UDP ports than this per address.
-pub(super) const SUBSCRIBERS_MAX: usize = 50_000;
+const SUBSCRIBERS_MAX: usize = 50_000;
 /// Columns when the report does not go to a terminal.
 const PLAIN_WIDTH: usize = 100;

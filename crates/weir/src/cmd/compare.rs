@@ -11,7 +11,7 @@ use clap::{Args, Parser};
 use weir_bench::{
     compare::{Comparison, Entry, html, markdown, terminal},
     find_max::{Probe, load},
-    report::Report,
+    report::{Report, live::Moment},
 };
 use weir_net::Stop;
 
@@ -221,10 +221,12 @@ impl Turns {
 
     fn measure(&self, plan: &Plan, label: &str, stop: &Stop) -> anyhow::Result<Report> {
         let mut progress = Progress::new();
-        let outcome = run::run(plan, &self.machine, stop, |line| {
-            progress.show(&format!("{label}: {line}"));
+        let outcome = run::run(plan, &self.machine, stop, |moment| {
+            progress.show(&Moment {
+                label: label.to_owned(),
+                ..moment.clone()
+            });
         });
-        progress.end();
         Ok(outcome?.report)
     }
 

@@ -7,6 +7,7 @@ mod find_max;
 mod h3;
 mod link;
 mod live;
+mod null_relay;
 mod progress;
 mod relay;
 mod report;
@@ -44,6 +45,9 @@ enum Command {
     /// Stream live video, and compare ways to do it
     #[command(subcommand)]
     Live(live::LiveCommand),
+    /// Run a relay that does nothing but forward
+    #[command(hide = true)]
+    NullRelay(null_relay::NullRelayArguments),
     /// Run a relay
     Relay(Box<relay::RelayArguments>),
     /// Make keys and tokens for a relay
@@ -102,6 +106,10 @@ impl Arguments {
             Command::Live(command) => {
                 start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
                 live::run(&command)
+            }
+            Command::NullRelay(arguments) => {
+                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                null_relay::run(&arguments)
             }
             Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
             Command::Token(arguments) => token::run(arguments),

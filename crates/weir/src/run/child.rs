@@ -1,6 +1,7 @@
-//! Our own relay as a child process on its own core.
+//! A relay of our own as a child process on its own cores.
 
 use std::{
+    ffi::OsStr,
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     process::{Child, ChildStdout, Command, Stdio},
@@ -9,10 +10,52 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 
+use super::children::Registered;
+
+/// Which relay of our own is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OwnRelay {
+    /// The relay, on so many threads.
+    Weir {
+        /// Threads that serve, at least one.
+        threads: usize,
+        /// A core for each of them; wherever the system wants if it is empty.
+        cores: Vec<usize>,
+    },
+    /// The null relay, to calibrate against.
+    Null {
+        /// The core that it runs on.
+        core: Option<usize>,
+    },
+}
+
+impl OwnRelay {
+    /// The subcommand and the arguments that start it.
+    fn arguments(&self) -> (&'static str, Vec<String>) {
+        let list = |cores: &[usize]| {
+            let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+            cores.join(",")
+        };
+        let (command, threads, cores) = match self {
+            Self::Weir { threads, cores } => ("relay", *threads, cores.clone()),
+            Self::Null { core } => ("null-relay", 1, core.iter().copied().collect()),
+        };
+        let mut arguments = vec!["--listen=127.0.0.1:0".to_owned()];
+        if threads > 1 {
+            arguments.push(format!("--threads={threads}"));
+        }
+        if !cores.is_empty() {
+            arguments.push(format!("--cores={}", list(&cores)));
+        }
+        (command, arguments)
+    }
+}
+
 /// A running relay. Killed when dropped.
 #[derive(Debug)]
 pub(crate) struct ChildRelay {
     child: Child,
+    group: Registered,
     out: BufReader<ChildStdout>,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -21,19 +64,21 @@ pub(crate) struct ChildRelay {
 }
 
 impl ChildRelay {
-    /// Starts `weir relay` on a port of loopback that the system chooses.
-    pub(crate) fn start(core: Option<usize>) -> anyhow::Result<Self> {
-        let core = core.map(|core| core.to_string());
-        let mut arguments = vec!["--listen", "127.0.0.1:0"];
-        arguments.extend(core.iter().flat_map(|core| ["--core", core]));
-        Self::with(&arguments)
+    /// Starts it on a port of loopback that the system chooses.
+    pub(crate) fn start(relay: &OwnRelay) -> anyhow::Result<Self> {
+        let (command, arguments) = relay.arguments();
+        Self::launch(command, &arguments)
     }
 
     /// Starts `weir relay` with these arguments.
     pub(crate) fn with(arguments: &[&str]) -> anyhow::Result<Self> {
+        Self::launch("relay", arguments)
+    }
+
+    fn launch(subcommand: &str, arguments: &[impl AsRef<OsStr>]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
-        command.arg("relay").args(arguments);
+        command.arg(subcommand).args(arguments);
         // A signal from the terminal goes to the whole group; the relay is to outlive the end of the load.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command
@@ -41,6 +86,7 @@ impl ChildRelay {
             .stdout(Stdio::piped())
             .spawn()
             .context("cannot start the relay")?;
+        let group = Registered::new(child.id());
         let out = child
             .stdout
             .take()
@@ -58,6 +104,7 @@ impl ChildRelay {
         };
         Ok(Self {
             child,
+            group,
             out,
             address,
             ready,
@@ -88,8 +135,7 @@ impl ChildRelay {
 
     /// Stops it and takes its counters.
     pub(crate) fn stop(mut self) -> Map<String, Value> {
-        let pid = i32::try_from(self.child.id()).unwrap_or(0);
-        weir_net::terminate(pid);
+        self.group.terminate();
         let mut line = String::new();
         if self.out.read_line(&mut line).is_err() {
             return Map::new();

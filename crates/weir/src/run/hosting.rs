@@ -12,6 +12,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use weir_bench::{
     meeting::MeetingRole,
+    metrics::figures,
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
 };
@@ -56,6 +57,17 @@ impl Gate {
     pub(crate) fn release(&self) {
         self.inner.release.store(true, Ordering::Release);
     }
+}
+
+/// What all threads of a generator share.
+pub(crate) struct Setting<'a> {
+    pub(crate) gate: &'a Gate,
+    pub(crate) stop: &'a Stop,
+    pub(crate) url: &'a RelayUrl,
+    /// The beginning of the run.
+    pub(crate) origin: Instant,
+    /// Share of its time that each thread wastes on purpose, in per cent.
+    pub(crate) waste_percent: u32,
 }
 
 /// A role on a thread of its own.
@@ -168,6 +180,8 @@ pub(crate) struct Seen {
     pub(crate) is_served: bool,
     /// Whether the relay has answered every subscription.
     pub(crate) is_subscribed: bool,
+    /// Median and 99th percentile of latency in the last whole second, in milliseconds.
+    pub(crate) latency_ms: Option<(f64, f64)>,
 }
 
 /// A role under a conductor.
@@ -176,6 +190,12 @@ pub(crate) struct LoadHost {
     gate: Gate,
     view: View,
     next_look: Instant,
+    /// The beginning of the run.
+    origin: Instant,
+    /// The last whole second whose latency was looked at, and what it was.
+    latency: (u64, Option<(f64, f64)>),
+    /// Share of its time that the thread wastes on purpose, in per cent.
+    waste_percent: u32,
     is_started: bool,
     is_released: bool,
     refused_release: Option<String>,
@@ -194,6 +214,12 @@ impl LoadHost {
     /// Follows the conductor, and shows what there is to see.
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_look = now + LOOK_PERIOD;
+        if self.waste_percent > 0 {
+            let until = now + LOOK_PERIOD * self.waste_percent / 100;
+            while clock::now() < until {
+                std::hint::spin_loop();
+            }
+        }
         let state = &self.gate.inner;
         if !self.is_started && state.subscribers.load(Ordering::Acquire) {
             self.is_started = true;
@@ -208,6 +234,7 @@ impl LoadHost {
                 self.load.app_mut().handle_shutdown(now, endpoint);
             }
         }
+        self.look_at_latency(now);
         let (publishers, subscribers) = (self.load.publishers(), self.load.subscribers());
         *self.view.lock() = Seen {
             publishers: publishers.map(PublisherRole::progress).unwrap_or_default(),
@@ -217,7 +244,22 @@ impl LoadHost {
             has_announced,
             is_served: publishers.is_none_or(PublisherRole::is_served),
             is_subscribed: subscribers.is_none_or(|role| self.is_started && role.is_subscribed()),
+            latency_ms: self.latency.1,
         };
+    }
+
+    /// Sums up the latency of a second when it is over.
+    fn look_at_latency(&mut self, now: Instant) {
+        let second = now.saturating_duration_since(self.origin).as_secs();
+        let Some(subscribers) = self.load.subscribers() else {
+            return;
+        };
+        if second <= self.latency.0 {
+            return;
+        }
+        let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
+        let latency = figures::distribution(&subscribers.latency_between(from, to));
+        self.latency = (second, latency.map(|one| (one.p50_ms, one.p99_ms)));
     }
 }
 
@@ -258,10 +300,8 @@ impl Hosted {
     /// Starts a thread that does `load`, on `sockets` sockets.
     pub(crate) fn start(
         load: Load,
-        gate: &Gate,
+        setting: &Setting<'_>,
         core: Option<usize>,
-        stop: &Stop,
-        url: &RelayUrl,
         sockets: u32,
     ) -> anyhow::Result<Self> {
         let view = View {
@@ -271,14 +311,17 @@ impl Hosted {
         };
         let host = LoadHost {
             load,
-            gate: gate.clone(),
+            gate: setting.gate.clone(),
             view: view.clone(),
             next_look: clock::now(),
+            origin: setting.origin,
+            latency: (0, None),
+            waste_percent: setting.waste_percent,
             is_started: false,
             is_released: false,
             refused_release: None,
         };
-        let thread = start_thread(host, core, stop, url, sockets)?;
+        let thread = start_thread(host, core, setting.stop, setting.url, sockets)?;
         Ok(Self { thread, view })
     }
 

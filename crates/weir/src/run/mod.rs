@@ -1,46 +1,44 @@
 //! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
 
 mod child;
+pub(crate) mod children;
+mod generator;
 mod hosting;
 mod machine;
 pub(crate) mod process;
 pub(crate) mod relays;
-pub(crate) mod scrape;
+mod scrape;
+pub(crate) mod search;
 mod target;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use weir_bench::{
     archive::Archive,
     clock::RunClock,
-    meeting::MeetingRole,
-    metrics::TrackPlan,
-    outcome::{self, Surroundings},
-    profile::{Mode, Profile, TrackProfile},
-    publisher::{PublishFlow, PublisherConfig, PublisherRole},
+    outcome::{self, Judged, Surroundings},
+    profile::{Mode, Profile},
+    publisher::PublishFlow,
     qperf::Wire,
-    report::{Cores, Run},
-    scenario::{Roles, Scenario},
+    report::{Calibration, Cores, Run, live::Moment},
+    scenario::Roles,
     service_level::ServiceLevel,
-    subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole},
+    subscriber::SubscribeFlow,
 };
 use weir_moqt::{draft::Draft, token::Token};
 use weir_net::{Stop, clock};
 
 pub(crate) use self::{
-    child::ChildRelay,
+    child::{ChildRelay, OwnRelay},
     machine::Machine,
     target::{RelayUrl, TrustChoice, target as client_target},
 };
-use self::{
-    hosting::{Gate, Hosted, Load, LoadHost, Seen},
-    watch::{Watch, Window},
-};
+use self::{generator::Generator, hosting::Hosted, scrape::Scraper, watch::Watch};
 
 /// Everything that a run is made from, checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) profile_name: String,
     pub(crate) profile: Profile,
@@ -68,6 +66,12 @@ pub(crate) struct Plan {
     pub(crate) trust: TrustChoice,
     /// Where the relay's own metrics are.
     pub(crate) metrics_url: Option<String>,
+    /// How much of the beginning of the data phase is not judged by loss and latency.
+    pub(crate) unjudged: Duration,
+    /// Whether the same load is put on a null relay afterwards.
+    pub(crate) calibrate: bool,
+    /// Share of their time that the generator's threads waste on purpose, in per cent.
+    pub(crate) waste_percent: u32,
     pub(crate) command_line: String,
 }
 
@@ -93,9 +97,16 @@ impl Plan {
 #[derive(Clone, Debug)]
 pub(crate) enum RelayChoice {
     /// Ours, started for the run.
-    Own,
-    /// One that runs already; its process may be watched if it is on this machine.
-    At { url: RelayUrl, pid: Option<u32> },
+    Own(OwnRelay),
+    /// One that runs already.
+    At {
+        /// Where it is reached.
+        url: RelayUrl,
+        /// Its process, if it is on this machine and is to be watched.
+        pid: Option<u32>,
+        /// Whether that was found by the name of its program.
+        by_name: bool,
+    },
 }
 
 /// Which thread runs on which core.
@@ -111,24 +122,69 @@ pub(crate) fn run(
     plan: &Plan,
     machine: &Machine,
     stop: &Stop,
-    mut say: impl FnMut(&str),
+    mut say: impl FnMut(&Moment),
+) -> anyhow::Result<Archive> {
+    let mut archive = run_once(plan, machine, stop, &mut say)?;
+    if plan.calibrate && !stop.is_requested() {
+        let calibration = calibrate(plan, machine, stop, &mut say)?;
+        archive.report = archive.report.calibrated(calibration);
+    }
+    Ok(archive)
+}
+
+/// Puts the load of `plan` on a null relay on the relay's core, and says how the generator did.
+pub(crate) fn calibrate(
+    plan: &Plan,
+    machine: &Machine,
+    stop: &Stop,
+    mut say: impl FnMut(&Moment),
+) -> anyhow::Result<Calibration> {
+    let null = Plan {
+        relay: RelayChoice::Own(OwnRelay::Null {
+            core: plan.cores.relay,
+        }),
+        // It only forwards what it is asked for by name.
+        flow: PublishFlow::PublishNamespace,
+        subscribe_flow: SubscribeFlow::Subscribe,
+        tokens: Vec::new(),
+        trust: TrustChoice::Anyone,
+        metrics_url: None,
+        role: None,
+        calibrate: false,
+        ..plan.clone()
+    };
+    let archive = run_once(&null, machine, stop, |moment| {
+        say(&Moment {
+            label: "calibration".to_owned(),
+            ..moment.clone()
+        });
+    });
+    let archive = archive.context("the calibration against a null relay failed")?;
+    Ok(Calibration::of(&archive.report))
+}
+
+fn run_once(
+    plan: &Plan,
+    machine: &Machine,
+    stop: &Stop,
+    mut say: impl FnMut(&Moment),
 ) -> anyhow::Result<Archive> {
     let started = clock::now();
     let wall = clock::since_epoch();
-    let own = match plan.relay {
-        RelayChoice::Own => Some(ChildRelay::start(plan.cores.relay)?),
-        RelayChoice::At { .. } => None,
-    };
-    let (url, pid) = match (&plan.relay, &own) {
-        (RelayChoice::At { url, pid }, _) => (url.clone(), *pid),
-        (RelayChoice::Own, Some(child)) => (RelayUrl::of_child(child.address), Some(child.pid())),
-        (RelayChoice::Own, None) => bail!("the relay did not start"),
+    let (own, url, pid) = match &plan.relay {
+        RelayChoice::Own(own) => {
+            let child = ChildRelay::start(own)?;
+            let (url, pid) = (RelayUrl::of_child(child.address), child.pid());
+            (Some(child), url, Some(pid))
+        }
+        RelayChoice::At { url, pid, .. } => (None, url.clone(), *pid),
     };
     let origin_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     let generator = Generator::start(plan, &url, RunClock::new(started, origin_ns))?;
     let views = generator.threads.iter().map(Hosted::view).collect();
-    let before = plan.metrics_url.as_deref().map(scrape::counters);
-    let before = before.transpose().context("--relay-metrics")?;
+    let scraper = plan.metrics_url.as_deref();
+    let scraper = scraper.map(|url| Scraper::start(url, started));
+    let scraper = scraper.transpose().context("--relay-metrics")?;
     let mut watch = Watch::new(started, pid, own, views);
     let interrupted = generator.conduct(plan, stop, &mut watch, &mut say);
     let finished = generator.end(interrupted.is_some())?;
@@ -137,12 +193,12 @@ pub(crate) fn run(
     let implementation = subscribers
         .relay()
         .and_then(|(_, name)| name.map(str::to_owned));
+    let judged = judged(plan, watch.released(), started);
     let (mut relay, seen) = watch.finish(plan, implementation);
-    // A relay that died has nothing to say any more; what was measured stays.
-    if let (Some(before), Some(url)) = (&before, &plan.metrics_url)
-        && let Ok(after) = scrape::counters(url)
-    {
-        relay.counters.extend(scrape::growth(before, &after));
+    if let Some(scraper) = scraper {
+        let (counters, metrics) = scraper.finish();
+        relay.counters.extend(counters);
+        relay.metrics = metrics;
     }
     let run = Run {
         start_time: humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + wall).to_string(),
@@ -155,6 +211,7 @@ pub(crate) fn run(
         run,
         relay,
         generator: seen,
+        judged,
     };
     Ok(outcome::archive(
         &plan.profile,
@@ -190,7 +247,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
             plan.subscribers_total() as u64
         },
         publishers_requested: plan.meetings.map_or(1, |_| plan.subscribers_total() as u64),
-        cores: cores(&plan.cores, machine, matches!(plan.relay, RelayChoice::Own)),
+        cores: cores(plan, machine),
         kernel: machine.kernel.clone(),
         cpu_model: machine.cpu_model.clone(),
         interrupted: None,
@@ -198,322 +255,15 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     }
 }
 
-/// The load generator at work, on threads of its own.
-struct Generator {
-    plans: Arc<[TrackPlan]>,
-    threads: Vec<Hosted>,
-    gate: Gate,
-    /// Asks the threads to stop.
-    stop: Stop,
-    /// Roles without a client, for what is not done here.
-    nobody: (PublisherRole, SubscriberRole),
-}
-
-/// The roles of a run that is over.
-struct Finished {
-    plans: Arc<[TrackPlan]>,
-    threads: Vec<LoadHost>,
-    nobody: (PublisherRole, SubscriberRole),
-}
-
-impl Generator {
-    fn start(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Self> {
-        let configs = configs(plan, url, run_clock)?;
-        let plans = Arc::clone(&configs.publishers.plans);
-        let stop = Stop::new().context("cannot make an event descriptor")?;
-        let gate = Gate::new(plan.no_wait);
-        let now = run_clock.origin();
-        let nobody = (
-            PublisherRole::new(
-                PublisherConfig {
-                    publishers: Vec::new(),
-                    ..configs.publishers.clone()
-                },
-                now,
-            ),
-            SubscriberRole::new(SubscriberConfig {
-                subscribers: Vec::new(),
-                ..configs.subscribers.clone()
-            }),
-        );
-        let sockets = configs.subscribers.target.sockets;
-        let (publishers, subscribers) = (configs.publishers, configs.subscribers);
-        let mut loads = Vec::new();
-        if plan.meetings.is_some() {
-            let role = MeetingRole::new(publishers, subscribers, now);
-            loads.push((
-                Load::Meetings(Box::new(role)),
-                plan.cores.subscribers,
-                sockets,
-            ));
-        } else {
-            if !publishers.publishers.is_empty() {
-                let role = PublisherRole::new(publishers, now);
-                loads.push((Load::Publishers(Box::new(role)), plan.cores.publishers, 1));
-            }
-            if !subscribers.subscribers.is_empty() {
-                let role = SubscriberRole::new(subscribers);
-                loads.push((
-                    Load::Subscribers(Box::new(role)),
-                    plan.cores.subscribers,
-                    sockets,
-                ));
-            }
-        }
-        let start = |(load, core, sockets)| Hosted::start(load, &gate, core, &stop, url, sockets);
-        let threads = loads
-            .into_iter()
-            .map(start)
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(Self {
-            plans,
-            threads,
-            gate,
-            stop,
-            nobody,
-        })
-    }
-
-    /// Leads the run to its end; returns why it was broken off, if it was.
-    fn conduct(
-        &self,
-        plan: &Plan,
-        stop: &Stop,
-        watch: &mut Watch,
-        say: &mut impl FnMut(&str),
-    ) -> Option<String> {
-        let started = clock::now();
-        let patience = patience(plan);
-        let length = longest(&plan.profile) + END_TIMEOUT + wait_for_others(plan);
-        let mut released = None;
-        loop {
-            if stop.wait(STEP) {
-                return Some("interrupted".to_owned());
-            }
-            let now = clock::now();
-            if let Some(line) = watch.look(now) {
-                say(&line);
-            }
-            if let Some(death) = watch.relay_death() {
-                return Some(death);
-            }
-            let seen: Vec<Seen> = self.threads.iter().map(Hosted::seen).collect();
-            if self.is_over(&seen) {
-                return None;
-            }
-            let has_met = |one: &Seen| {
-                let (publishers, subscribers) = (one.publishers, one.subscribers);
-                publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
-            };
-            if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
-                return Some(format!("no answer within {} s", START_TIMEOUT.as_secs()));
-            }
-            let is_late = now - started > patience;
-            if seen.iter().all(|one| one.has_announced) || is_late {
-                self.gate.admit_subscribers();
-            }
-            let is_ready = seen.iter().all(|one| one.is_subscribed && one.is_served);
-            if released.is_none() && (is_ready || is_late) {
-                watch.on_connected();
-                self.gate.release();
-                released = Some(now);
-                watch.set_window(window(&plan.profile, now));
-            }
-            if released.is_some_and(|released| now - released > length) {
-                return Some("the run did not end in time".to_owned());
-            }
-        }
-    }
-
-    /// Whether all threads are done, or the publishers are and failed, so that nothing more can come.
-    fn is_over(&self, seen: &[Seen]) -> bool {
-        let of_publishers = |one: &Seen| one.publishers.publishers > 0;
-        let failed = seen.iter().any(|one| one.publishers.failed > 0);
-        let mut threads = self.threads.iter().zip(seen);
-        threads.all(|(thread, seen)| thread.is_done() || (failed && !of_publishers(seen)))
-    }
-
-    /// Waits for the threads, after asking them to stop if the run was broken off.
-    fn end(self, is_broken_off: bool) -> anyhow::Result<Finished> {
-        if is_broken_off || !self.threads.iter().all(Hosted::is_done) {
-            self.stop.request();
-        }
-        let threads = self.threads.into_iter().map(Hosted::join);
-        Ok(Finished {
-            plans: self.plans,
-            threads: threads.collect::<anyhow::Result<_>>()?,
-            nobody: self.nobody,
-        })
-    }
-}
-
-impl Finished {
-    fn publishers(&self) -> &PublisherRole {
-        let mut roles = self
-            .threads
-            .iter()
-            .filter_map(|one| one.load().publishers());
-        roles.next().unwrap_or(&self.nobody.0)
-    }
-
-    fn subscribers(&self) -> &SubscriberRole {
-        let mut roles = self
-            .threads
-            .iter()
-            .filter_map(|one| one.load().subscribers());
-        roles.next().unwrap_or(&self.nobody.1)
-    }
-
-    /// Whether there is anything to report; if not, why.
-    fn check(&self, url: &RelayUrl, interrupted: Option<&str>) -> anyhow::Result<()> {
-        if let Some(problem) = self.threads.iter().find_map(LoadHost::refused_release) {
-            bail!("{problem}");
-        }
-        let (publishers, subscribers) = (self.publishers(), self.subscribers());
-        let failure = publishers
-            .failures()
-            .next()
-            .map(|(_, reason)| reason.to_owned());
-        // Where nobody subscribes, a publisher that failed is all there is to say.
-        let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
-        let progress = publishers.progress();
-        // Those that are through have closed their sessions.
-        let has_published = progress.ready + progress.objects_sent > 0;
-        if (has_published && !is_silent) || subscribers.relay().is_some() {
-            return Ok(());
-        }
-        let of_subscribers = || {
-            let results = subscribers.results(|_| None);
-            results.into_iter().find_map(|result| result.failure)
-        };
-        let failure = failure
-            .or_else(|| interrupted.map(str::to_owned))
-            .or_else(of_subscribers);
-        let failure = failure.unwrap_or_else(|| "no session could be set up".to_owned());
-        bail!("{url}: {failure}")
-    }
-}
-
-/// What both kinds of clients are made from.
-struct Configs {
-    publishers: PublisherConfig,
-    subscribers: SubscriberConfig,
-}
-
-fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
-    let wait = wait_for_others(plan);
-    let mut target = target::target(url, &plan.trust, socket_count(plan))?;
-    target.setup.authorization_tokens.clone_from(&plan.tokens);
-    let plans: Arc<[TrackPlan]> = (0_u64..)
-        .zip(&plan.profile.tracks)
-        .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
-        .collect();
-    let (profile, seed) = (&plan.profile, plan.seed);
-    let scenario = if let Some(groups) = plan.meetings {
-        Scenario::meetings(profile, groups.meetings, groups.clients_per_meeting, seed)
-    } else {
-        let roles = Roles { given: plan.role };
-        Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
+/// What of the run is judged: all but the beginning, if the schedules ever began.
+fn judged(plan: &Plan, released: Option<Instant>, started: Instant) -> Judged {
+    let Some(released) = released.filter(|_| !plan.unjudged.is_zero()) else {
+        return Judged::default();
     };
-    let scenario = scenario.with_context(|| plan.profile_name.clone())?;
-    let mut session_limits = weir_moqt::limits::Limits::default();
-    let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
-    session_limits.requests_local_max = session_limits
-        .requests_local_max
-        .max(requests.unwrap_or(0) + REQUESTS_BESIDE);
-    let publishers = PublisherConfig {
-        target: target::Target {
-            sockets: if plan.meetings.is_some() {
-                target.sockets
-            } else {
-                1
-            },
-            ..target.clone()
-        },
-        plans: Arc::clone(&plans),
-        publishers: scenario.publishers,
-        flow: plan.flow,
-        ramp_per_second: plan.ramp_per_second,
-        tokens: plan.tokens.clone(),
-        session_limits: session_limits.clone(),
-    };
-    let subscribers = SubscriberConfig {
-        target,
-        plans,
-        subscribers: scenario.subscribers,
-        flow: plan.subscribe_flow,
-        request: SubscribeRequest {
-            tokens: plan.tokens.clone(),
-            // The publisher of another process may be the later one.
-            rendezvous_timeout: (!wait.is_zero()).then_some(wait),
-            ..SubscribeRequest::default()
-        },
-        ramp_per_second: plan.ramp_per_second,
-        start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
-        verify_content: true,
-        session_limits,
-    };
-    Ok(Configs {
-        publishers,
-        subscribers,
-    })
-}
-
-/// How long those who only subscribe wait for the process that publishes.
-fn wait_for_others(plan: &Plan) -> Duration {
-    if plan.role == Some(Mode::Subscriber) {
-        AUDIENCE_TIMEOUT
-    } else {
-        Duration::ZERO
-    }
-}
-
-/// How long the clients may take to get ready.
-fn patience(plan: &Plan) -> Duration {
-    if plan.role == Some(Mode::Publisher) {
-        return AUDIENCE_TIMEOUT;
-    }
-    let rate = u64::from(plan.ramp_per_second);
-    let ramp = (plan.subscribers_total() as u64)
-        .checked_div(rate)
-        .unwrap_or(0);
-    START_TIMEOUT + Duration::from_secs(ramp) * 2
-}
-
-/// The longest that a track of the profile takes, drain included.
-fn longest(profile: &Profile) -> Duration {
-    let lengths = profile
-        .tracks
-        .iter()
-        .map(|track| track.total_transmit_time() + track.ttl.max(Duration::from_secs(2)));
-    lengths.max().unwrap_or_default()
-}
-
-/// The steady part of the data phase, in which all tracks send: a second or a tenth of it after the last has
-/// begun, until the first ends.
-fn window(profile: &Profile, released: std::time::Instant) -> Window {
-    let begin = profile
-        .tracks
-        .iter()
-        .map(|track| track.start_delay)
-        .max()
-        .unwrap_or_default();
-    let ends = profile.tracks.iter().map(TrackProfile::total_transmit_time);
-    let end = ends.min().unwrap_or_default();
-    let settle = (end.saturating_sub(begin) / 10).min(Duration::from_secs(1));
-    Window {
-        from: released + begin + settle,
-        to: released + end.max(begin + settle),
-    }
-}
-
-fn socket_count(plan: &Plan) -> u32 {
-    if plan.socket_per_subscriber {
-        u32::try_from(plan.subscribers_total())
-            .unwrap_or(u32::MAX)
-            .max(1)
-    } else {
-        1
+    let starts = plan.profile.tracks.iter().map(|track| track.start_delay);
+    Judged {
+        planned_from: plan.unjudged,
+        arrived_from: (released - started) + starts.max().unwrap_or_default() + plan.unjudged,
     }
 }
 
@@ -544,22 +294,31 @@ fn latency_clock(plan: &Plan) -> &'static str {
     }
 }
 
-fn cores(choice: &CoreChoice, machine: &Machine, is_own: bool) -> Cores {
-    let numbers = |core: Option<usize>| {
-        let cores = core.map_or_else(|| machine.cores.clone(), |core| vec![core]);
+fn cores(plan: &Plan, machine: &Machine) -> Cores {
+    let numbers = |cores: &[usize]| {
+        let cores = if cores.is_empty() {
+            &machine.cores
+        } else {
+            cores
+        };
         cores
-            .into_iter()
-            .filter_map(|core| u32::try_from(core).ok())
+            .iter()
+            .filter_map(|core| u32::try_from(*core).ok())
             .collect()
     };
+    let CoreChoice {
+        publishers,
+        subscribers,
+        ..
+    } = plan.cores;
     Cores {
-        relay: if is_own {
-            numbers(choice.relay)
-        } else {
-            Vec::new()
+        relay: match &plan.relay {
+            RelayChoice::Own(OwnRelay::Weir { cores, .. }) => numbers(cores),
+            RelayChoice::Own(OwnRelay::Null { core }) => numbers(core.as_slice()),
+            RelayChoice::At { .. } => Vec::new(),
         },
-        publishers: numbers(choice.publishers),
-        subscribers: numbers(choice.subscribers),
+        publishers: numbers(publishers.as_slice()),
+        subscribers: numbers(subscribers.as_slice()),
     }
 }
 
@@ -567,14 +326,3 @@ fn cores(choice: &CoreChoice, machine: &Machine, is_own: bool) -> Cores {
 pub(crate) fn protocols() -> Vec<&'static str> {
     Draft::ALL.iter().map(|draft| draft.alpn()).collect()
 }
-
-/// How often the run is looked at.
-const STEP: Duration = Duration::from_millis(20);
-/// How long publishers and subscribers of different processes wait for each other.
-const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
-/// Requests of a session beside its subscriptions: offers, and questions for namespaces.
-const REQUESTS_BESIDE: usize = 128;
-/// How long a relay may take to let clients in, after the last has started.
-const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How much longer than its profile says a run may take.
-const END_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,6 +1,8 @@
 //! A process seen from outside, through `/proc`: what it costs, whoever wrote it.
 
-use std::{fs, io, time::Duration};
+use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
+
+use anyhow::{Context as _, bail};
 
 /// What a process has used so far and holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +54,46 @@ pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
     Ok(usage)
 }
 
+/// The one process whose program is called `name`, beside this one.
+///
+/// # Errors
+/// There is none, or there are several; the error names them.
+pub(crate) fn find(name: &str) -> anyhow::Result<u32> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").context("/proc cannot be read")? {
+        // Processes come and go while one looks.
+        let Ok(entry) = entry else { continue };
+        let pid: Option<u32> = entry
+            .file_name()
+            .to_str()
+            .and_then(|text| text.parse().ok());
+        if let Some(pid) = pid.filter(|pid| *pid != own)
+            && is_called(pid, name)
+        {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    match found[..] {
+        [] => bail!("no process is called {name:?}"),
+        [pid] => Ok(pid),
+        _ => bail!("several processes are called {name:?}: {found:?}; choose one by --relay-pid"),
+    }
+}
+
+/// Whether the file name of a process's program, or of what it was started as, is `name`.
+fn is_called(pid: u32, name: &str) -> bool {
+    let file_name = |path: &Path| path.file_name() == Some(OsStr::new(name));
+    let program = fs::read_link(format!("/proc/{pid}/exe"));
+    if program.is_ok_and(|path| file_name(&path)) {
+        return true;
+    }
+    let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let first = command.split(|byte| *byte == 0).next().unwrap_or_default();
+    file_name(Path::new(OsStr::from_bytes(first)))
+}
+
 /// User and system time of all threads, ended ones included, from a line of `/proc/PID/stat`.
 fn ticks_of(line: &str) -> Option<Duration> {
     // The name, in parentheses, may hold anything.
@@ -86,6 +128,33 @@ mod tests {
         assert!(usage.resident_bytes > 100_000);
         assert!(usage.resident_peak_bytes >= usage.resident_bytes);
         assert!(usage.threads >= 1);
+    }
+
+    #[test]
+    fn finds_a_process_by_its_program() {
+        let folder = std::env::temp_dir().join(format!("weir-process-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let name = format!("sleeper-of-{}", std::process::id());
+        fs::copy("/bin/sleep", folder.join(&name)).unwrap();
+        let start = || {
+            std::process::Command::new(folder.join(&name))
+                .arg("60")
+                .spawn()
+                .unwrap()
+        };
+        let mut one = start();
+        assert_eq!(find(&name).unwrap(), one.id());
+        let mut other = start();
+        let error = find(&name).unwrap_err().to_string();
+        assert!(error.contains("several processes"), "{error}");
+        assert!(error.contains(&other.id().to_string()), "{error}");
+        for child in [&mut one, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let error = find(&name).unwrap_err().to_string();
+        assert!(error.contains("no process is called"), "{error}");
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

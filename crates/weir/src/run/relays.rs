@@ -11,6 +11,8 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use weir_net::{Stop, clock, pin_to_core};
 
+use super::children::Registered;
+
 /// What is compared, as the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -206,7 +208,8 @@ impl Workplace {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let child = spawn_on(command, relay.core)
             .with_context(|| format!("{}: {:?} cannot be started", relay.name, relay.start[0]))?;
-        let mut started = StartedRelay { child };
+        let group = Registered::new(child.id());
+        let mut started = StartedRelay { child, group };
         if stop.wait(Duration::from_millis(relay.ready_ms)) {
             return Ok(None);
         }
@@ -234,6 +237,7 @@ impl Drop for Workplace {
 #[derive(Debug)]
 pub(crate) struct StartedRelay {
     child: Child,
+    group: Registered,
 }
 
 impl StartedRelay {
@@ -244,15 +248,13 @@ impl StartedRelay {
 
 impl Drop for StartedRelay {
     fn drop(&mut self) {
-        if let Ok(group) = i32::try_from(self.child.id()) {
-            weir_net::terminate(-group);
-        }
+        self.group.terminate();
         let give_up = clock::now() + PATIENCE;
         while matches!(self.child.try_wait(), Ok(None)) && clock::now() < give_up {
             drop(Stop::new().map(|stop| stop.wait(STEP)));
         }
-        // Fails only if it is gone already.
-        drop(self.child.kill());
+        // What it has started may have stayed, although it is gone itself.
+        self.group.kill();
         drop(self.child.wait());
     }
 }

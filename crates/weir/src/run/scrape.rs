@@ -1,17 +1,141 @@
-//! What a relay says of itself: the counters of its Prometheus text, before a run and after it.
+//! What a relay says of itself: the counters and gauges of its Prometheus text, second by second.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
+use weir_bench::report::{MetricSecond, RelayMetric};
+use weir_net::{Stop, clock};
 
 /// Counters by their name, labels included.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// Fetches the counters at `url`.
+/// One value of the text.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sample {
+    is_counter: bool,
+    value: f64,
+}
+
+type Samples = BTreeMap<String, Sample>;
+
+/// Fetches a relay's metrics once a second, on a thread of its own: an answer that takes long must not hold up the run.
+pub(crate) struct Scraper {
+    url: String,
+    before: Samples,
+    stop: Stop,
+    thread: JoinHandle<Series>,
+}
+
+/// What was fetched, by name.
+#[derive(Debug, Default)]
+struct Series {
+    metrics: BTreeMap<String, RelayMetric>,
+    /// One in so many fetches is kept.
+    stride: u64,
+    fetched: u64,
+}
+
+impl Scraper {
+    /// Begins to fetch; times count from `origin`.
+    ///
+    /// # Errors
+    /// Nobody answers at the URL.
+    pub(crate) fn start(url: &str, origin: Instant) -> anyhow::Result<Self> {
+        let before = samples(url)?;
+        let stop = Stop::new().context("cannot make an event descriptor")?;
+        let (requested, from) = (stop.clone(), url.to_owned());
+        let work = move || {
+            let mut series = Series::default();
+            while !requested.wait(PERIOD) {
+                // One that is late, or fails, leaves a gap.
+                if let Ok(samples) = samples(&from) {
+                    series.add((clock::now() - origin).as_secs_f64() * 1e3, &samples);
+                }
+            }
+            series
+        };
+        let thread = std::thread::Builder::new().name("weir-metrics".to_owned());
+        Ok(Self {
+            url: url.to_owned(),
+            before,
+            stop,
+            thread: thread.spawn(work).context("cannot start a thread")?,
+        })
+    }
+
+    /// How much each counter grew, and what changed second by second.
+    pub(crate) fn finish(self) -> (Counters, Vec<RelayMetric>) {
+        self.stop.request();
+        let series = self.thread.join().unwrap_or_default();
+        // A relay that died has nothing to say any more; what was measured stays.
+        let grown = samples(&self.url).map_or_else(
+            |_| Counters::new(),
+            |after| growth(&counters(&self.before), &counters(&after)),
+        );
+        (grown, series.finish())
+    }
+}
+
+impl Series {
+    fn add(&mut self, at_ms: f64, samples: &Samples) {
+        self.stride = self.stride.max(1);
+        self.fetched += 1;
+        if !self.fetched.is_multiple_of(self.stride) {
+            return;
+        }
+        for (name, sample) in samples {
+            let known = self.metrics.len();
+            if known >= METRICS_MAX && !self.metrics.contains_key(name) {
+                continue;
+            }
+            let metric = self
+                .metrics
+                .entry(name.clone())
+                .or_insert_with(|| RelayMetric {
+                    metric: name.clone(),
+                    is_counter: sample.is_counter,
+                    per_second: Vec::new(),
+                });
+            metric.per_second.push(MetricSecond {
+                at_ms,
+                value: sample.value,
+            });
+        }
+        if self
+            .metrics
+            .values()
+            .any(|metric| metric.per_second.len() > SAMPLES_MAX)
+        {
+            self.stride *= 2;
+            for metric in self.metrics.values_mut() {
+                let mut keep = false;
+                metric.per_second.retain(|_| {
+                    keep = !keep;
+                    keep
+                });
+            }
+        }
+    }
+
+    /// Those that changed.
+    fn finish(self) -> Vec<RelayMetric> {
+        let changes = |metric: &RelayMetric| {
+            let values = || metric.per_second.iter().map(|one| one.value.to_bits());
+            values().min() != values().max()
+        };
+        self.metrics.into_values().filter(changes).collect()
+    }
+}
+
+/// Fetches everything at `url`.
 ///
 /// # Errors
 /// Nobody answers in time, or with more than 4 MiB.
-pub(crate) fn counters(url: &str) -> anyhow::Result<Counters> {
+fn samples(url: &str) -> anyhow::Result<Samples> {
     let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT));
     let agent: ureq::Agent = config.build().into();
     let mut answer = agent.get(url).call().with_context(|| url.to_owned())?;
@@ -20,8 +144,15 @@ pub(crate) fn counters(url: &str) -> anyhow::Result<Counters> {
     Ok(parse(&text))
 }
 
+fn counters(samples: &Samples) -> Counters {
+    let counters = samples.iter().filter(|(_, sample)| sample.is_counter);
+    counters
+        .filter_map(|(name, sample)| Some((name.clone(), whole(sample.value)?)))
+        .collect()
+}
+
 /// How much each counter grew; one that began again counts from its new beginning.
-pub(crate) fn growth(before: &Counters, after: &Counters) -> Counters {
+fn growth(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, now): (&String, &u64)| {
         let was = before.get(name).copied().unwrap_or(0);
         (name.clone(), now.checked_sub(was).unwrap_or(*now))
@@ -33,19 +164,23 @@ pub(crate) fn growth(before: &Counters, after: &Counters) -> Counters {
         .collect()
 }
 
-/// The families of type `counter`, by the text format's version 0.0.4.
-fn parse(text: &str) -> Counters {
-    let mut counters = Counters::new();
+/// The families of types `counter` and `gauge`, by the text format's version 0.0.4.
+fn parse(text: &str) -> Samples {
+    let mut samples = Samples::new();
     let mut family = None;
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("# TYPE ") {
             family = rest
                 .split_once(' ')
-                .filter(|(_, kind)| kind.trim() == "counter")
-                .map(|(name, _)| name);
+                .and_then(|(name, kind)| match kind.trim() {
+                    "counter" => Some((name, true)),
+                    "gauge" => Some((name, false)),
+                    _ => None,
+                });
             continue;
         }
-        let Some(family) = family.filter(|family| line.starts_with(family)) else {
+        let Some((family, is_counter)) = family.filter(|(family, _)| line.starts_with(family))
+        else {
             continue;
         };
         // Behind the labels stand the value and, with some, a time.
@@ -54,14 +189,17 @@ fn parse(text: &str) -> Counters {
             .find(' ')
             .map_or(line.len(), |blank| end + blank);
         let (name, rest) = line.split_at(end);
-        let value = rest.split_whitespace().next().and_then(whole);
-        if let Some(value) = value
-            && counters.len() < COUNTERS_MAX
+        let value: Option<f64> = rest
+            .split_whitespace()
+            .next()
+            .and_then(|text| text.parse().ok());
+        if let Some(value) = value.filter(|value| value.is_finite())
+            && samples.len() < METRICS_MAX
         {
-            counters.insert(name.to_owned(), value);
+            samples.insert(name.to_owned(), Sample { is_counter, value });
         }
     }
-    counters
+    samples
 }
 
 #[expect(
@@ -69,16 +207,19 @@ fn parse(text: &str) -> Counters {
     clippy::cast_sign_loss,
     reason = "the range is checked"
 )]
-fn whole(text: &str) -> Option<u64> {
-    let value: f64 = text.parse().ok()?;
+fn whole(value: f64) -> Option<u64> {
     (0.0..9e15).contains(&value).then_some(value as u64)
 }
 
+/// From one fetch to the next.
+const PERIOD: Duration = Duration::from_secs(1);
 /// A relay that has more to do than to answer must not hold a run up.
 const TIMEOUT: Duration = Duration::from_secs(1);
 const BODY_BYTES_MAX: u64 = 4 << 20;
 /// More than a report can show.
-const COUNTERS_MAX: usize = 200;
+const METRICS_MAX: usize = 200;
+/// Moments that are kept of each; beyond, every other goes.
+const SAMPLES_MAX: usize = 300;
 
 #[cfg(test)]
 mod tests {
@@ -90,20 +231,50 @@ mod tests {
         other_total 3\n";
 
     #[test]
-    fn counters_and_nothing_else() {
-        let counters = parse(TEXT);
-        let seen: Vec<(&str, u64)> = counters
+    fn counters_and_gauges_and_nothing_else() {
+        let samples = parse(TEXT);
+        let seen: Vec<(&str, bool, f64)> = samples
             .iter()
-            .map(|(name, value)| (name.as_str(), *value))
+            .map(|(name, sample)| (name.as_str(), sample.is_counter, sample.value))
             .collect();
         assert_eq!(
             seen,
             [
-                ("a_total", 7),
-                ("d_total{reason=\"too slow\",x=\"}\"}", 1500)
+                ("a_total", true, 7.0),
+                ("d_total{reason=\"too slow\",x=\"}\"}", true, 1500.0),
+                ("g", false, 5.0),
             ]
         );
+        assert_eq!(counters(&samples)["a_total"], 7);
+        assert_eq!(counters(&samples).len(), 2);
         assert!(parse("nonsense\n# TYPE\n# TYPE x counter").is_empty());
+    }
+
+    #[test]
+    fn what_changes_is_kept_within_bounds() {
+        let mut series = Series::default();
+        let mut at_ms = 0.0;
+        for _ in 0..=SAMPLES_MAX {
+            at_ms += 1000.0;
+            let text = format!("# TYPE a counter\na {at_ms}\n# TYPE g gauge\ng 5\n");
+            series.add(at_ms, &parse(&text));
+        }
+        let kept = series.finish();
+        assert_eq!(kept.len(), 1, "the gauge did not change");
+        assert_eq!((kept[0].metric.as_str(), kept[0].is_counter), ("a", true));
+        assert_eq!(kept[0].per_second.len(), SAMPLES_MAX / 2 + 1);
+        let times = kept[0].per_second.iter().map(|one| one.at_ms);
+        assert!(times.eq(kept[0].per_second.iter().map(|one| one.value)));
+    }
+
+    #[test]
+    fn a_metric_above_the_limit_is_left_out() {
+        let lines = |count: usize| {
+            let lines = (0..count).map(|number| format!("m{{n=\"{number}\"}} 1\n"));
+            format!("# TYPE m gauge\n{}", lines.collect::<String>())
+        };
+        assert_eq!(parse(&lines(METRICS_MAX)).len(), METRICS_MAX);
+        assert_eq!(parse(&lines(METRICS_MAX + 1)).len(), METRICS_MAX);
     }
 
     #[test]
@@ -124,7 +295,7 @@ mod tests {
 
     #[test]
     fn nobody_there_is_an_error_that_names_the_url() {
-        let error = format!("{:#}", counters("http://127.0.0.1:1/metrics").unwrap_err());
+        let error = format!("{:#}", samples("http://127.0.0.1:1/metrics").unwrap_err());
         assert!(error.contains("http://127.0.0.1:1/metrics"), "{error}");
     }
 }

@@ -5,8 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_bench::report::{
-    Generator, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource, Window as ReportWindow,
+use weir_bench::{
+    limits::DRAIN_MIN,
+    profile::{Profile, TrackProfile},
+    report::{
+        Generator, GeneratorSecond, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource,
+        Window as ReportWindow,
+        live::{Moment, Stage},
+    },
 };
 use weir_net::{TelemetrySnapshot, clock};
 
@@ -38,8 +44,30 @@ pub(crate) struct Watch {
     begin: Option<Sample>,
     end: Option<Sample>,
     last: Option<Usage>,
-    second: Option<(u64, Option<Usage>, Instant)>,
+    second: Option<Second>,
     per_second: Vec<RelaySecond>,
+    generator_per_second: Vec<GeneratorSecond>,
+    /// When the schedules began, and when the last track's objects begin and end.
+    released: Option<Released>,
+}
+
+/// The beginning of a second, to be compared with its end.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    number: u64,
+    at: Instant,
+    relay: Option<Usage>,
+    generator: Option<Usage>,
+    objects: u64,
+}
+
+/// What is known of the course of a run once its schedules have begun.
+#[derive(Clone, Copy, Debug)]
+struct Released {
+    at: Instant,
+    first_object: Instant,
+    last_object: Instant,
+    end: Instant,
 }
 
 /// Everything at one moment.
@@ -72,16 +100,34 @@ impl Watch {
             last: None,
             second: None,
             per_second: Vec::new(),
+            generator_per_second: Vec::new(),
+            released: None,
         }
     }
 
-    /// All subscribers are there, and nothing is sent yet.
-    pub(crate) fn on_connected(&mut self) {
+    /// All subscribers are there, and nothing is sent yet; the schedules begin now.
+    pub(crate) fn on_released(&mut self, now: Instant, profile: &Profile) {
         self.connected = self.usage();
+        let tracks = profile.tracks.iter();
+        let (mut first, mut last, mut end) = (Duration::MAX, Duration::ZERO, Duration::ZERO);
+        for track in tracks {
+            let total = track.total_transmit_time();
+            first = first.min(track.start_delay);
+            last = last.max(total);
+            end = end.max(total + track.ttl.max(DRAIN_MIN));
+        }
+        self.released = Some(Released {
+            at: now,
+            first_object: now + first.min(last),
+            last_object: now + last,
+            end: now + end,
+        });
+        self.window = Some(steady_window(profile, now));
     }
 
-    pub(crate) fn set_window(&mut self, window: Window) {
-        self.window = Some(window);
+    /// When the schedules began, if they did.
+    pub(crate) fn released(&self) -> Option<Instant> {
+        self.released.map(|released| released.at)
     }
 
     /// Why the relay's own process is gone, if it is.
@@ -95,8 +141,8 @@ impl Watch {
         }
     }
 
-    /// Takes the samples that are due; once a second a line about the progress.
-    pub(crate) fn look(&mut self, now: Instant) -> Option<String> {
+    /// Takes the samples that are due; once a second, what is to be seen.
+    pub(crate) fn look(&mut self, now: Instant) -> Option<Moment> {
         if let Some(window) = self.window {
             if self.begin.is_none() && now >= window.from {
                 self.begin = Some(self.sample());
@@ -106,19 +152,46 @@ impl Watch {
             }
         }
         let second = (now - self.started).as_secs();
-        if self.second.is_some_and(|(last, ..)| last == second) {
+        if self.second.is_some_and(|last| last.number == second) {
             return None;
         }
-        let usage = self.usage();
-        if let (Some((number, Some(before), at)), Some(usage)) = (self.second, usage) {
+        let begins = Second {
+            number: second,
+            at: now,
+            relay: self.usage(),
+            generator: process::usage(std::process::id()).ok(),
+            objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
+        };
+        let before = self.second.replace(begins);
+        if let Some(before) = before {
+            self.note_second(&before, &begins);
+        }
+        Some(self.moment(now, before.map(|before| before.objects)))
+    }
+
+    fn note_second(&mut self, before: &Second, begins: &Second) {
+        let elapsed = begins.at - before.at;
+        if let (Some(was), Some(is)) = (before.relay, begins.relay) {
             self.per_second.push(RelaySecond {
-                second: number,
-                cpu_percent: percent(usage.cpu.saturating_sub(before.cpu), now - at),
-                rss_bytes: usage.resident_bytes,
+                second: before.number,
+                cpu_percent: percent(is.cpu.saturating_sub(was.cpu), elapsed),
+                rss_bytes: is.resident_bytes,
+                context_switches_voluntary: is
+                    .switches_voluntary
+                    .saturating_sub(was.switches_voluntary),
+                context_switches_involuntary: is
+                    .switches_involuntary
+                    .saturating_sub(was.switches_involuntary),
             });
         }
-        self.second = Some((second, usage, now));
-        Some(self.line(second))
+        if let (Some(was), Some(is)) = (before.generator, begins.generator) {
+            self.generator_per_second.push(GeneratorSecond {
+                second: before.number,
+                cpu_percent: percent(is.cpu.saturating_sub(was.cpu), elapsed),
+                rss_bytes: is.resident_bytes,
+                objects: begins.objects,
+            });
+        }
     }
 
     /// What was seen, once the run is over.
@@ -131,7 +204,7 @@ impl Watch {
             self.end = Some(self.sample());
         }
         // In a meeting, both are the same sessions.
-        let sessions = self.views.iter().map(View::seen).map(|seen| {
+        let sessions = self.seen().map(|seen| {
             let publishers = seen.publishers.ready;
             publishers.max(seen.subscribers.ready)
         });
@@ -144,9 +217,10 @@ impl Watch {
             .filter_map(|(name, value)| Some((name, value.as_u64()?)))
             .collect();
         let source = match (&plan.relay, self.pid) {
-            (RelayChoice::Own, Some(pid)) => RelaySource::ChildProcess { pid },
+            (RelayChoice::Own(_), Some(pid)) => RelaySource::ChildProcess { pid },
+            (RelayChoice::At { by_name: true, .. }, Some(pid)) => RelaySource::ProcessNamed { pid },
             (RelayChoice::At { .. }, Some(pid)) => RelaySource::PidGiven { pid },
-            (RelayChoice::Own | RelayChoice::At { .. }, None) => RelaySource::NotObserved,
+            (RelayChoice::Own(_) | RelayChoice::At { .. }, None) => RelaySource::NotObserved,
         };
         let relay = Relay {
             source,
@@ -154,6 +228,7 @@ impl Watch {
             cost,
             per_second: self.per_second,
             counters,
+            metrics: Vec::new(),
         };
         (relay, generator)
     }
@@ -182,26 +257,48 @@ impl Watch {
         self.views.iter().map(View::seen)
     }
 
-    fn line(&self, second: u64) -> String {
+    fn moment(&self, now: Instant, objects_before: Option<u64>) -> Moment {
         let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
-        let failures = sum(|seen| seen.subscribers.failed);
-        let failed = if failures > 0 {
-            format!(", {failures} failed")
-        } else {
-            String::new()
+        let delivered = sum(|seen| seen.subscribers.objects);
+        let stage = match &self.released {
+            None => Stage::Joining,
+            Some(released) if now < released.first_object => Stage::Starting,
+            Some(released) if now < released.last_object => Stage::Sending,
+            Some(_) => Stage::Draining,
         };
-        let cpu = self
-            .per_second
-            .last()
-            .map(|last| format!(", relay {:.0} % CPU", last.cpu_percent))
-            .unwrap_or_default();
-        format!(
-            "{second:>4} s  {}/{} subscribed{failed}, {} sent, {} delivered{cpu}",
-            sum(|seen| seen.subscribers.accepted),
-            sum(|seen| seen.subscribers.subscriptions),
-            sum(|seen| seen.publishers.objects_sent),
-            sum(|seen| seen.subscribers.objects),
-        )
+        Moment {
+            label: String::new(),
+            stage,
+            second: (now - self.started).as_secs(),
+            progress: self.released.map(|released| {
+                let seconds = |to: Instant| (to - released.at).as_secs();
+                (seconds(now), seconds(released.end))
+            }),
+            accepted: sum(|seen| seen.subscribers.accepted),
+            subscriptions: sum(|seen| seen.subscribers.subscriptions),
+            failed: sum(|seen| seen.subscribers.failed),
+            sent: sum(|seen| seen.publishers.objects_sent),
+            delivered,
+            delivered_per_second: delivered - objects_before.unwrap_or(0).min(delivered),
+            outstanding: self.outstanding(delivered),
+            latency_ms: self.seen().find_map(|seen| seen.latency_ms),
+            relay_cpu_percent: self.per_second.last().map(|last| last.cpu_percent),
+            generator_cpu_percent: self
+                .generator_per_second
+                .last()
+                .map(|last| last.cpu_percent),
+        }
+    }
+
+    /// Objects that were sent and have not arrived everywhere. In meetings and over several tracks, an object counts for
+    /// the mean number of subscriptions that a track has.
+    fn outstanding(&self, delivered: u64) -> u64 {
+        let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
+        let tracks = sum(|seen| seen.publishers.tracks);
+        let due = sum(|seen| seen.publishers.objects_sent)
+            .saturating_mul(sum(|seen| seen.subscribers.accepted))
+            .checked_div(tracks);
+        due.unwrap_or(0).saturating_sub(delivered)
     }
 
     #[expect(clippy::cast_precision_loss, reason = "printed figures")]
@@ -291,6 +388,8 @@ impl Watch {
             threads,
             socket_receive_buffer_drops: drops,
             publisher_lateness: None,
+            per_second: self.generator_per_second.clone(),
+            calibration: None,
         }
     }
 }
@@ -300,6 +399,21 @@ fn percent(cpu: Duration, elapsed: Duration) -> f64 {
         0.0
     } else {
         100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
+    }
+}
+
+/// The steady part of the data phase, in which all tracks send: a second or a tenth of it after the last has
+/// begun, until the first ends.
+fn steady_window(profile: &Profile, released: Instant) -> Window {
+    let tracks = profile.tracks.iter();
+    let begin = tracks.clone().map(|track| track.start_delay).max();
+    let begin = begin.unwrap_or_default();
+    let end = tracks.map(TrackProfile::total_transmit_time).min();
+    let end = end.unwrap_or_default();
+    let settle = (end.saturating_sub(begin) / 10).min(Duration::from_secs(1));
+    Window {
+        from: released + begin + settle,
+        to: released + end.max(begin + settle),
     }
 }
 

@@ -189,11 +189,13 @@ impl TrackReceiver {
             reordered: self.counters.reordered,
             late: self.counters.late,
             cut_by_reset: self.counters.cut_by_reset.min(lost),
+            dropped: lost.saturating_sub(self.counters.cut_by_reset),
             malformed: self.counters.malformed,
             lost_join: place.join,
             lost_middle: place.middle,
             lost_tail: place.tail,
             first_lost: place.first.map(position),
+            first_late: self.counters.first_late.map(position),
         }
     }
 

@@ -1,0 +1,184 @@
+//! What arrived by subscriber and by planned time, in fixed memory: for the heat map of a report, and to judge a part
+//! of a run.
+
+use crate::limits::{HEAT_COLUMNS_MAX, HEAT_ROWS_MAX};
+use crate::schedule::Schedule;
+
+/// Arrivals of one plan at all of its subscribers. Neighbours share a row where there are many, and the columns are
+/// seconds of the data phase, or longer where it is long.
+#[derive(Clone, Debug)]
+pub struct Heat {
+    column_ns: u64,
+    columns: usize,
+    subscribers: usize,
+    subscribers_per_row: usize,
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    received: u32,
+    latency_max_us: u32,
+}
+
+/// One row of a [`Heat`]: some subscribers, column by column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeatRow {
+    /// The subscribers of the row, from..to.
+    pub subscribers: std::ops::Range<usize>,
+    /// Different objects that arrived.
+    pub received: Vec<u64>,
+    /// The slowest of them, in microseconds.
+    pub latency_max_us: Vec<u64>,
+}
+
+impl Heat {
+    /// Nothing has arrived at `subscribers` subscribers yet.
+    pub fn new(schedule: &Schedule, subscribers: usize) -> Self {
+        let data_ns = schedule.data_phase_ns().max(1);
+        let column_ns = data_ns.div_ceil(HEAT_COLUMNS_MAX as u64).max(COLUMN_NS_MIN);
+        let columns = usize::try_from(data_ns.div_ceil(column_ns)).unwrap_or(HEAT_COLUMNS_MAX);
+        let subscribers_per_row = subscribers.div_ceil(HEAT_ROWS_MAX).max(1);
+        let rows = subscribers.div_ceil(subscribers_per_row);
+        Self {
+            column_ns,
+            columns,
+            subscribers,
+            subscribers_per_row,
+            cells: vec![Cell::default(); rows * columns],
+        }
+    }
+
+    /// An object that was planned `planned_ns` after the beginning of the data phase has reached `subscriber`.
+    #[inline]
+    pub(crate) fn record(&mut self, subscriber: usize, planned_ns: u64, latency_ns: Option<u64>) {
+        let row = subscriber / self.subscribers_per_row;
+        let place = row * self.columns + self.column_of(planned_ns);
+        if let Some(cell) = self.cells.get_mut(place) {
+            cell.received = cell.received.saturating_add(1);
+            let latency_us = latency_ns.unwrap_or(0) / 1000;
+            let latency_us = u32::try_from(latency_us).unwrap_or(u32::MAX);
+            cell.latency_max_us = cell.latency_max_us.max(latency_us);
+        }
+    }
+
+    /// The rows, top to bottom.
+    pub fn rows(&self) -> impl Iterator<Item = HeatRow> {
+        let rows = self.cells.chunks(self.columns.max(1)).enumerate();
+        rows.map(|(row, cells)| {
+            let from = row * self.subscribers_per_row;
+            HeatRow {
+                subscribers: from..(from + self.subscribers_per_row).min(self.subscribers),
+                received: cells.iter().map(|cell| cell.received.into()).collect(),
+                latency_max_us: cells
+                    .iter()
+                    .map(|cell| cell.latency_max_us.into())
+                    .collect(),
+            }
+        })
+    }
+
+    /// Different objects that arrived of those planned from column `from` on, over all subscribers.
+    pub fn received_from(&self, from: usize) -> u64 {
+        self.rows()
+            .flat_map(|row| row.received.into_iter().skip(from))
+            .sum()
+    }
+
+    /// Of the first `sent` objects of `schedule`, how many are planned in each column.
+    pub fn planned(&self, schedule: &Schedule, sent: u64) -> Vec<u64> {
+        let mut planned = vec![0; self.columns];
+        for number in 0..sent.min(schedule.objects()) {
+            planned[self.column_of(schedule.planned_ns(number))] += 1;
+        }
+        planned
+    }
+
+    /// The first column that begins at `ns` after the beginning of the data phase or later.
+    pub fn column_from(&self, ns: u64) -> usize {
+        let column = ns.div_ceil(self.column_ns);
+        usize::try_from(column).unwrap_or(self.columns)
+    }
+
+    /// How much planned time a column covers, in nanoseconds.
+    pub fn column_ns(&self) -> u64 {
+        self.column_ns
+    }
+
+    #[inline]
+    fn column_of(&self, planned_ns: u64) -> usize {
+        let column = planned_ns / self.column_ns;
+        // What is planned for the very end belongs to the last column.
+        usize::try_from(column)
+            .unwrap_or(usize::MAX)
+            .min(self.columns - 1)
+    }
+}
+
+/// A column covers at least a second.
+const COLUMN_NS_MIN: u64 = 1_000_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    fn schedule(seconds: u64) -> Schedule {
+        let text = format!(
+            "[a]\nnamespace = a\nname = 1\ntrack_mode = stream\npriority = 1\nttl = 1000\ntime_interval = 100\n\
+             objects_per_group = 5\nfirst_object_size = 99\nobject_size = 99\nstart_delay = 500\nduration = {}\n",
+            seconds * 1000
+        );
+        let profile = Profile::parse("x", text.as_bytes()).unwrap();
+        Schedule::new(&profile.tracks[0], 0)
+    }
+
+    #[test]
+    fn every_arrival_has_its_cell() {
+        let schedule = schedule(3);
+        let mut heat = Heat::new(&schedule, 2);
+        for number in 0..schedule.objects() {
+            heat.record(0, schedule.planned_ns(number), Some(number * 1_000_000));
+        }
+        heat.record(1, schedule.planned_ns(29), None);
+        let rows: Vec<HeatRow> = heat.rows().collect();
+        assert_eq!(rows[0].received, [10, 10, 10]);
+        assert_eq!(rows[0].latency_max_us, [9_000, 19_000, 29_000]);
+        assert_eq!(
+            (rows[1].subscribers.clone(), &rows[1].received[..]),
+            (1..2, &[0, 0, 1][..])
+        );
+        assert_eq!(heat.planned(&schedule, 15), [10, 5, 0]);
+        assert_eq!((heat.received_from(0), heat.received_from(1)), (31, 21));
+        assert_eq!(
+            (
+                heat.column_from(0),
+                heat.column_from(1),
+                heat.column_from(COLUMN_NS_MIN)
+            ),
+            (0, 1, 1)
+        );
+    }
+
+    #[test]
+    fn rows_and_columns_stay_within_their_limits() {
+        let (at, above) = (HEAT_ROWS_MAX, HEAT_ROWS_MAX + 1);
+        let short = schedule(HEAT_COLUMNS_MAX as u64);
+        assert_eq!(Heat::new(&short, at).rows().count(), HEAT_ROWS_MAX);
+        assert_eq!(
+            Heat::new(&short, at).rows().next().unwrap().received.len(),
+            HEAT_COLUMNS_MAX
+        );
+        let long = schedule(HEAT_COLUMNS_MAX as u64 + 1);
+        let mut heat = Heat::new(&long, above);
+        assert!(heat.rows().count() <= HEAT_ROWS_MAX);
+        assert!(
+            heat.rows()
+                .all(|row| row.received.len() <= HEAT_COLUMNS_MAX)
+        );
+        heat.record(above - 1, u64::MAX, Some(u64::MAX));
+        heat.record(above * 2, 0, None);
+        assert_eq!(heat.received_from(0), 1);
+        assert_eq!(Heat::new(&long, 0).rows().count(), 0);
+    }
+}

@@ -1,0 +1,486 @@
+//! The null relay: it forwards, and does nothing else that MOQT does not force on it.
+//!
+//! It has no cache, no authority, no limits of fairness, no memory of what was sent, and it tells nobody what there is. A
+//! load generator is calibrated against it: what it cannot do here, it cannot do against any relay. What it is *not*:
+//! a relay to serve anybody with. Tests let it misbehave ([`Faults`]).
+
+mod forwarding;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use weir_moqt::draft::Draft;
+use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
+use weir_moqt::limits::Limits;
+use weir_moqt::message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk};
+use weir_moqt::name::{FullTrackName, Namespace};
+use weir_moqt::parameter::Parameters;
+use weir_moqt::property::Properties;
+use weir_moqt::session::{Accepted, Config, Event as SessionEvent, Request, RequestId};
+use weir_moqt::session::{Session, Side, StreamEnd};
+use weir_moqt::transport::{StreamId, Transport as _};
+use weir_quic::{App, Connection, Endpoint, Event, Handle};
+
+use self::forwarding::{Backlog, Forwarded};
+use crate::limits::NULL_RELAY_TRACKS_MAX;
+
+/// How the relay misbehaves; by default it does not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// Every object of these MOQT groups is lost on the way to every subscriber.
+    pub(crate) lose_groups: Option<(u64, u64)>,
+    /// Subscriptions are refused.
+    pub(crate) refuse: bool,
+    /// Streams of this MOQT group are reset at the object of that ID.
+    pub(crate) reset_at: Option<(u64, u64)>,
+    /// Extension headers are dropped.
+    pub(crate) drop_properties: bool,
+    /// The first byte of every object is none that a message begins with.
+    pub(crate) garble: bool,
+    /// The first byte behind the tag of every object is changed.
+    pub(crate) corrupt: bool,
+}
+
+/// What the relay has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarding {
+    /// Streams that publishers opened.
+    pub streams: u64,
+    /// Copies of streams that were given up, since a subscriber took neither the stream nor its bytes.
+    pub copies_given_up: u64,
+}
+
+/// Sessions, tracks and who wants them.
+#[derive(Debug, Default)]
+pub struct NullRelay {
+    faults: Faults,
+    peers: BTreeMap<Handle, Session>,
+    /// Who publishes what is under a namespace.
+    namespaces: BTreeMap<Vec<Vec<u8>>, (Namespace, Handle)>,
+    numbers: BTreeMap<FullTrackName, usize>,
+    tracks: Vec<Track>,
+    /// Tracks by the requests on which their objects come.
+    upstream: BTreeMap<(Handle, RequestId), usize>,
+    /// Outgoing streams by the publisher's stream.
+    streams: BTreeMap<(Handle, StreamId), Forwarded>,
+    /// What waits before streams that are blocked.
+    backlogs: BTreeMap<(Handle, StreamId), Backlog>,
+    done: Forwarding,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Track {
+    name: FullTrackName,
+    /// The relay's SUBSCRIBE, or the publisher's PUBLISH.
+    source: Option<(Handle, RequestId)>,
+    is_flowing: bool,
+    subscribers: Vec<(Handle, RequestId)>,
+}
+
+impl NullRelay {
+    /// A relay without a session.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A relay that misbehaves.
+    #[cfg(test)]
+    pub(crate) fn with_faults(faults: Faults) -> Self {
+        Self {
+            faults,
+            ..Self::default()
+        }
+    }
+
+    /// What it has done so far.
+    pub fn forwarding(&self) -> Forwarding {
+        self.done
+    }
+
+    fn act<R>(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        action: impl FnOnce(&mut Session, &mut Connection<'_>) -> R,
+    ) -> Option<R> {
+        let session = self.peers.get_mut(&handle)?;
+        let mut connection = endpoint.connection(now, handle)?;
+        Some(action(session, &mut connection))
+    }
+
+    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        while let Some(event) = self.peers.get_mut(&handle).and_then(Session::poll_event) {
+            self.on_session_event(now, endpoint, handle, event);
+        }
+    }
+
+    fn on_session_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        from: Handle,
+        event: SessionEvent,
+    ) {
+        match event {
+            SessionEvent::Request { id, request } => {
+                self.on_request(now, endpoint, from, (id, request));
+            }
+            SessionEvent::Accepted {
+                id,
+                ok: Accepted::Subscribe(_),
+            } => self.on_flowing(now, endpoint, (from, id)),
+            SessionEvent::Done { id, done } => self.on_done(now, endpoint, (from, id), &done),
+            SessionEvent::Rejected { id, error } => {
+                self.on_refused(now, endpoint, (from, id), &error);
+            }
+            SessionEvent::Closed { id, .. } => self.on_closed((from, id)),
+            SessionEvent::Subgroup {
+                stream,
+                request,
+                header,
+            } => self.on_subgroup(now, endpoint, (from, stream), (request, header)),
+            SessionEvent::Object { stream, object } => {
+                self.on_object(now, endpoint, (from, stream), object);
+            }
+            SessionEvent::Payload { stream, data } => {
+                self.write(now, endpoint, (from, stream), &data);
+            }
+            SessionEvent::StreamEnd { stream, end } => {
+                self.on_stream_end(now, endpoint, (from, stream), end);
+            }
+            SessionEvent::Datagram { request, datagram } => {
+                self.on_datagram(now, endpoint, (from, request), datagram);
+            }
+            SessionEvent::Update { id, .. } => {
+                let ok = RequestOk::default();
+                self.act(now, endpoint, from, |session, connection| {
+                    session.request_ok(connection, id, ok);
+                });
+            }
+            SessionEvent::Violated(violation) => {
+                if let Some(mut connection) = endpoint.connection(now, from) {
+                    connection.close(violation.code.0, b"a broken protocol");
+                }
+            }
+            SessionEvent::Ready { .. }
+            | SessionEvent::Accepted { .. }
+            | SessionEvent::Updated { .. }
+            | SessionEvent::Namespace { .. }
+            | SessionEvent::NamespaceDone { .. }
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::GoAway(_)
+            | SessionEvent::RequestGoAway { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. } => {}
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        from: Handle,
+        (id, request): (RequestId, Request),
+    ) {
+        match request {
+            Request::PublishNamespace(offer) => {
+                let fields = offer.namespace.fields().map(<[u8]>::to_vec).collect();
+                if self.namespaces.len() < NULL_RELAY_TRACKS_MAX {
+                    self.namespaces.insert(fields, (offer.namespace, from));
+                }
+                self.act(now, endpoint, from, |session, connection| {
+                    session.request_ok(connection, id, RequestOk::default());
+                });
+                self.ask_for_wanted(now, endpoint);
+            }
+            Request::Publish(publish) => {
+                let Some(number) = self.number_of(publish.track) else {
+                    return self.refuse(now, endpoint, (from, id), "too many tracks");
+                };
+                self.act(now, endpoint, from, |session, connection| {
+                    session.request_ok(connection, id, RequestOk::default());
+                });
+                self.upstream.insert((from, id), number);
+                self.tracks[number].source = Some((from, id));
+                self.on_flowing(now, endpoint, (from, id));
+            }
+            Request::Subscribe(_) if self.faults.refuse => {
+                self.refuse(now, endpoint, (from, id), "not you");
+            }
+            Request::Subscribe(subscribe) => {
+                let Some(number) = self.number_of(subscribe.track) else {
+                    return self.refuse(now, endpoint, (from, id), "too many tracks");
+                };
+                let track = &mut self.tracks[number];
+                track.subscribers.push((from, id));
+                if track.is_flowing {
+                    self.accept(now, endpoint, (from, id), number);
+                } else if track.source.is_none() {
+                    self.ask_for_wanted(now, endpoint);
+                }
+            }
+            Request::Fetch(_)
+            | Request::TrackStatus(_)
+            | Request::SubscribeNamespace(_)
+            | Request::SubscribeTracks(_) => {
+                self.refuse(now, endpoint, (from, id), "the null relay only forwards");
+            }
+        }
+    }
+
+    /// The number of a track, which is its alias towards subscribers; none if there are too many.
+    fn number_of(&mut self, name: FullTrackName) -> Option<usize> {
+        if let Some(number) = self.numbers.get(&name) {
+            return Some(*number);
+        }
+        let number = self.tracks.len();
+        if number >= NULL_RELAY_TRACKS_MAX {
+            return None;
+        }
+        self.numbers.insert(name.clone(), number);
+        self.tracks.push(Track {
+            name,
+            source: None,
+            is_flowing: false,
+            subscribers: Vec::new(),
+        });
+        Some(number)
+    }
+
+    fn refuse(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (to, id): (Handle, RequestId),
+        reason: &str,
+    ) {
+        let error = RequestError {
+            code: RequestErrorCode::UNAUTHORIZED,
+            retry_after: None,
+            reason: reason.to_owned(),
+            redirect: None,
+        };
+        self.act(now, endpoint, to, |session, connection| {
+            session.request_error(connection, id, error);
+        });
+    }
+
+    /// Subscribes to every track that somebody wants, that nobody sends yet, and whose namespace was announced.
+    fn ask_for_wanted(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let wanted: Vec<usize> = (0..self.tracks.len())
+            .filter(|number| {
+                let track = &self.tracks[*number];
+                track.source.is_none() && !track.subscribers.is_empty()
+            })
+            .collect();
+        for number in wanted {
+            let name = self.tracks[number].name.clone();
+            let mut fields: Vec<Vec<u8>> = name.namespace.fields().map(<[u8]>::to_vec).collect();
+            let publisher = loop {
+                if let Some((_, publisher)) = self.namespaces.get(&fields) {
+                    break Some(*publisher);
+                }
+                if fields.pop().is_none() {
+                    break None;
+                }
+            };
+            let Some(publisher) = publisher else { continue };
+            let asked = self.act(now, endpoint, publisher, |session, connection| {
+                session.subscribe(connection, name, Parameters::default())
+            });
+            if let Some(Ok(id)) = asked {
+                self.upstream.insert((publisher, id), number);
+                self.tracks[number].source = Some((publisher, id));
+            }
+        }
+    }
+
+    /// Objects of a track come from now on: whoever waits for it is accepted.
+    fn on_flowing(&mut self, now: Instant, endpoint: &mut Endpoint, source: (Handle, RequestId)) {
+        let Some(number) = self.upstream.get(&source).copied() else {
+            return;
+        };
+        self.tracks[number].is_flowing = true;
+        for subscriber in self.tracks[number].subscribers.clone() {
+            self.accept(now, endpoint, subscriber, number);
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (to, id): (Handle, RequestId),
+        number: usize,
+    ) {
+        let ok = SubscribeOk {
+            track_alias: number as u64,
+            parameters: Parameters::default(),
+            properties: Properties::EMPTY,
+        };
+        self.act(now, endpoint, to, |session, connection| {
+            session.subscribe_ok(connection, id, ok);
+        });
+    }
+
+    fn on_done(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        source: (Handle, RequestId),
+        done: &PublishDone,
+    ) {
+        let Some(number) = self.upstream.remove(&source) else {
+            return;
+        };
+        let track = &mut self.tracks[number];
+        track.source = None;
+        if !std::mem::take(&mut track.is_flowing) {
+            return;
+        }
+        for (handle, request) in std::mem::take(&mut track.subscribers) {
+            self.act(now, endpoint, handle, |session, connection| {
+                session.publish_done(connection, request, done.clone());
+            });
+        }
+    }
+
+    /// The publisher does not want to send the track.
+    fn on_refused(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        source: (Handle, RequestId),
+        error: &RequestError,
+    ) {
+        let Some(number) = self.upstream.remove(&source) else {
+            return;
+        };
+        self.tracks[number].source = None;
+        for subscriber in std::mem::take(&mut self.tracks[number].subscribers) {
+            self.refuse(now, endpoint, subscriber, &error.reason);
+        }
+    }
+
+    /// A request is over that its peer has ended.
+    fn on_closed(&mut self, request: (Handle, RequestId)) {
+        for track in &mut self.tracks {
+            track.subscribers.retain(|one| *one != request);
+        }
+    }
+
+    /// A peer is gone, and with it what it published.
+    fn on_lost(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        self.peers.remove(&handle);
+        self.namespaces
+            .retain(|_, (_, publisher)| *publisher != handle);
+        self.backlogs.retain(|(one, _), _| *one != handle);
+        for track in &mut self.tracks {
+            track.subscribers.retain(|(one, _)| *one != handle);
+        }
+        let published = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
+        let sources: Vec<_> = self
+            .upstream
+            .range(published)
+            .map(|(key, _)| *key)
+            .collect();
+        for source in sources {
+            let done = PublishDone {
+                code: PublishDoneCode::TRACK_ENDED,
+                stream_count: None,
+                reason: "the publisher is gone".to_owned(),
+            };
+            self.on_done(now, endpoint, source, &done);
+        }
+        let streams = (handle, StreamId(0))..=(handle, StreamId(u64::MAX));
+        let streams: Vec<_> = self.streams.range(streams).map(|(key, _)| *key).collect();
+        for stream in streams {
+            let end = StreamEnd::Reset(ResetCode::CANCELLED);
+            self.on_stream_end(now, endpoint, stream, end);
+        }
+    }
+}
+
+impl App for NullRelay {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let handle = crate::handles::handle_of(&event);
+        if let Event::Lost { .. } = event {
+            return self.on_lost(now, endpoint, handle);
+        }
+        if let Event::Connected { .. } = event
+            && let Some(mut connection) = endpoint.connection(now, handle)
+        {
+            let protocol = connection.protocol().unwrap_or_default();
+            let draft = Draft::ALL
+                .into_iter()
+                .find(|draft| draft.alpn() == protocol);
+            let Some(draft) = draft else {
+                connection.close(SessionError::VERSION_NEGOTIATION_FAILED.0, b"unknown ALPN");
+                return;
+            };
+            let setup = Setup {
+                implementation: Some("null relay".to_owned()),
+                ..Setup::default()
+            };
+            let config = Config {
+                draft,
+                side: Side::Server,
+                limits: Limits::default(),
+                setup,
+            };
+            self.peers.insert(handle, Session::new(config));
+        }
+        let arrived = self.act(now, endpoint, handle, |session, connection| {
+            match event {
+                Event::Connected { .. } => session.start(now, connection),
+                Event::Opened {
+                    stream, direction, ..
+                } => session.handle_opened(now, connection, stream, direction),
+                Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
+                Event::Writable { stream, .. } => {
+                    return (
+                        None,
+                        (!session.handle_writable(now, connection, stream)).then_some(stream),
+                    );
+                }
+                Event::Stopped { stream, code, .. } => {
+                    session.handle_stopped(now, connection, stream, code);
+                }
+                Event::StreamsAvailable { direction, .. } => {
+                    session.handle_streams_available(now, connection, direction);
+                }
+                Event::Datagram { data, .. } => {
+                    return (session.handle_datagram(now, connection, data), None);
+                }
+                Event::Lost { .. } | Event::Finished { .. } => {}
+            }
+            (None, None)
+        });
+        let (datagram, writable) = arrived.unwrap_or_default();
+        if let Some(stream) = writable {
+            self.on_writable(now, endpoint, (handle, stream));
+        }
+        if let Some((request, datagram)) = datagram {
+            self.on_datagram(now, endpoint, (handle, request), datagram);
+        }
+        self.drain(now, endpoint, handle);
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        endpoint.close_all(now, SessionError::NO_ERROR.0, b"the null relay goes");
+        self.peers.clear();
+        self.is_closed = true;
+    }
+
+    fn is_finished(&self) -> bool {
+        self.is_closed
+    }
+}

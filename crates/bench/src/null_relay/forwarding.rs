@@ -1,0 +1,243 @@
+//! Objects on their way through the null relay: datagrams, streams, and what waits before streams that are blocked.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::data::{ObjectDatagram, ObjectHeader, SubgroupHeader};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::ResetCode;
+use weir_moqt::property::Properties;
+use weir_moqt::session::{RequestId, Session, StreamEnd};
+use weir_moqt::transport::{Direction, StreamId, Transport as _, WriteError};
+use weir_quic::{Endpoint, Handle};
+
+use super::NullRelay;
+use crate::limits::NULL_RELAY_BACKLOG_BYTES_MAX;
+
+/// A publisher's stream and its copies.
+#[derive(Debug)]
+pub(super) struct Forwarded {
+    header: SubgroupHeader,
+    draft: Draft,
+    previous: Option<u64>,
+    copies: Vec<(Handle, StreamId)>,
+}
+
+/// Bytes that a stream did not take yet, and how it ends behind them.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    queue: VecDeque<Bytes>,
+    bytes: usize,
+    end: bool,
+}
+
+impl NullRelay {
+    fn loses(&self, group: u64) -> bool {
+        let lost = self.faults.lose_groups;
+        lost.is_some_and(|(from, to)| (from..=to).contains(&group))
+    }
+
+    pub(super) fn on_datagram(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        source: (Handle, RequestId),
+        mut datagram: ObjectDatagram,
+    ) {
+        let number = self.upstream.get(&source).copied();
+        let Some(number) = number.filter(|_| !self.loses(datagram.group)) else {
+            return;
+        };
+        let draft = self
+            .peers
+            .get(&source.0)
+            .map_or(Draft::Draft18, Session::draft);
+        if self.faults.drop_properties {
+            datagram.properties = Properties::EMPTY;
+        }
+        datagram.track_alias = number as u64;
+        let mut bytes = BytesMut::new();
+        datagram.encode(draft, &mut bytes);
+        let payload = bytes.len() - datagram.payload.len();
+        if self.faults.corrupt
+            && let Some(byte) = bytes.get_mut(payload + crate::payload::HEAD_BYTES)
+        {
+            *byte ^= 1;
+        }
+        if self.faults.garble
+            && let Some(byte) = bytes.get_mut(payload)
+        {
+            *byte = 0x99;
+        }
+        let bytes = bytes.freeze();
+        for (handle, _) in &self.tracks[number].subscribers {
+            if let Some(mut connection) = endpoint.connection(now, *handle) {
+                // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
+                let _is_sent = connection.send_datagram(bytes.clone(), None);
+                endpoint.fill_from(now, *handle);
+            }
+        }
+    }
+
+    pub(super) fn on_subgroup(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: (Handle, StreamId),
+        (request, mut header): (RequestId, SubgroupHeader),
+    ) {
+        self.done.streams += 1;
+        let Some(number) = self.upstream.get(&(stream.0, request)).copied() else {
+            return;
+        };
+        let mut copies = Vec::new();
+        if !self.loses(header.group) {
+            for (handle, _) in &self.tracks[number].subscribers {
+                let connection = endpoint.connection(now, *handle);
+                match connection.and_then(|mut one| one.open(Direction::Uni)) {
+                    Some(copy) => copies.push((*handle, copy)),
+                    None => self.done.copies_given_up += 1,
+                }
+            }
+        }
+        let draft = self
+            .peers
+            .get(&stream.0)
+            .map_or(Draft::Draft18, Session::draft);
+        header.track_alias = number as u64;
+        let mut bytes = BytesMut::new();
+        header.encode(draft, &mut bytes);
+        let forwarded = Forwarded {
+            header,
+            draft,
+            previous: None,
+            copies,
+        };
+        self.streams.insert(stream, forwarded);
+        self.write(now, endpoint, stream, &bytes.freeze());
+    }
+
+    pub(super) fn on_object(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: (Handle, StreamId),
+        mut object: ObjectHeader,
+    ) {
+        if self.faults.drop_properties {
+            object.properties = Properties::EMPTY;
+        }
+        let Some(forwarded) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        if self.faults.reset_at == Some((forwarded.header.group, object.id)) {
+            for (handle, copy) in std::mem::take(&mut forwarded.copies) {
+                if let Some(mut connection) = endpoint.connection(now, handle) {
+                    connection.reset(copy, ResetCode::CANCELLED.0);
+                }
+            }
+        }
+        let mut bytes = BytesMut::new();
+        let has_properties = forwarded.header.has_properties;
+        object.encode_in_subgroup(
+            forwarded.previous,
+            has_properties,
+            forwarded.draft,
+            &mut bytes,
+        );
+        forwarded.previous = Some(object.id);
+        self.write(now, endpoint, stream, &bytes.freeze());
+    }
+
+    /// Writes to all copies of a publisher's stream, or queues before those that are blocked.
+    pub(super) fn write(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: (Handle, StreamId),
+        bytes: &Bytes,
+    ) {
+        let Some(forwarded) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        let (backlogs, done) = (&mut self.backlogs, &mut self.done);
+        forwarded.copies.retain(|copy| {
+            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+                return false;
+            };
+            let mut rest = bytes.clone();
+            if !backlogs.contains_key(copy) {
+                match connection.write(copy.1, &mut rest) {
+                    Ok(()) => return true,
+                    Err(WriteError::Blocked) => {}
+                    Err(WriteError::Stopped(_) | WriteError::Closed) => return false,
+                }
+            }
+            let backlog = backlogs.entry(*copy).or_default();
+            backlog.bytes += rest.len();
+            backlog.queue.push_back(rest);
+            let is_too_much = backlog.bytes > NULL_RELAY_BACKLOG_BYTES_MAX;
+            if is_too_much {
+                connection.reset(copy.1, ResetCode::TOO_FAR_BEHIND.0);
+                backlogs.remove(copy);
+                done.copies_given_up += 1;
+            }
+            !is_too_much
+        });
+    }
+
+    /// A stream that was blocked takes bytes again.
+    pub(super) fn on_writable(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        copy: (Handle, StreamId),
+    ) {
+        let Some(backlog) = self.backlogs.get_mut(&copy) else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, copy.0) else {
+            return;
+        };
+        while let Some(front) = backlog.queue.front_mut() {
+            let before = front.len();
+            let written = connection.write(copy.1, front);
+            backlog.bytes -= before - front.len();
+            match written {
+                Ok(()) => drop(backlog.queue.pop_front()),
+                Err(WriteError::Blocked) => return,
+                Err(WriteError::Stopped(_) | WriteError::Closed) => backlog.queue.clear(),
+            }
+        }
+        if backlog.end {
+            connection.finish(copy.1);
+        }
+        self.backlogs.remove(&copy);
+    }
+
+    pub(super) fn on_stream_end(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: (Handle, StreamId),
+        end: StreamEnd,
+    ) {
+        let Some(forwarded) = self.streams.remove(&stream) else {
+            return;
+        };
+        for copy in forwarded.copies {
+            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+                continue;
+            };
+            match (end, self.backlogs.get_mut(&copy)) {
+                (StreamEnd::Fin, Some(backlog)) => backlog.end = true,
+                (StreamEnd::Fin, None) => connection.finish(copy.1),
+                (StreamEnd::Reset(code), _) => {
+                    connection.reset(copy.1, code.0);
+                    self.backlogs.remove(&copy);
+                }
+            }
+        }
+    }
+}

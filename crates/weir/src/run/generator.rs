@@ -1,0 +1,342 @@
+//! The load generator: what its clients are made from, its threads, and who is let do what when.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::{Context as _, bail};
+use weir_bench::{
+    clock::RunClock,
+    meeting::MeetingRole,
+    metrics::TrackPlan,
+    profile::{Mode, Profile},
+    publisher::{PublisherConfig, PublisherRole},
+    report::live::Moment,
+    scenario::{Roles, Scenario},
+    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
+};
+use weir_net::{Stop, clock};
+
+use super::{
+    Plan, RelayUrl,
+    hosting::{Gate, Hosted, Load, LoadHost, Seen, Setting},
+    target,
+    watch::Watch,
+};
+
+/// The load generator at work, on threads of its own.
+pub(super) struct Generator {
+    plans: Arc<[TrackPlan]>,
+    pub(super) threads: Vec<Hosted>,
+    gate: Gate,
+    /// Asks the threads to stop.
+    stop: Stop,
+    /// Roles without a client, for what is not done here.
+    nobody: (PublisherRole, SubscriberRole),
+}
+
+/// The roles of a run that is over.
+pub(super) struct Finished {
+    pub(super) plans: Arc<[TrackPlan]>,
+    threads: Vec<LoadHost>,
+    nobody: (PublisherRole, SubscriberRole),
+}
+
+impl Generator {
+    pub(super) fn start(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Self> {
+        let configs = configs(plan, url, run_clock)?;
+        let plans = Arc::clone(&configs.publishers.plans);
+        let stop = Stop::new().context("cannot make an event descriptor")?;
+        let gate = Gate::new(plan.no_wait);
+        let now = run_clock.origin();
+        let nobody = (
+            PublisherRole::new(
+                PublisherConfig {
+                    publishers: Vec::new(),
+                    ..configs.publishers.clone()
+                },
+                now,
+            ),
+            SubscriberRole::new(SubscriberConfig {
+                subscribers: Vec::new(),
+                ..configs.subscribers.clone()
+            }),
+        );
+        let sockets = configs.subscribers.target.sockets;
+        let (publishers, subscribers) = (configs.publishers, configs.subscribers);
+        let mut loads = Vec::new();
+        if plan.meetings.is_some() {
+            let role = MeetingRole::new(publishers, subscribers, now);
+            loads.push((
+                Load::Meetings(Box::new(role)),
+                plan.cores.subscribers,
+                sockets,
+            ));
+        } else {
+            if !publishers.publishers.is_empty() {
+                let role = PublisherRole::new(publishers, now);
+                loads.push((Load::Publishers(Box::new(role)), plan.cores.publishers, 1));
+            }
+            if !subscribers.subscribers.is_empty() {
+                let role = SubscriberRole::new(subscribers);
+                loads.push((
+                    Load::Subscribers(Box::new(role)),
+                    plan.cores.subscribers,
+                    sockets,
+                ));
+            }
+        }
+        let setting = Setting {
+            gate: &gate,
+            stop: &stop,
+            url,
+            origin: now,
+            waste_percent: plan.waste_percent,
+        };
+        let start = |(load, core, sockets)| Hosted::start(load, &setting, core, sockets);
+        let threads = loads
+            .into_iter()
+            .map(start)
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        Ok(Self {
+            plans,
+            threads,
+            gate,
+            stop,
+            nobody,
+        })
+    }
+
+    /// Leads the run to its end; returns why it was broken off, if it was.
+    pub(super) fn conduct(
+        &self,
+        plan: &Plan,
+        stop: &Stop,
+        watch: &mut Watch,
+        say: &mut impl FnMut(&Moment),
+    ) -> Option<String> {
+        let started = clock::now();
+        let patience = patience(plan);
+        let length = longest(&plan.profile) + END_TIMEOUT + wait_for_others(plan);
+        let mut released = None;
+        loop {
+            if stop.wait(STEP) {
+                return Some("interrupted".to_owned());
+            }
+            let now = clock::now();
+            if let Some(moment) = watch.look(now) {
+                say(&moment);
+            }
+            if let Some(death) = watch.relay_death() {
+                return Some(death);
+            }
+            let seen: Vec<Seen> = self.threads.iter().map(Hosted::seen).collect();
+            if self.is_over(&seen) {
+                return None;
+            }
+            let has_met = |one: &Seen| {
+                let (publishers, subscribers) = (one.publishers, one.subscribers);
+                publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
+            };
+            if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
+                return Some(format!("no answer within {} s", START_TIMEOUT.as_secs()));
+            }
+            let is_late = now - started > patience;
+            if seen.iter().all(|one| one.has_announced) || is_late {
+                self.gate.admit_subscribers();
+            }
+            let is_ready = seen.iter().all(|one| one.is_subscribed && one.is_served);
+            if released.is_none() && (is_ready || is_late) {
+                watch.on_released(now, &plan.profile);
+                self.gate.release();
+                released = Some(now);
+            }
+            if released.is_some_and(|released| now - released > length) {
+                return Some("the run did not end in time".to_owned());
+            }
+        }
+    }
+
+    /// Whether all threads are done, or the publishers are and failed, so that nothing more can come.
+    fn is_over(&self, seen: &[Seen]) -> bool {
+        let of_publishers = |one: &Seen| one.publishers.publishers > 0;
+        let failed = seen.iter().any(|one| one.publishers.failed > 0);
+        let mut threads = self.threads.iter().zip(seen);
+        threads.all(|(thread, seen)| thread.is_done() || (failed && !of_publishers(seen)))
+    }
+
+    /// Waits for the threads, after asking them to stop if the run was broken off.
+    pub(super) fn end(self, is_broken_off: bool) -> anyhow::Result<Finished> {
+        if is_broken_off || !self.threads.iter().all(Hosted::is_done) {
+            self.stop.request();
+        }
+        let threads = self.threads.into_iter().map(Hosted::join);
+        Ok(Finished {
+            plans: self.plans,
+            threads: threads.collect::<anyhow::Result<_>>()?,
+            nobody: self.nobody,
+        })
+    }
+}
+
+impl Finished {
+    pub(super) fn publishers(&self) -> &PublisherRole {
+        let mut roles = self
+            .threads
+            .iter()
+            .filter_map(|one| one.load().publishers());
+        roles.next().unwrap_or(&self.nobody.0)
+    }
+
+    pub(super) fn subscribers(&self) -> &SubscriberRole {
+        let mut roles = self
+            .threads
+            .iter()
+            .filter_map(|one| one.load().subscribers());
+        roles.next().unwrap_or(&self.nobody.1)
+    }
+
+    /// Whether there is anything to report; if not, why.
+    pub(super) fn check(&self, url: &RelayUrl, interrupted: Option<&str>) -> anyhow::Result<()> {
+        if let Some(problem) = self.threads.iter().find_map(LoadHost::refused_release) {
+            bail!("{problem}");
+        }
+        let (publishers, subscribers) = (self.publishers(), self.subscribers());
+        let failure = publishers
+            .failures()
+            .next()
+            .map(|(_, reason)| reason.to_owned());
+        // Where nobody subscribes, a publisher that failed is all there is to say.
+        let is_silent = subscribers.progress().subscribers == 0 && failure.is_some();
+        let progress = publishers.progress();
+        // Those that are through have closed their sessions.
+        let has_published = progress.ready + progress.objects_sent > 0;
+        if (has_published && !is_silent) || subscribers.relay().is_some() {
+            return Ok(());
+        }
+        let of_subscribers = || {
+            let results = subscribers.results(|_| None);
+            results.into_iter().find_map(|result| result.failure)
+        };
+        let failure = failure
+            .or_else(|| interrupted.map(str::to_owned))
+            .or_else(of_subscribers);
+        let failure = failure.unwrap_or_else(|| "no session could be set up".to_owned());
+        bail!("{url}: {failure}")
+    }
+}
+
+/// What both kinds of clients are made from.
+struct Configs {
+    publishers: PublisherConfig,
+    subscribers: SubscriberConfig,
+}
+
+fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
+    let wait = wait_for_others(plan);
+    let mut target = target::target(url, &plan.trust, socket_count(plan))?;
+    target.setup.authorization_tokens.clone_from(&plan.tokens);
+    let plans: Arc<[TrackPlan]> = (0_u64..)
+        .zip(&plan.profile.tracks)
+        .map(|(number, track)| TrackPlan::new(track, number, plan.seed, run_clock).on(plan.wire))
+        .collect();
+    let (profile, seed) = (&plan.profile, plan.seed);
+    let scenario = if let Some(groups) = plan.meetings {
+        Scenario::meetings(profile, groups.meetings, groups.clients_per_meeting, seed)
+    } else {
+        let roles = Roles { given: plan.role };
+        Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
+    };
+    let scenario = scenario.with_context(|| plan.profile_name.clone())?;
+    let mut session_limits = weir_moqt::limits::Limits::default();
+    let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
+    session_limits.requests_local_max = session_limits
+        .requests_local_max
+        .max(requests.unwrap_or(0) + REQUESTS_BESIDE);
+    let publishers = PublisherConfig {
+        target: target::Target {
+            sockets: if plan.meetings.is_some() {
+                target.sockets
+            } else {
+                1
+            },
+            ..target.clone()
+        },
+        plans: Arc::clone(&plans),
+        publishers: scenario.publishers,
+        flow: plan.flow,
+        ramp_per_second: plan.ramp_per_second,
+        tokens: plan.tokens.clone(),
+        session_limits: session_limits.clone(),
+    };
+    let subscribers = SubscriberConfig {
+        target,
+        plans,
+        subscribers: scenario.subscribers,
+        flow: plan.subscribe_flow,
+        request: SubscribeRequest {
+            tokens: plan.tokens.clone(),
+            // The publisher of another process may be the later one.
+            rendezvous_timeout: (!wait.is_zero()).then_some(wait),
+            ..SubscribeRequest::default()
+        },
+        ramp_per_second: plan.ramp_per_second,
+        audience: plan.profile.audience,
+        start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
+        verify_content: true,
+        session_limits,
+    };
+    Ok(Configs {
+        publishers,
+        subscribers,
+    })
+}
+
+/// How long those who only subscribe wait for the process that publishes.
+fn wait_for_others(plan: &Plan) -> Duration {
+    if plan.role == Some(Mode::Subscriber) {
+        AUDIENCE_TIMEOUT
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// How long the clients may take to get ready.
+fn patience(plan: &Plan) -> Duration {
+    if plan.role == Some(Mode::Publisher) {
+        return AUDIENCE_TIMEOUT;
+    }
+    let rate = u64::from(plan.ramp_per_second);
+    let ramp = (plan.subscribers_total() as u64)
+        .checked_div(rate)
+        .unwrap_or(0);
+    START_TIMEOUT + Duration::from_secs(ramp) * 2
+}
+
+/// The longest that a track of the profile takes, drain included.
+fn longest(profile: &Profile) -> Duration {
+    let lengths = profile
+        .tracks
+        .iter()
+        .map(|track| track.total_transmit_time() + track.ttl.max(Duration::from_secs(2)));
+    lengths.max().unwrap_or_default()
+}
+
+fn socket_count(plan: &Plan) -> u32 {
+    if plan.socket_per_subscriber {
+        u32::try_from(plan.subscribers_total())
+            .unwrap_or(u32::MAX)
+            .max(1)
+    } else {
+        1
+    }
+}
+
+/// How often the run is looked at.
+const STEP: Duration = Duration::from_millis(20);
+/// How long publishers and subscribers of different processes wait for each other.
+const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Requests of a session beside its subscriptions: offers, and questions for namespaces.
+const REQUESTS_BESIDE: usize = 128;
+/// How long a relay may take to let clients in, after the last has started.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much longer than its profile says a run may take.
+const END_TIMEOUT: Duration = Duration::from_secs(20);

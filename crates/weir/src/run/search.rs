@@ -1,0 +1,276 @@
+//! The search for the largest load that a relay carries, on real sockets: it makes the probes that
+//! [`weir_bench::find_max`] asks for.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use weir_bench::{
+    find_max::{self, Answer, Dimension, Probe, Record, RecordedSearch, Settings, Step, load},
+    profile::Profile,
+    report::{Calibration, Report, live::Moment},
+};
+use weir_net::{Stop, clock};
+
+use super::{Machine, Meetings, Plan, RelayChoice, relays::StartedRelay};
+
+/// How a search goes about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Method {
+    pub(crate) dimension: Dimension,
+    /// Load of the first probe; a usual one if none is given.
+    pub(crate) from: Option<u64>,
+    /// Smallest load that is tried.
+    pub(crate) least: u64,
+    /// Largest load that is tried; a usual one if none is given.
+    pub(crate) most: Option<u64>,
+    /// How close the two sides of the boundary have to come, in per cent.
+    pub(crate) precision_percent: u64,
+    /// Probes of each side of the boundary.
+    pub(crate) repeats: u32,
+    /// How many of them have to hold.
+    pub(crate) needed: u32,
+    /// From the last subscriber's join to the first object.
+    pub(crate) settle: Duration,
+    /// How long objects are sent that are judged.
+    pub(crate) steady: Duration,
+    /// Between two probes of one relay.
+    pub(crate) cool_down: Duration,
+    /// After which no further probe is begun.
+    pub(crate) time_max: Option<Duration>,
+    /// After which the search ends.
+    pub(crate) probes_max: usize,
+    /// Whether the answer is calibrated against a null relay.
+    pub(crate) calibrate: bool,
+}
+
+/// A search and what its probes are made with.
+pub(crate) struct Search {
+    pub(crate) recorded: RecordedSearch,
+    pub(crate) probes: Vec<Probe>,
+    /// The report of the largest load that held.
+    pub(crate) best: Option<Report>,
+    method: Method,
+    plan: Plan,
+    machine: Machine,
+    /// The profile with the probes' windows; its bit rate is the user's.
+    profile: Profile,
+    /// How large the meetings are, if there are any.
+    meetings: Meetings,
+    calibration: Option<Calibration>,
+}
+
+/// Who looks on while a search makes its probes.
+pub(crate) trait Onlooker {
+    /// Gets the relay ready for the next probe; what it returns is ended after the probe.
+    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<StartedRelay>>;
+    /// A probe goes on.
+    fn see(&mut self, moment: &Moment);
+    /// A probe has come to its end.
+    fn note(&mut self, probe: &Probe, record: &Record) -> anyhow::Result<()>;
+}
+
+impl Search {
+    pub(crate) fn new(
+        method: Method,
+        mut plan: Plan,
+        machine: Machine,
+        relay: String,
+    ) -> anyhow::Result<Self> {
+        let profile = load::with_windows(&plan.profile, method.settle, WARM_UP + method.steady);
+        let (from, most) = match method.dimension {
+            Dimension::Subscribers => (100, SUBSCRIBERS_MAX),
+            Dimension::Meetings => (1, MEETINGS_MAX),
+            Dimension::BitRate => (kilobits(load::bits_per_second(&profile)), 1_000_000),
+        };
+        let most = method.most.unwrap_or(most);
+        if method.dimension == Dimension::Subscribers && most > SUBSCRIBERS_MAX {
+            bail!("--most: expected at most {SUBSCRIBERS_MAX}");
+        }
+        let from = method.from.unwrap_or(from);
+        let settings = Settings {
+            from: from.clamp(method.least, most.max(method.least)),
+            least: method.least,
+            most,
+            precision_percent: method.precision_percent,
+            repeats: method.repeats,
+            needed: method.needed,
+            probes_max: method.probes_max,
+        };
+        if let Some(problem) = settings.problem() {
+            bail!("{problem}");
+        }
+        plan.profile = profile.clone();
+        plan.unjudged = WARM_UP;
+        // The answer is calibrated, not each probe.
+        plan.calibrate = false;
+        let meetings = plan.meetings.unwrap_or(Meetings {
+            meetings: 1,
+            clients_per_meeting: CLIENTS_PER_MEETING,
+        });
+        let recorded = RecordedSearch {
+            dimension: method.dimension,
+            settings,
+            profile: profile.to_ini(),
+            slo: plan.level.to_string(),
+            relay,
+        };
+        Ok(Self {
+            recorded,
+            probes: Vec::new(),
+            best: None,
+            method,
+            plan,
+            machine,
+            profile,
+            meetings,
+            calibration: None,
+        })
+    }
+
+    /// Makes probes until the search is over, and calibrates the answer; returns why it was broken off, if it was.
+    pub(crate) fn go(
+        &mut self,
+        stop: &Stop,
+        onlooker: &mut dyn Onlooker,
+    ) -> anyhow::Result<Option<&'static str>> {
+        let started = clock::now();
+        let mut last = Duration::ZERO;
+        while let Step::Probe(load) = find_max::next(&self.recorded.settings, &self.probes) {
+            let begun = clock::now();
+            if let Some(limit) = self.method.time_max
+                && begun - started + last > limit
+            {
+                return Ok(Some("the time was used up"));
+            }
+            let Some(probe) = self.probe(load, stop, onlooker)? else {
+                return Ok(Some("it was interrupted"));
+            };
+            self.probes.push(probe.clone());
+            onlooker.note(&probe, &self.record(None))?;
+            last = clock::now() - begun;
+            let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
+            if !is_own && stop.wait(self.method.cool_down) {
+                return Ok(Some("it was interrupted"));
+            }
+        }
+        self.calibrate(stop, onlooker)?;
+        Ok(stop.is_requested().then_some("it was interrupted"))
+    }
+
+    /// One probe; none if it was interrupted.
+    fn probe(
+        &mut self,
+        load: u64,
+        stop: &Stop,
+        onlooker: &mut dyn Onlooker,
+    ) -> anyhow::Result<Option<Probe>> {
+        self.fit(load)?;
+        let started = onlooker.prepare(&mut self.plan, stop)?;
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        let label = format!("{load} {}", self.recorded.dimension.unit());
+        let outcome = super::run(&self.plan, &self.machine, stop, |moment| {
+            onlooker.see(&labelled(moment, &label));
+        });
+        drop(started);
+        if stop.is_requested() {
+            return Ok(None);
+        }
+        match outcome {
+            Ok(archive) => {
+                let report = archive.report;
+                let probe = Probe::of(load, &report);
+                let best = self.best.as_ref().map(Report::objects_delivered);
+                if report.verdict.outcome.is_held()
+                    && best.is_none_or(|best| report.objects_delivered() >= best)
+                {
+                    self.best = Some(report);
+                }
+                Ok(Some(probe))
+            }
+            // A relay that never let anyone in is not at its limit: something else is wrong.
+            Err(error) if self.probes.is_empty() => Err(error),
+            Err(error) => Ok(Some(Probe::failed(load, &format!("{error:#}")))),
+        }
+    }
+
+    /// Puts the load at which the relay broke on a null relay: what breaks there too is no limit of the relay's.
+    fn calibrate(&mut self, stop: &Stop, onlooker: &mut dyn Onlooker) -> anyhow::Result<()> {
+        let load = match self.record(None).answer {
+            Answer::Found { broke, .. } | Answer::Nothing { broke, .. } => broke,
+            Answer::AtLeast { held } => held,
+            Answer::Generator { .. } | Answer::Open { .. } => return Ok(()),
+        };
+        if !self.method.calibrate || stop.is_requested() {
+            return Ok(());
+        }
+        self.fit(load)?;
+        let label = format!("{load} {}, null relay", self.recorded.dimension.unit());
+        let calibration = super::calibrate(&self.plan, &self.machine, stop, |moment| {
+            onlooker.see(&labelled(moment, &label));
+        });
+        if !stop.is_requested() {
+            self.calibration = Some(calibration?);
+        }
+        Ok(())
+    }
+
+    /// Makes the plan one for `load`. Each probe has a number of its own, so that objects of an earlier one that a
+    /// relay kept do not count.
+    fn fit(&mut self, load: u64) -> anyhow::Result<()> {
+        self.plan.seed = self.plan.seed.wrapping_add(1);
+        match self.recorded.dimension {
+            Dimension::Subscribers => {
+                self.plan.subscribers = usize::try_from(load).unwrap_or(usize::MAX);
+            }
+            Dimension::Meetings => {
+                self.plan.meetings = Some(Meetings {
+                    meetings: usize::try_from(load).unwrap_or(usize::MAX),
+                    ..self.meetings
+                });
+            }
+            Dimension::BitRate => {
+                let bits = Duration::from_millis(load).as_secs_f64() * 1e6;
+                self.plan.profile = load::with_bits_per_second(&self.profile, bits)
+                    .with_context(|| format!("the profile cannot be scaled to {load} kbit/s"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known so far.
+    pub(crate) fn record(&self, broken_off: Option<&str>) -> Record {
+        Record::new(
+            self.recorded.clone(),
+            self.probes.clone(),
+            self.calibration.clone(),
+            broken_off,
+        )
+    }
+}
+
+fn labelled(moment: &Moment, label: &str) -> Moment {
+    Moment {
+        label: label.to_owned(),
+        ..moment.clone()
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate of a profile is far from the ends"
+)]
+fn kilobits(bits: f64) -> u64 {
+    (bits / 1e3).round() as u64
+}
+
+/// The beginning of a probe's data phase, which is not judged: caches fill, and congestion windows open.
+const WARM_UP: Duration = Duration::from_secs(1);
+/// Clients of a meeting, unless somebody says otherwise; as in the draft's scenario 3.
+const CLIENTS_PER_MEETING: usize = 5;
+/// A process has not many more sockets for their clients.
+const MEETINGS_MAX: u64 = 5000;
+/// A single process has no more UDP ports than this per address.
+const SUBSCRIBERS_MAX: u64 = 50_000;

@@ -1,0 +1,153 @@
+//! Who was the limit: a relay behind a link that is too slow, the null relay under the same load, and a part of a run.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{collections::BTreeMap, time::Duration};
+
+use weir_bench::{
+    find_max::{self, Answer, Probe, Settings, Step},
+    null_relay::NullRelay,
+    report::{Calibration, Outcome, Report},
+    service_level::ServiceLevel,
+};
+use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
+use weir_quic::App;
+
+use crate::world::{self, Clients, Crowd, Setting, World, seed};
+
+const AUDIO: &str = include_str!("../../../../profiles/audio-short.ini");
+
+/// One second of the beginning is not judged.
+const UNJUDGED: Duration = Duration::from_secs(1);
+
+/// A run whose relay can send no more than `rate` to its subscribers.
+fn run(subscribers: u64, relay: impl App + 'static, rate: Option<u64>) -> Report {
+    let crowd = Crowd::Subscribers(usize::try_from(subscribers).unwrap());
+    let mut world = World::new(&Setting::new(AUDIO, seed(21), crowd), relay);
+    if let (Some(rate), Clients::Apart { sink, .. }) = (rate, world.clients()) {
+        let slow = LinkConfig {
+            rate: Rate::Fixed(Bitrate::from_bits_per_second(rate)),
+            queue: Queue {
+                bytes_max: 200_000,
+                ..Queue::default()
+            },
+            ..world::delay(10)
+        };
+        world.sim.set_link(world.relay, sink, slow);
+    }
+    world.run();
+    let level: ServiceLevel = "loss=0,failed=0,p99<100ms".parse().unwrap();
+    world.report(&level, UNJUDGED, BTreeMap::new())
+}
+
+#[test]
+fn a_relay_that_is_slow_on_purpose_is_the_limit_and_the_clause_is_named() {
+    let report = run(100, world::relay(), Some(3_000_000));
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Broken,
+        "{:?}",
+        report.verdict
+    );
+    // 100 subscribers need 50 packets of some 160 bytes a second each: 6.4 Mbit/s.
+    assert_eq!(report.slo.first_broken.as_deref(), Some("loss=0"));
+    let calibration = Calibration::of(&run(100, NullRelay::new(), None));
+    assert!(calibration.held, "{calibration:?}");
+    let report = report.calibrated(calibration);
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Broken,
+        "the relay stays the limit"
+    );
+}
+
+#[test]
+fn a_limit_that_holds_for_the_null_relay_too_is_not_the_relays() {
+    let slow = Some(3_000_000);
+    let report = run(100, world::relay(), slow);
+    let calibration = Calibration::of(&run(100, NullRelay::new(), slow));
+    assert!(!calibration.held);
+    assert!(
+        calibration.reasons[0].contains("against a null relay, loss=0 broke too"),
+        "{calibration:?}"
+    );
+    let report = report.calibrated(calibration);
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::GeneratorLimit,
+        "{:?}",
+        report.verdict
+    );
+    assert!(!report.generator.healthy);
+}
+
+#[test]
+fn the_search_finds_what_a_link_carries() {
+    let settings = Settings {
+        from: 10,
+        least: 1,
+        most: 1000,
+        precision_percent: 10,
+        repeats: 1,
+        needed: 1,
+        probes_max: 20,
+    };
+    let mut probes = Vec::new();
+    let answer = loop {
+        match find_max::next(&settings, &probes) {
+            Step::Probe(load) => {
+                let report = run(load, world::relay(), Some(3_000_000));
+                probes.push(Probe::of(load, &report));
+            }
+            Step::Done(answer) => break answer,
+        }
+    };
+    let Answer::Found {
+        held,
+        broke,
+        clause,
+        ..
+    } = answer
+    else {
+        panic!("{answer:?}");
+    };
+    // A subscriber takes some 64 to 70 kbit/s: packets of 160 bytes, 50 a second, and what QUIC adds.
+    assert!((35..=48).contains(&held) && held < broke, "{held} {broke}");
+    assert!(
+        ["loss=0", "p99<100ms"].contains(&clause.text.as_str()),
+        "{clause:?}"
+    );
+}
+
+#[test]
+fn what_happens_before_the_steady_window_is_not_judged() {
+    let mut world = World::new(
+        &Setting::new(AUDIO, seed(22), Crowd::Subscribers(5)),
+        world::relay(),
+    );
+    world.join();
+    world.release();
+    let Clients::Apart { sink, .. } = world.clients() else {
+        panic!("a fan-out has two nodes of clients");
+    };
+    // The data phase begins a second after the release. Its first 300 ms are lost on the way.
+    let begin = world.sim.elapsed() + Duration::from_secs(1);
+    let (relay, end) = (world.relay, begin + Duration::from_millis(300));
+    world.sim.blackhole(relay, sink, begin, end);
+    world.finish();
+    let level = ServiceLevel::default();
+    let judged = world.report(&level, UNJUDGED, BTreeMap::new());
+    assert_eq!(
+        judged.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        judged.verdict
+    );
+    assert!(judged.slo.judged_from_ms > 0.0);
+    let whole = world.report(&level, Duration::ZERO, BTreeMap::new());
+    assert_eq!(whole.verdict.outcome, Outcome::Broken);
+    let heat = whole.tracks[0].heat.as_ref().unwrap();
+    let lost_in = |column: usize| heat.rows.iter().map(|row| row.lost[column]).sum::<u64>();
+    assert!(lost_in(0) >= 5 * 10, "{heat:?}");
+    assert_eq!((1..heat.planned.len()).map(lost_in).sum::<u64>(), 0);
+}

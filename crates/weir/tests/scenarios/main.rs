@@ -1,0 +1,8 @@
+//! Whole benchmarks in virtual time: the roles that run on real sockets, with real QUIC packets over emulated links.
+
+mod fetch;
+mod limits;
+mod one;
+mod three;
+mod unruly;
+mod world;

@@ -1,0 +1,141 @@
+//! The draft's scenario 1 in virtual time: the relay, the publisher and the subscribers that run on real
+//! sockets, with real QUIC packets over emulated links, give the same report to the byte each time.
+
+use std::time::Duration;
+
+use weir_bench::{
+    publisher::PublishFlow,
+    report::{Outcome, Report, json},
+    service_level::ServiceLevel,
+};
+use weir_link::{Config as LinkConfig, Loss, Probability};
+
+use crate::world::{self, Crowd, Setting, World, seed};
+
+/// The draft's own profile.
+const AUDIO: &str = include_str!("../../../../profiles/audio.ini");
+const AUDIO_SHORT: &str = include_str!("../../../../profiles/audio-short.ini");
+
+#[test]
+fn two_hundred_subscribers_get_every_object_and_the_report_repeats() {
+    let seed = seed(1);
+    let first = run(AUDIO, 200, PublishFlow::PublishNamespace, clean(), seed);
+    let again = run(AUDIO, 200, PublishFlow::PublishNamespace, clean(), seed);
+    assert_eq!(
+        json::render(&first.report),
+        json::render(&again.report),
+        "WEIR_SEED={seed}"
+    );
+    assert_eq!(first.trace, again.trace, "WEIR_SEED={seed}");
+    let report = first.report;
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        report.verdict
+    );
+    // 30 s of an object each 20 ms, to 200 subscribers, of whom nobody missed one.
+    assert_eq!(report.objects_delivered(), 1500 * 200);
+    assert_eq!(report.objects_lost(), 0);
+    let latency = report.tracks[0].latency.overall.unwrap();
+    // Two links of 10 ms, and no more than the ticks of timers beside.
+    assert!(
+        latency.p50_ms >= 20.0 && latency.max_ms < 22.0,
+        "{latency:?}"
+    );
+    assert_eq!(report.relay.counters["datagrams_sent"] % 200, 0);
+}
+
+#[test]
+fn another_seed_gives_another_run() {
+    let report = |seed| run(AUDIO_SHORT, 5, PublishFlow::Publish, lossy(), seed).report;
+    assert_ne!(
+        json::render(&report(seed(1))),
+        json::render(&report(seed(1) + 1))
+    );
+}
+
+#[test]
+fn a_published_track_reaches_everybody_too() {
+    let seed = seed(2);
+    let report = run(AUDIO_SHORT, 20, PublishFlow::Publish, clean(), seed).report;
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "WEIR_SEED={seed} {:?}",
+        report.verdict
+    );
+    assert_eq!(report.objects_delivered(), 150 * 20);
+}
+
+#[test]
+fn losses_are_counted_and_break_the_service_level() {
+    let seed = seed(3);
+    let report = run(
+        AUDIO_SHORT,
+        20,
+        PublishFlow::PublishNamespace,
+        lossy(),
+        seed,
+    )
+    .report;
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Broken,
+        "WEIR_SEED={seed} {:?}",
+        report.verdict
+    );
+    let (lost, due) = (report.objects_lost(), 150 * 20);
+    assert_eq!(report.objects_delivered() + lost, due, "WEIR_SEED={seed}");
+    // 2 % on each of two links.
+    assert!(
+        (due / 50..due / 12).contains(&lost),
+        "WEIR_SEED={seed}: {lost} of {due} lost"
+    );
+    let delivery = report.tracks[0].delivery;
+    assert_eq!(
+        delivery.lost_join + delivery.lost_middle + delivery.lost_tail,
+        lost
+    );
+}
+
+/// What a simulated run gave.
+struct Outcomes {
+    report: Report,
+    trace: u64,
+}
+
+fn run(
+    profile: &str,
+    subscribers: usize,
+    flow: PublishFlow,
+    link: LinkConfig,
+    seed: u64,
+) -> Outcomes {
+    let setting = Setting {
+        link,
+        publish: flow,
+        ..Setting::new(profile, seed, Crowd::Subscribers(subscribers))
+    };
+    let mut world = World::new(&setting, world::relay());
+    world.run();
+    let counters = world.sim.app::<weir_relay::Relay>(world.relay).counters();
+    let counters = counters
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    Outcomes {
+        report: world.report(&ServiceLevel::default(), Duration::ZERO, counters),
+        trace: world.sim.trace_hash(),
+    }
+}
+
+fn clean() -> LinkConfig {
+    world::delay(10)
+}
+
+fn lossy() -> LinkConfig {
+    let share = Probability::new(0.02).expect("a share");
+    let loss = Loss::Independent(share);
+    LinkConfig { loss, ..clean() }
+}

@@ -1,0 +1,143 @@
+//! Hard times for a relay, each by the profile that is shipped for it: who behaves well must not notice.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use weir_bench::{
+    profile::Conduct,
+    report::{Outcome, Report},
+    service_level::ServiceLevel,
+};
+use weir_link::{Bitrate, Queue, Rate};
+
+use crate::world::{self, Crowd, Setting, World, seed};
+
+const SLOW_READERS: &str = include_str!("../../../../profiles/slow-readers.ini");
+const CHURN: &str = include_str!("../../../../profiles/reconnect-churn.ini");
+const JOIN_STORM: &str = include_str!("../../../../profiles/join-storm.ini");
+const BURSTS: &str = include_str!("../../../../profiles/gop-bursts.ini");
+
+/// A run of a profile against our relay with so many subscribers.
+fn run(profile: &str, subscribers: usize) -> (World, Report) {
+    let setting = Setting::new(profile, seed(11), Crowd::Subscribers(subscribers));
+    let mut world = World::new(&setting, world::relay());
+    world.run();
+    let report = world.report(&ServiceLevel::default(), Duration::ZERO, BTreeMap::new());
+    (world, report)
+}
+
+#[test]
+fn slow_readers_are_the_only_ones_who_miss_something() {
+    // A third of a few, instead of a tenth of many.
+    let profile = SLOW_READERS.replace("slow_subscribers    = 10", "slow_subscribers = 34");
+    // QUIC lets the relay send 4 MiB unread; behind that, it keeps 1 MiB more.
+    let mut config = weir_relay::Config::default();
+    config.limits.lag_bytes_max = 1 << 20;
+    let relay = weir_relay::Relay::new(config);
+    let setting = Setting::new(&profile, seed(11), Crowd::Subscribers(6));
+    let mut world = World::new(&setting, relay);
+    world.run();
+    let report = world.report(&ServiceLevel::default(), Duration::ZERO, BTreeMap::new());
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        report.verdict
+    );
+    let track = &report.tracks[0];
+    assert_eq!((track.set_apart.slow_readers, track.status.good), (2, 4));
+    // 25 s of video with 30 pictures a second, and one more, since 33.33 ms are a little less than a thirtieth.
+    assert_eq!(
+        (
+            track.completion.lost_objects.sum,
+            track.completion.objects_received.min
+        ),
+        (0, 751)
+    );
+    // For those who do not read, the relay keeps what it may and gives up the rest.
+    assert!(track.set_apart.lost_objects > 100, "{:?}", track.set_apart);
+    let counters = world.sim.app::<weir_relay::Relay>(world.relay).counters();
+    assert!(counters.streams_reset_lag > 0, "{counters:?}");
+}
+
+#[test]
+fn those_who_stay_do_not_notice_those_who_come_and_go() {
+    let (world, report) = run(CHURN, 30);
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        report.verdict
+    );
+    for track in &report.tracks {
+        assert_eq!((track.set_apart.churning, track.status.good), (9, 21));
+        assert_eq!(track.completion.lost_objects.sum, 0);
+        // Nine of them leave, twenty times a second together, for most of 15 s.
+        assert!(track.set_apart.sessions > 200, "{:?}", track.set_apart);
+        let churning = track
+            .subscribers
+            .iter()
+            .filter(|one| one.conduct == Conduct::Churning);
+        for one in churning {
+            assert!(one.sessions > 10, "{} sessions", one.sessions);
+            assert!(one.completion.objects_received > 0);
+        }
+    }
+    let progress = world.subscribers().progress();
+    let first_sessions = 30;
+    assert_eq!(progress.ready, first_sessions);
+    assert!(progress.rejoined > 200, "{progress:?}");
+    // The relay has let go of all of them.
+    let relay = world.sim.app::<weir_relay::Relay>(world.relay);
+    let accepted = relay
+        .counters()
+        .iter()
+        .find(|(name, _)| *name == "sessions");
+    assert!(accepted.is_some_and(|(_, sessions)| sessions >= progress.rejoined + first_sessions));
+}
+
+#[test]
+fn a_storm_of_joins_is_weathered() {
+    let (_, report) = run(JOIN_STORM, 300);
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{:?}",
+        report.verdict
+    );
+    let set_up = report.set_up.handshake.unwrap();
+    assert_eq!(set_up.count, 300);
+    // Two round trips of 20 ms, and the relay's own patience with newcomers: one beat of its timers.
+    assert!(set_up.max_ms < 1_000.0, "{set_up:?}");
+    assert_eq!(report.objects_delivered(), 250 * 300);
+}
+
+#[test]
+fn whole_groups_at_once_get_through_a_link_that_carries_their_average() {
+    let mut setting = Setting::new(BURSTS, seed(11), Crowd::Subscribers(5));
+    // Four cameras of 788 kbit/s for each of five subscribers, and half as much again.
+    setting.link.rate = Rate::Fixed(Bitrate::from_megabits_per_second(24));
+    setting.link.queue = Queue {
+        bytes_max: 4_000_000,
+        ..Queue::default()
+    };
+    let mut world = World::new(&setting, world::relay());
+    world.run();
+    let report = world.report(&ServiceLevel::default(), Duration::ZERO, BTreeMap::new());
+    assert_eq!(report.objects_lost(), 0, "{:?}", report.verdict);
+    for track in &report.tracks {
+        assert_eq!(track.status.good, 5, "{:?}", track.status);
+        // A burst is 394 kB for five: it takes a while to get through, and none is late for the next.
+        let latency = track.latency.overall.unwrap();
+        assert!(
+            latency.p99_ms > 100.0 && latency.max_ms < 1_000.0,
+            "{latency:?}"
+        );
+    }
+}
+
+#[test]
+fn an_unruly_audience_repeats_itself() {
+    let trace = |profile| run(profile, 12).0.sim.trace_hash();
+    assert_eq!(trace(SLOW_READERS), trace(SLOW_READERS));
+    assert_eq!(trace(CHURN), trace(CHURN));
+}

@@ -1,0 +1,374 @@
+//! A benchmark in virtual time: a relay, clients on nodes of their own, links between them, and what a runner does.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use weir_bench::{
+    clock::RunClock,
+    meeting::MeetingRole,
+    metrics::{SentTotals, TrackPlan},
+    outcome::{self, Judged, Surroundings},
+    profile::Profile,
+    publisher::{PublishFlow, PublisherConfig, PublisherRole},
+    report::{Cores, Generator, Relay, RelaySource, Report, Run},
+    scenario::Scenario,
+    service_level::ServiceLevel,
+    subscriber::{
+        SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
+    },
+    target::Target,
+};
+use weir_link::{Config as LinkConfig, Delay};
+use weir_moqt::{limits::Limits, message::Setup};
+use weir_quic::App;
+use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
+
+/// What a benchmark is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting<'a> {
+    pub(crate) profile: &'a str,
+    pub(crate) seed: u64,
+    pub(crate) crowd: Crowd,
+    /// Every link, in both directions.
+    pub(crate) link: LinkConfig,
+    pub(crate) publish: PublishFlow,
+    pub(crate) subscribe: SubscribeFlow,
+    /// Clients that join in a second, unless the profile says otherwise.
+    pub(crate) joins_per_second: u32,
+}
+
+/// Who takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Crowd {
+    /// One publisher, and so many subscribers.
+    Subscribers(usize),
+    /// So many meetings of so many clients.
+    Meetings(usize, usize),
+}
+
+impl<'a> Setting<'a> {
+    /// Links of 10 ms that lose nothing, 200 joins per second, and a relay that is asked by name.
+    pub(crate) fn new(profile: &'a str, seed: u64, crowd: Crowd) -> Self {
+        Self {
+            profile,
+            seed,
+            crowd,
+            link: delay(10),
+            publish: PublishFlow::PublishNamespace,
+            subscribe: SubscribeFlow::Subscribe,
+            joins_per_second: 200,
+        }
+    }
+}
+
+/// A link that delays and does nothing else.
+pub(crate) fn delay(milliseconds: u64) -> LinkConfig {
+    LinkConfig {
+        delay: Delay::fixed(Duration::from_millis(milliseconds))
+            .expect("some milliseconds are few"),
+        ..LinkConfig::default()
+    }
+}
+
+/// A benchmark under the virtual clock.
+pub(crate) struct World {
+    pub(crate) sim: Sim,
+    pub(crate) relay: NodeId,
+    clients: Clients,
+    profile: Profile,
+    plans: Arc<[TrackPlan]>,
+    seed: u64,
+    /// When the schedules began.
+    released: Duration,
+}
+
+/// The nodes of the clients.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Clients {
+    /// Publishers on one node, subscribers on another.
+    Apart {
+        /// The publishers.
+        source: NodeId,
+        /// The subscribers.
+        sink: NodeId,
+    },
+    /// Clients that do both, on one.
+    Together(NodeId),
+}
+
+impl World {
+    /// A benchmark of `relay` that has not begun.
+    pub(crate) fn new(setting: &Setting<'_>, relay: impl App + 'static) -> Self {
+        let seed = setting.seed;
+        let profile = Profile::parse("profile.ini", setting.profile.as_bytes());
+        let profile = profile.expect("a test's profile is right");
+        let mut sim = Sim::new(seed);
+        sim.set_default_link(setting.link.clone());
+        let server = Some(sim.server_tls(&["moqt-18"]));
+        let relay_node = sim.add_node(NodeConfig {
+            server,
+            ..NodeConfig::default()
+        });
+        sim.start(relay_node, relay);
+        let clock = RunClock::new(sim.now(), 0);
+        let plans: Arc<[TrackPlan]> = (0_u64..)
+            .zip(&profile.tracks)
+            .map(|(number, track)| TrackPlan::new(track, number, seed, clock))
+            .collect();
+        let scenario = match setting.crowd {
+            Crowd::Subscribers(subscribers) => Scenario::fan_out(&profile, subscribers, seed),
+            Crowd::Meetings(meetings, clients) => {
+                Scenario::meetings(&profile, meetings, clients, seed)
+            }
+        };
+        let scenario = scenario.expect("a test's profile can be laid out");
+        let target = Target {
+            remote: sim.address(relay_node),
+            server_name: SERVER_NAME.to_owned(),
+            client: sim.client_config(&["moqt-18"]),
+            setup: Setup::default(),
+            sockets: 1,
+        };
+        let joins = profile.audience.joins_per_second;
+        let publishers = PublisherConfig {
+            target: target.clone(),
+            plans: Arc::clone(&plans),
+            publishers: scenario.publishers,
+            flow: setting.publish,
+            ramp_per_second: joins.unwrap_or(setting.joins_per_second),
+            tokens: Vec::new(),
+            session_limits: Limits::default(),
+        };
+        let subscribers = SubscriberConfig {
+            target,
+            plans: Arc::clone(&plans),
+            subscribers: scenario.subscribers,
+            flow: setting.subscribe,
+            request: SubscribeRequest::default(),
+            ramp_per_second: joins.unwrap_or(setting.joins_per_second),
+            audience: profile.audience,
+            start_timeout: Duration::from_secs(30),
+            verify_content: true,
+            session_limits: Limits::default(),
+        };
+        let clients = match setting.crowd {
+            Crowd::Subscribers(_) => {
+                let source = sim.add_node(NodeConfig::default());
+                let sink = sim.add_node(NodeConfig::default());
+                sim.start(source, PublisherRole::new(publishers, sim.now()));
+                sim.start(sink, SubscriberRole::new(subscribers));
+                Clients::Apart { source, sink }
+            }
+            Crowd::Meetings(..) => {
+                let node = sim.add_node(NodeConfig::default());
+                sim.start(node, MeetingRole::new(publishers, subscribers, sim.now()));
+                Clients::Together(node)
+            }
+        };
+        Self {
+            sim,
+            relay: relay_node,
+            clients,
+            profile,
+            plans,
+            seed,
+            released: Duration::ZERO,
+        }
+    }
+
+    /// From the first packet to the last object and the drain behind it.
+    pub(crate) fn run(&mut self) {
+        self.join();
+        self.release();
+        self.finish();
+    }
+
+    /// Lets everybody join.
+    pub(crate) fn join(&mut self) {
+        let clients = self.clients;
+        self.wait(|sim| publishers(sim, clients).has_announced());
+        match clients {
+            Clients::Apart { sink, .. } => {
+                self.sim
+                    .with_app(sink, |now, role: &mut SubscriberRole, _| role.start(now));
+            }
+            Clients::Together(node) => {
+                self.sim
+                    .with_app(node, |now, role: &mut MeetingRole, _| role.start(now));
+            }
+        }
+        self.wait(|sim| {
+            subscribers(sim, clients).is_subscribed() && publishers(sim, clients).is_served()
+        });
+    }
+
+    /// Lets the schedules begin.
+    pub(crate) fn release(&mut self) {
+        self.released = self.sim.elapsed();
+        match self.clients {
+            Clients::Apart { source, sink } => {
+                let released = self
+                    .sim
+                    .with_app(source, |now, role: &mut PublisherRole, endpoint| {
+                        role.release(now, endpoint)
+                    });
+                released.expect("a test's objects fit their path");
+                self.sim
+                    .with_app(sink, |now, role: &mut SubscriberRole, endpoint| {
+                        role.release(now, endpoint);
+                    });
+            }
+            Clients::Together(node) => {
+                let released = self
+                    .sim
+                    .with_app(node, |now, role: &mut MeetingRole, endpoint| {
+                        role.release(now, endpoint)
+                    });
+                released.expect("a test's objects fit their path");
+            }
+        }
+    }
+
+    /// Waits until everybody is done.
+    pub(crate) fn finish(&mut self) {
+        let clients = self.clients;
+        self.wait(|sim| match clients {
+            Clients::Apart { source, sink } => !sim.is_busy(source) && !sim.is_busy(sink),
+            Clients::Together(node) => !sim.is_busy(node),
+        });
+    }
+
+    fn wait(&mut self, is_done: impl FnMut(&Sim) -> bool) {
+        let end = self.sim.run_until(TIME_MAX, is_done);
+        assert_eq!(end, End::Finished, "seed {}", self.seed);
+    }
+
+    /// The nodes of the clients.
+    pub(crate) fn clients(&self) -> Clients {
+        self.clients
+    }
+
+    pub(crate) fn publishers(&self) -> &PublisherRole {
+        publishers(&self.sim, self.clients)
+    }
+
+    pub(crate) fn subscribers(&self) -> &SubscriberRole {
+        subscribers(&self.sim, self.clients)
+    }
+
+    /// What was measured of every subscription.
+    pub(crate) fn results(&self) -> Vec<SubscriptionResult> {
+        let sent: BTreeMap<_, SentTotals> = self
+            .publishers()
+            .results()
+            .into_iter()
+            .map(|result| (result.name, result.totals))
+            .collect();
+        self.subscribers().results(|name| sent.get(name).copied())
+    }
+
+    /// The report, judged by `level` but for the first `unjudged` of the data phase. `counters` are the relay's.
+    pub(crate) fn report(
+        &self,
+        level: &ServiceLevel,
+        unjudged: Duration,
+        counters: BTreeMap<String, u64>,
+    ) -> Report {
+        let starts = self.profile.tracks.iter().map(|track| track.start_delay);
+        let data_from = self.released + starts.max().unwrap_or_default();
+        let judged = if unjudged.is_zero() {
+            Judged::default()
+        } else {
+            Judged {
+                planned_from: unjudged,
+                arrived_from: data_from + unjudged,
+            }
+        };
+        let surroundings = Surroundings {
+            run: self.description(),
+            relay: Relay {
+                source: RelaySource::Simulated,
+                implementation: None,
+                cost: None,
+                per_second: Vec::new(),
+                counters,
+                metrics: Vec::new(),
+            },
+            generator: Generator {
+                healthy: true,
+                reasons: Vec::new(),
+                cores: Vec::new(),
+                threads: Vec::new(),
+                socket_receive_buffer_drops: 0,
+                publisher_lateness: None,
+                per_second: Vec::new(),
+                calibration: None,
+            },
+            judged,
+        };
+        outcome::report(
+            &self.profile,
+            &self.plans,
+            self.publishers(),
+            self.subscribers(),
+            level,
+            surroundings,
+        )
+    }
+
+    fn description(&self) -> Run {
+        Run {
+            weir_version: String::new(),
+            command_line: String::new(),
+            profile: weir_bench::report::Profile {
+                name: "profile.ini".to_owned(),
+                text: self.profile.to_ini(),
+            },
+            seed: self.seed,
+            run_id: format!("{:016x}", self.seed),
+            start_time: "2026-01-01T00:00:00Z".to_owned(),
+            duration_ms: self.sim.elapsed().as_secs_f64() * 1e3,
+            relay_url: "sim".to_owned(),
+            draft: None,
+            transport: "raw QUIC".to_owned(),
+            publish_flow: String::new(),
+            latency_clock: "virtual".to_owned(),
+            subscribers_requested: 0,
+            publishers_requested: 1,
+            cores: Cores::default(),
+            kernel: String::new(),
+            cpu_model: String::new(),
+            interrupted: None,
+            partial: false,
+        }
+    }
+}
+
+fn publishers(sim: &Sim, clients: Clients) -> &PublisherRole {
+    match clients {
+        Clients::Apart { source, .. } => sim.app(source),
+        Clients::Together(node) => sim.app::<MeetingRole>(node).publishers(),
+    }
+}
+
+fn subscribers(sim: &Sim, clients: Clients) -> &SubscriberRole {
+    match clients {
+        Clients::Apart { sink, .. } => sim.app(sink),
+        Clients::Together(node) => sim.app::<MeetingRole>(node).subscribers(),
+    }
+}
+
+/// The seed of a story; `WEIR_SEED` chooses another one.
+pub(crate) fn seed(default: u64) -> u64 {
+    std::env::var("WEIR_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(default)
+}
+
+/// Our relay as it comes.
+pub(crate) fn relay() -> weir_relay::Relay {
+    weir_relay::Relay::new(weir_relay::Config::default())
+}
+
+/// No run takes longer than this in virtual time.
+const TIME_MAX: Duration = Duration::from_mins(2);
