@@ -1,4 +1,5 @@
-//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure, report.
+//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure, report. And, in [`http3`], what is
+//! reported of HTTP/3 servers.
 //!
 //! The crate is pure: it opens no socket, reads no clock, starts no thread and draws no random
 //! number. What it is *not*: a runner. The binary hosts its roles on sockets and the `sim` crate
@@ -15,6 +16,7 @@ pub mod clock;
 pub mod compare;
 pub mod find_max;
 mod handles;
+pub mod http3;
 pub mod interpolate;
 pub mod limits;
 pub mod meeting;

@@ -11,6 +11,11 @@ pub(crate) fn count(value: u64) -> String {
     grouped(&value.to_string())
 }
 
+/// A quantity to the nearest count: `1,235`.
+pub(crate) fn count_of(value: f64) -> String {
+    fixed(value, 0)
+}
+
 /// A count with its noun: `1 subscriber`, `200 subscribers`.
 pub(crate) fn counted(value: u64, noun: &str) -> String {
     format!(

@@ -25,14 +25,23 @@ const ENTRIES_MAX: usize = 200;
 
 /// Renders `report` as a complete document.
 pub fn render(report: &Report) -> String {
+    let word = report.verdict.outcome.word();
+    let title = format!("{word}: {} – weir bench", cut(&report.run.profile.name));
+    document(&title, |markup| {
+        header(markup, report);
+        markup.element("main", &[], |markup| body(markup, report));
+        footer(markup, report);
+    })
+}
+
+/// A complete document in the looks of a report.
+pub(crate) fn document(title: &str, body: impl FnOnce(&mut Markup)) -> String {
     let mut markup = Markup::default();
     markup.verbatim("<!DOCTYPE html>\n");
     markup.element("html", &[("lang", &"en")], |markup| {
-        markup.element("head", &[], |markup| head(markup, report));
+        markup.element("head", &[], |markup| head(markup, title));
         markup.element("body", &[], |markup| {
-            header(markup, report);
-            markup.element("main", &[], |markup| body(markup, report));
-            footer(markup, report);
+            body(markup);
             markup.leaf("div", &[("id", &"tip"), ("hidden", &"")], &"");
             markup.element("script", &[], |markup| {
                 markup.verbatim(include_str!("html/report.js"));
@@ -46,7 +55,7 @@ pub fn render(report: &Report) -> String {
 /// Nothing may be fetched and nothing may be sent, whatever stands in the report.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-fn head(markup: &mut Markup, report: &Report) {
+fn head(markup: &mut Markup, title: &str) {
     markup.empty("meta", &[("charset", &"utf-8")]);
     markup.empty(
         "meta",
@@ -61,35 +70,35 @@ fn head(markup: &mut Markup, report: &Report) {
         "meta",
         &[("name", &"color-scheme"), ("content", &"light dark")],
     );
-    let word = report.verdict.outcome.word();
-    markup.leaf(
-        "title",
-        &[],
-        &format!("{word}: {} – weir bench", cut(&report.run.profile.name)),
-    );
+    markup.leaf("title", &[], &title);
     markup.element("style", &[], |markup| {
         markup.verbatim(include_str!("html/report.css"));
+    });
+}
+
+/// The name of the program with its sign.
+pub(crate) fn brand(markup: &mut Markup, name: &str) {
+    markup.element("p", &[("class", &"brand")], |markup| {
+        markup.element(
+            "svg",
+            &[
+                ("viewBox", &"0 0 24 24"),
+                ("class", &"glyph"),
+                ("aria-hidden", &"true"),
+            ],
+            |markup| {
+                markup.empty("path", &[("d", &"M2 8h9c4 0 3.5 9 7 9h4")]);
+                markup.empty("path", &[("d", &"M2 13h5M2 18h9"), ("class", &"still")]);
+            },
+        );
+        markup.text(&name);
     });
 }
 
 fn header(markup: &mut Markup, report: &Report) {
     let run = &report.run;
     markup.element("header", &[], |markup| {
-        markup.element("p", &[("class", &"brand")], |markup| {
-            markup.element(
-                "svg",
-                &[
-                    ("viewBox", &"0 0 24 24"),
-                    ("class", &"glyph"),
-                    ("aria-hidden", &"true"),
-                ],
-                |markup| {
-                    markup.empty("path", &[("d", &"M2 8h9c4 0 3.5 9 7 9h4")]);
-                    markup.empty("path", &[("d", &"M2 13h5M2 18h9"), ("class", &"still")]);
-                },
-            );
-            markup.text(&"weir bench");
-        });
+        brand(markup, "weir bench");
         markup.leaf("h1", &[], &cut(&run.profile.name));
         let facts = [
             cut(&run.start_time),
@@ -130,27 +139,36 @@ fn verdict_panel(markup: &mut Markup, report: &Report) {
         Outcome::Partial => ("warn", "!", "A partial run"),
         Outcome::Empty => ("warn", "!", "Nothing was measured"),
     };
-    markup.element(
-        "section",
-        &[("class", &format!("verdict {class}"))],
-        |markup| {
-            markup.leaf(
-                "span",
-                &[("class", &"sign"), ("aria-hidden", &"true")],
-                &sign,
-            );
-            markup.element("div", &[], |markup| {
-                markup.leaf("h2", &[], &title);
-                markup.leaf("p", &[], &cut(&report.verdict.sentence));
-                if !report.slo.text.is_empty() {
-                    markup.element("p", &[("class", &"level-text")], |markup| {
-                        markup.text(&"Service level ");
-                        markup.leaf("code", &[], &cut(&report.slo.text));
-                    });
-                }
+    panel(markup, (class, sign), title, |markup| {
+        markup.leaf("p", &[], &cut(&report.verdict.sentence));
+        if !report.slo.text.is_empty() {
+            markup.element("p", &[("class", &"level-text")], |markup| {
+                markup.text(&"Service level ");
+                markup.leaf("code", &[], &cut(&report.slo.text));
             });
-        },
-    );
+        }
+    });
+}
+
+/// The conclusion in a box: its class with a sign, its title, and what is below that.
+pub(crate) fn panel(
+    markup: &mut Markup,
+    (class, sign): (&str, &str),
+    title: &str,
+    body: impl FnOnce(&mut Markup),
+) {
+    let class = format!("verdict {class}");
+    markup.element("section", &[("class", &class)], |markup| {
+        let attributes = &[
+            ("class", &"sign" as &dyn std::fmt::Display),
+            ("aria-hidden", &"true"),
+        ];
+        markup.leaf("span", attributes, &sign);
+        markup.element("div", &[], |markup| {
+            markup.leaf("h2", &[], &title);
+            body(markup);
+        });
+    });
 }
 
 fn cards(markup: &mut Markup, report: &Report) {
@@ -254,7 +272,15 @@ fn relay_cards(markup: &mut Markup, relay: &Relay) {
     }
 }
 
-fn card(markup: &mut Markup, name: &str, value: &str, unit: &str, beside: &str, alarm: bool) {
+/// A key figure: `alarm` if it is a bad one.
+pub(crate) fn card(
+    markup: &mut Markup,
+    name: &str,
+    value: &str,
+    unit: &str,
+    beside: &str,
+    alarm: bool,
+) {
     let class = if alarm { "card alarm" } else { "card" };
     markup.element("div", &[("class", &class)], |markup| {
         markup.leaf("h3", &[], &name);
@@ -327,8 +353,8 @@ fn track_section(markup: &mut Markup, track: &TrackReport, number: usize) {
         &cut(&figures::track_facts(definition)),
         |markup| {
             markup.element("div", &[("class", &"plots")], |markup| {
-                latency::over_time(markup, track);
-                latency::histogram(markup, track);
+                latency::over_time(markup, &track.latency, "object");
+                latency::histogram(markup, &track.latency, "object");
                 subscribers::spread(markup, track);
                 latency::objects_over_time(markup, track);
                 subscribers::loss_by_place(markup, track);
@@ -457,7 +483,13 @@ fn footer(markup: &mut Markup, report: &Report) {
     });
 }
 
-fn section(markup: &mut Markup, title: &str, lead: &str, body: impl FnOnce(&mut Markup)) {
+/// A part of the page under a title.
+pub(crate) fn section(
+    markup: &mut Markup,
+    title: &str,
+    lead: &str,
+    body: impl FnOnce(&mut Markup),
+) {
     markup.element("section", &[], |markup| {
         markup.leaf("h2", &[], &title);
         if !lead.is_empty() {
@@ -468,7 +500,7 @@ fn section(markup: &mut Markup, title: &str, lead: &str, body: impl FnOnce(&mut 
 }
 
 /// `text`, or as much of it as fits, with a mark where it was cut.
-fn cut(text: &str) -> String {
+pub(crate) fn cut(text: &str) -> String {
     if text.len() <= TEXT_MAX {
         return text.to_owned();
     }

@@ -23,6 +23,11 @@ pub enum ReadError {
 
 /// Writes `report`, with a line feed at its end.
 pub fn render(report: &Report) -> String {
+    pretty(report)
+}
+
+/// Writes a report of any kind: in the order of its fields, with numbers rounded.
+pub(crate) fn pretty(report: &impl Serialize) -> String {
     let mut out = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut out, Rounding(PrettyFormatter::new()));
     report

@@ -26,7 +26,7 @@ mod verdict;
 #[cfg(test)]
 mod example;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 

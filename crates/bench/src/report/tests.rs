@@ -1,6 +1,6 @@
 //! What must be true of every form of a report.
 
-mod schema;
+pub(crate) mod schema;
 
 use super::example::hostile::{self, HOSTILE};
 use super::example::{self, Shape, Story};

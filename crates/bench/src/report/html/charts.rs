@@ -1,6 +1,6 @@
 //! The plots of a report, each as a captioned figure.
 
-pub(super) mod latency;
+pub(crate) mod latency;
 pub(super) mod relay;
 pub(super) mod subscribers;
 
@@ -9,10 +9,10 @@ use super::plot::Labels;
 use crate::report::figures;
 
 /// One entry of a legend: class of the swatch, and what it stands for.
-type Key = (&'static str, &'static str);
+pub(crate) type Key = (&'static str, &'static str);
 
 /// A figure: heading, legend, plot, and a sentence that says what is to be seen.
-fn figure(
+pub(crate) fn figure(
     markup: &mut Markup,
     title: &str,
     keys: &[Key],
@@ -37,9 +37,15 @@ fn figure(
     });
 }
 
-const TIME: &str = "seconds since the start of the run";
+pub(crate) const TIME: &str = "seconds since the start of the run";
 
-fn labels<'a>(title: &'a str, description: &'a str, x: &'a str, y: &'a str) -> Labels<'a> {
+/// The words of a plot.
+pub(crate) fn labels<'a>(
+    title: &'a str,
+    description: &'a str,
+    x: &'a str,
+    y: &'a str,
+) -> Labels<'a> {
     Labels {
         title,
         description,

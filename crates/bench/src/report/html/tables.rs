@@ -12,7 +12,7 @@ use crate::report::{
 pub(super) const ROWS_MAX: usize = 250;
 
 /// A table's head.
-pub(super) fn head(markup: &mut Markup, names: &[&str]) {
+pub(crate) fn head(markup: &mut Markup, names: &[&str]) {
     markup.element("thead", &[], |markup| {
         markup.element("tr", &[], |markup| {
             for name in names {
@@ -23,7 +23,7 @@ pub(super) fn head(markup: &mut Markup, names: &[&str]) {
 }
 
 /// A table whose first column names the rows.
-fn table(markup: &mut Markup, title: &str, names: &[&str], rows: &[Vec<String>]) {
+pub(crate) fn table(markup: &mut Markup, title: &str, names: &[&str], rows: &[Vec<String>]) {
     if !title.is_empty() {
         markup.leaf("h4", &[("class", &"table-title")], &title);
     }
@@ -48,7 +48,7 @@ fn table(markup: &mut Markup, title: &str, names: &[&str], rows: &[Vec<String>])
 }
 
 /// Names with their values, side by side as far as there is room.
-pub(super) fn facts(markup: &mut Markup, facts: &[(&str, String)]) {
+pub(crate) fn facts(markup: &mut Markup, facts: &[(&str, String)]) {
     markup.element("dl", &[("class", &"fact-grid")], |markup| {
         for (name, value) in facts {
             markup.element("div", &[], |markup| {
@@ -160,7 +160,7 @@ pub(super) fn distributions(markup: &mut Markup, track: &TrackReport) {
 }
 
 /// A table of percentiles.
-pub(super) fn quantiles(markup: &mut Markup, rows: &[(&str, Option<Distribution>)]) {
+pub(crate) fn quantiles(markup: &mut Markup, rows: &[(&str, Option<Distribution>)]) {
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|(name, distribution)| {

@@ -5,7 +5,7 @@ use crate::report::figures;
 use crate::report::html::markup::Markup;
 use crate::report::html::plot::{Plot, STRIPS_MAX, Scale};
 use crate::report::statistics::float;
-use crate::report::{Bucket, LatencySecond, TrackReport};
+use crate::report::{Bucket, Latency, LatencySecond, TrackReport};
 
 /// Points of a curve at most; longer series are thinned, and keep their worst.
 const POINTS_MAX: u64 = 400;
@@ -13,9 +13,10 @@ const POINTS_MAX: u64 = 400;
 const BARS_MAX: u32 = 72;
 
 /// Latency second by second.
-pub(in crate::report::html) fn over_time(markup: &mut Markup, track: &TrackReport) {
-    let (seconds, step) = thinned(&track.latency.per_second);
-    let Some(overall) = track.latency.overall else {
+/// `what` is what took so long, in the singular.
+pub(crate) fn over_time(markup: &mut Markup, latency: &Latency, what: &str) {
+    let (seconds, step) = thinned(&latency.per_second);
+    let Some(overall) = latency.overall else {
         return;
     };
     if seconds.is_empty() {
@@ -42,7 +43,7 @@ pub(in crate::report::html) fn over_time(markup: &mut Markup, track: &TrackRepor
         .reduce(|a, b| if b.max_ms > a.max_ms { b } else { a });
     let reading = worst.map_or_else(String::new, |worst| {
         format!(
-            "The slowest object took {}, in second {}.",
+            "The slowest {what} took {}, in second {}.",
             ms(worst.max_ms),
             figures::count(worst.second)
         )
@@ -128,30 +129,32 @@ pub(in crate::report::html) fn objects_over_time(markup: &mut Markup, track: &Tr
 }
 
 /// How many objects took how long.
-pub(in crate::report::html) fn histogram(markup: &mut Markup, track: &TrackReport) {
-    let (Some(overall), Some(bars)) = (track.latency.overall, Bars::of(&track.latency.histogram))
-    else {
+/// `what` is what took so long, in the singular.
+pub(crate) fn histogram(markup: &mut Markup, latency: &Latency, what: &str) {
+    let (Some(overall), Some(bars)) = (latency.overall, Bars::of(&latency.histogram)) else {
         return;
     };
     let all: f64 = bars.counts.iter().sum();
     let percent = |count: f64| count / all * 100.0;
     let tallest = bars.counts.iter().copied().fold(0.0, f64::max);
     let description = format!(
-        "Histogram of latency over {} objects; p50 {}, p90 {}, p99 {}, largest {}.",
+        "Histogram of latency over {} {what}s; p50 {}, p90 {}, p99 {}, largest {}.",
         figures::count(overall.count),
         ms(overall.p50_ms),
         ms(overall.p90_ms),
         ms(overall.p99_ms),
         ms(overall.max_ms)
     );
+    let share_of_all = format!("% of {what}s");
     let labels = labels(
         "Latency histogram",
         &description,
         "ms, log scale",
-        "% of objects",
+        &share_of_all,
     );
-    let reading = "Every bar that holds an object is drawn at least as tall as can be seen.";
-    figure(markup, labels.title, &[], reading, |markup| {
+    let reading =
+        format!("Every bar that holds one {what} is drawn at least as tall as can be seen.");
+    figure(markup, labels.title, &[], &reading, |markup| {
         let plot = Plot::new(bars.scale, Scale::from_zero(percent(tallest)));
         plot.draw(markup, &labels, |plot, markup| {
             let filled = || {
@@ -201,7 +204,7 @@ pub(in crate::report::html) fn histogram(markup: &mut Markup, track: &TrackRepor
                     (
                         from,
                         to,
-                        format!("{from_ms} to {to_ms} ms\n{share} % of objects"),
+                        format!("{from_ms} to {to_ms} ms\n{share} {share_of_all}"),
                     )
                 })
                 .collect();
