@@ -74,6 +74,11 @@ $(PEERS)/bin/caddy: # Needs Go
 $(PEERS)/bin/quinn-h3-server: $(wildcard contenders/quinn-h3/Cargo.* contenders/quinn-h3/src/*)
 	$(CARGO) install --locked --root $(PEERS) --path contenders/quinn-h3
 
+.PHONY: live-demo
+live-demo: ## A live stream from ffmpeg over a link of 500 kbit/s, with a report (needs ffmpeg)
+	$(CARGO) build --release --locked --bin weir
+	scripts/live-demo.sh target/release/weir
+
 .PHONY: floor
 floor: ## What a datagram costs at the very least on this machine
 	$(CARGO) bench --locked -p weir-net --bench floor

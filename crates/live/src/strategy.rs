@@ -20,7 +20,7 @@ use crate::Frame;
 use crate::playout::{Buffering, PlayerSettings};
 
 /// A way to deliver a live stream.
-pub trait Strategy: Debug {
+pub trait Strategy: Debug + Send {
     /// The name it is chosen by.
     fn name(&self) -> &'static str;
 

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use weir_live::Target;
-use weir_live::strategy::{self, Strategy};
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
-use crate::run::{RelayUrl, TrustChoice, client_target};
+use crate::live::hosting::target;
+use crate::run::{RelayUrl, TrustChoice};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -67,36 +67,9 @@ impl TrustArguments {
     }
 }
 
-/// How the relay at `url` is reached.
-fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
-    let target = client_target(url, trust, 1)?;
-    Ok(Target {
-        remote: target.remote,
-        server_name: target.server_name,
-        client: target.client,
-        setup: target.setup,
-    })
-}
-
-/// The strategy with this name.
-fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
-    let names = || strategy::NAMES.join(", ");
-    strategy::by_name(name)
-        .with_context(|| format!("there is no strategy {name:?}; there are {}", names()))
-}
-
 /// A namespace with `/` between its parts.
 fn namespace(text: &str) -> Result<Namespace, String> {
     Namespace::new(text.split('/').map(str::to_owned)).map_err(|error| error.to_string())
-}
-
-/// The congestion controller that a strategy's connections are to use.
-fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
-    if strategy.wants_short_queues() {
-        Congestion::LOW_LATENCY
-    } else {
-        Congestion::Cubic
-    }
 }
 
 fn congestion(name: &str) -> Result<Congestion, String> {

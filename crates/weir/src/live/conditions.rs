@@ -45,4 +45,36 @@ impl Conditions {
             ..Link::default()
         })
     }
+
+    /// Links that differ from this one in one thing each, and how.
+    pub(crate) fn sweep(&self) -> Vec<(String, Self)> {
+        let mut links = vec![(String::new(), *self)];
+        let milliseconds = Duration::from_millis;
+        for delay in [5, 50, 100].map(milliseconds) {
+            links.push((
+                format!("delay {} ms", delay.as_millis()),
+                Self { delay, ..*self },
+            ));
+        }
+        for queue in [15_000, 30_000, 125_000, 250_000] {
+            links.push((
+                format!("queue {} kB", queue / 1000),
+                Self { queue, ..*self },
+            ));
+        }
+        for jitter in [2, 5, 10]
+            .map(milliseconds)
+            .into_iter()
+            .filter(|jitter| *jitter <= self.delay)
+        {
+            links.push((
+                format!("jitter {} ms", jitter.as_millis()),
+                Self { jitter, ..*self },
+            ));
+        }
+        for loss in [0.001, 0.01, 0.03] {
+            links.push((format!("loss {} %", loss * 100.0), Self { loss, ..*self }));
+        }
+        links
+    }
 }

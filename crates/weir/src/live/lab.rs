@@ -1,13 +1,14 @@
 //! One run in virtual time: an origin, our relay, and a player behind a link that is too slow.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use weir_link::{Config as Link, Delay};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
-use weir_live::{Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
+use weir_live::strategy::{self, Strategy};
+use weir_live::{Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig};
 use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
@@ -31,16 +32,8 @@ pub(crate) fn run(
     congestion: Option<Congestion>,
     seed: u64,
 ) -> anyhow::Result<Run> {
-    let Some(strategy) = strategy::by_name(strategy) else {
-        let names = strategy::NAMES.join(", ");
-        bail!("there is no strategy {strategy:?}; there are {names}");
-    };
-    let asked_for = if strategy.wants_short_queues() {
-        Congestion::LOW_LATENCY
-    } else {
-        Congestion::Cubic
-    };
-    let congestion = congestion.unwrap_or(asked_for);
+    let strategy = named_strategy(strategy)?;
+    let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let mut sim = Sim::new(seed);
     sim.set_default_link(Link {
         delay: Delay::fixed(Duration::from_millis(1))?,
@@ -86,17 +79,7 @@ pub(crate) fn run(
         settings: strategy.player(),
         timebase,
     };
-    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace")?;
-    ensure!(
-        profile.duration > BEGIN * 2,
-        "the profile {} is too short",
-        profile.name
-    );
-    let frames = profile.duration.saturating_sub(BEGIN).as_millis() * FRAMES_PER_SECOND / 1000;
-    let frames = u64::try_from(frames)?;
-    // Each seed begins at another group of the trace.
-    let offset = usize::try_from(seed % 97)? * 15;
-    let source = TraceSource::new(trace, sim.instant(BEGIN), offset, frames);
+    let source = trace_source(profile, sim.now(), seed)?;
     sim.start(
         origin,
         Origin::new(OriginConfig {
@@ -123,9 +106,43 @@ pub(crate) fn run(
     Ok(Run { figures, records })
 }
 
+/// The committed trace over a profile that begins at `start`; each seed begins at another group of it.
+pub(crate) fn trace_source(
+    profile: &NetworkProfile,
+    start: Instant,
+    seed: u64,
+) -> anyhow::Result<TraceSource> {
+    let trace = FrameTrace::parse(LIFE_720P).context("the committed trace")?;
+    ensure!(
+        profile.duration > BEGIN * 2,
+        "the profile {} is too short",
+        profile.name
+    );
+    let frames = profile.duration.saturating_sub(BEGIN).as_millis() * FRAMES_PER_SECOND / 1000;
+    let offset = usize::try_from(seed % 97)? * 15;
+    let frames = u64::try_from(frames)?;
+    Ok(TraceSource::new(trace, start + BEGIN, offset, frames))
+}
+
+/// The strategy with this name, or an error that has all names.
+pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
+    let names = || strategy::NAMES.join(", ");
+    strategy::by_name(name)
+        .with_context(|| format!("there is no strategy {name:?}; there are {}", names()))
+}
+
+/// The congestion controller that a strategy's connections are to use.
+pub(crate) fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
+    if strategy.wants_short_queues() {
+        Congestion::LOW_LATENCY
+    } else {
+        Congestion::Cubic
+    }
+}
+
 /// When the player starts.
-const JOIN: Duration = Duration::from_millis(400);
+pub(crate) const JOIN: Duration = Duration::from_millis(400);
 /// When the stream begins.
-const BEGIN: Duration = Duration::from_secs(1);
+pub(crate) const BEGIN: Duration = Duration::from_secs(1);
 /// Of the committed trace.
 const FRAMES_PER_SECOND: u128 = 24;

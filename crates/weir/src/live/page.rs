@@ -1,164 +1,166 @@
-//! The testbed's report: a table, and the thesis's figures, in one page that needs no network.
+//! The testbed's report: a table, the thesis's figures and ours, in one page that needs no network.
 
-use std::fmt::Write as _;
+use weir_live::figures::FrameRecord;
 
-use weir_live::figures::{Figures, FrameRecord};
+use super::plot::{BarGroup, Curve, bars, escaped, plot, put};
 
-/// One strategy over one profile.
+/// One run of a strategy over a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Cell {
-    pub(crate) profile: String,
+    pub(crate) link: String,
     pub(crate) strategy: String,
-    /// Medians over all seeds.
-    pub(crate) median: Figures,
-    /// Of the first seed.
+    /// In seconds.
+    pub(crate) latency_mean: f64,
     pub(crate) records: Vec<FrameRecord>,
     pub(crate) duration_s: f64,
 }
 
-/// Lines of one colour.
-struct Curve {
-    name: String,
-    colour: &'static str,
-    points: Vec<(f64, f64)>,
-}
-
-/// The whole page.
-pub(crate) fn page(cells: &[Cell], command: &str) -> String {
+/// The whole page. `table` has a line for each row, the first of them with the names of the columns.
+pub(crate) fn page(cells: &[Cell], table: &[Vec<String>], command: &str) -> String {
     let mut out = String::from(HEAD);
     put(
         &mut out,
         format_args!("<p>Made by <code>{}</code></p>", escaped(command)),
     );
-    out.push_str(&table(cells));
-    let mut profiles: Vec<&str> = cells.iter().map(|cell| &*cell.profile).collect();
-    profiles.dedup();
-    for profile in profiles {
-        let cells: Vec<&Cell> = cells
-            .iter()
-            .filter(|cell| cell.profile == profile)
-            .collect();
-        put(&mut out, format_args!("<h2>{}</h2>", escaped(profile)));
-        let duration = cells.first().map_or(1.0, |cell| cell.duration_s);
-        let curves = |points: fn(&Cell) -> Vec<(f64, f64)>| -> Vec<Curve> {
-            let curve = |(cell, colour): (&&Cell, _)| Curve {
-                name: cell.strategy.clone(),
-                colour,
-                points: points(cell),
-            };
-            cells.iter().zip(COLOURS).map(curve).collect()
-        };
-        out.push_str(&plot(
-            "Latency of each frame shown (s)",
-            duration,
-            &curves(latency),
-        ));
-        out.push_str(&plot(
-            "Age of what is on the screen (s)",
-            duration,
-            &curves(age),
-        ));
-        out.push_str(&plot(
-            "Presentation time of frames received (s)",
-            duration,
-            &curves(presentation),
-        ));
-        for cell in &cells {
-            let title = format!("Received by kind, {} (kbit/s)", cell.strategy);
-            out.push_str(&plot(&title, duration, &rates(cell)));
+    add_table(&mut out, table);
+    add_figures_of_the_thesis(&mut out, cells);
+    let mut links: Vec<&str> = cells.iter().map(|cell| &*cell.link).collect();
+    links.dedup();
+    for link in links {
+        let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.link == link).collect();
+        put(&mut out, format_args!("<h2>{}</h2>", escaped(link)));
+        for (title, points) in [
+            ("Latency of each frame shown (s)", latency as Points),
+            ("Age of what is on the screen (s)", age),
+            ("Presentation time of frames received (s)", presentation),
+        ] {
+            out.push_str(&compared(title, &cells, points));
+        }
+        if let Some(ours) = cells.iter().find(|cell| cell.strategy == "weir") {
+            out.push_str(&received(ours, "Received by kind, weir (kbit/s)"));
         }
     }
     out.push_str("</body></html>\n");
     out
 }
 
-fn table(cells: &[Cell]) -> String {
-    let mut out = String::from("<table><tr><th>profile<th>strategy");
-    for column in COLUMNS {
-        put(&mut out, format_args!("<th>{column}"));
+/// What a curve is made of.
+type Points = fn(&Cell) -> Vec<(f64, f64)>;
+
+/// Those of figures 6.1 to 6.8 for which there are runs.
+fn add_figures_of_the_thesis(out: &mut String, cells: &[Cell]) {
+    let find = |link: &str, names: &[&str]| -> Option<Vec<&Cell>> {
+        let found = names.iter().map(|name| {
+            let mut cells = cells.iter();
+            cells.find(|cell| cell.link == link && cell.strategy == *name)
+        });
+        found.collect()
+    };
+    let (steady, falling) = ("500k", "INTRA_CASCADE");
+    let (base, layers, skip) = ("baseline", "deprioritize-b", "skip");
+    let mut figures = String::new();
+    for (latencies, bit_rates, link) in [("6.1", "6.2", steady), ("6.3", "6.4", falling)] {
+        let Some(pair) = find(link, &[base, layers]) else {
+            continue;
+        };
+        let title = format!("Figure {latencies}: latency, {link} (s)");
+        figures.push_str(&compared(&title, &pair, latency));
+        for cell in pair {
+            let title = format!(
+                "Figure {bit_rates}: bit rate received, {link}, {} (kbit/s)",
+                cell.strategy
+            );
+            figures.push_str(&received(cell, &title));
+        }
     }
-    out.push_str("</tr>");
+    if let Some(pair) = find(falling, &[base, skip]) {
+        let title = format!("Figure 6.5: latency, {falling} (s)");
+        figures.push_str(&compared(&title, &pair, latency));
+        let marked = Curve {
+            marks: keyframes(pair[1]),
+            ..curve(pair[1], latency)
+        };
+        let title = format!("Figure 6.6: latency with keyframes marked, {falling} (s)");
+        figures.push_str(&plot(&title, pair[1].duration_s, &[marked]));
+        let title = format!("Figure 6.7: presentation time of frames received, {falling} (s)");
+        figures.push_str(&compared(&title, &pair, presentation));
+    }
+    let mut groups: Vec<BarGroup> = Vec::new();
     for cell in cells {
-        let (profile, strategy) = (escaped(&cell.profile), escaped(&cell.strategy));
-        put(&mut out, format_args!("<tr><td>{profile}<td>{strategy}"));
-        for value in row(&cell.median) {
-            put(&mut out, format_args!("<td class=n>{value}"));
+        let bar = (
+            cell.strategy.clone(),
+            colour(&cell.strategy),
+            cell.latency_mean,
+        );
+        match groups.last_mut() {
+            Some(group) if group.name == cell.link => group.bars.push(bar),
+            _ => groups.push(BarGroup {
+                name: cell.link.clone(),
+                bars: vec![bar],
+            }),
+        }
+    }
+    if groups.len() > 1 {
+        let title = "Figure 6.8: mean latency of the frames shown (s)";
+        figures.push_str(&bars(title, &groups));
+    }
+    if !figures.is_empty() {
+        out.push_str("<h2>The figures of the thesis</h2>");
+        out.push_str(&figures);
+    }
+}
+
+fn add_table(out: &mut String, table: &[Vec<String>]) {
+    out.push_str("<table>");
+    for (number, line) in table.iter().enumerate() {
+        out.push_str("<tr>");
+        for (column, cell) in line.iter().enumerate() {
+            let tag = match (number, column) {
+                (0, _) => "th",
+                (_, 0 | 1) => "td",
+                _ => "td class=n",
+            };
+            put(out, format_args!("<{tag}>{}", escaped(cell)));
         }
         out.push_str("</tr>");
     }
     out.push_str("</table>");
-    out
 }
 
-/// What the columns of the table show.
-pub(crate) const COLUMNS: [&str; 8] = [
-    "shown", "on time", "latency", "p95", "age", "freezes", "longest", "queueing",
-];
-
-/// The values of the columns: shares in per cent, times in seconds.
-pub(crate) fn row(figures: &Figures) -> [String; 8] {
-    [
-        format!("{:.0} %", figures.shown * 100.0),
-        format!("{:.0} %", figures.on_time * 100.0),
-        format!("{:.2}", figures.latency_mean),
-        format!("{:.2}", figures.latency_p95),
-        format!("{:.2}", figures.age_mean),
-        figures.freezes.to_string(),
-        format!("{:.2}", figures.freeze_longest),
-        format!("{:.2}", figures.queueing_mean),
-    ]
+/// The curves of several strategies in one figure.
+fn compared(title: &str, cells: &[&Cell], points: Points) -> String {
+    let curves: Vec<Curve> = cells.iter().map(|cell| curve(cell, points)).collect();
+    let duration = cells.first().map_or(1.0, |cell| cell.duration_s);
+    plot(title, duration, &curves)
 }
 
-/// The figures of one run, for people.
-pub(crate) fn summary(figures: &Figures) -> String {
-    let mut out = String::new();
-    let mut line = |name: &str, value: std::fmt::Arguments<'_>| {
-        put(&mut out, format_args!("{name:<24}{value}\n"));
-    };
-    let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
-    line("frames", format_args!("{}", figures.frames));
-    line("shown", format_args!("{:.1} %", figures.shown * 100.0));
-    line(
-        "shown within 0.5 s",
-        format_args!("{:.1} %", figures.on_time * 100.0),
-    );
-    line(
-        "latency",
-        format_args!(
-            "mean {:.3} s, p95 {:.3} s, longest {:.3} s",
-            figures.latency_mean, figures.latency_p95, figures.latency_max
-        ),
-    );
-    line(
-        "age of the picture",
-        format_args!(
-            "mean {:.3} s, longest {:.3} s",
-            figures.age_mean, figures.age_max
-        ),
-    );
-    line(
-        "freezes over 0.5 s",
-        format_args!(
-            "{}, together {:.2} s",
-            figures.freezes, figures.freeze_total
-        ),
-    );
-    line(
-        "longest pause",
-        format_args!("{:.3} s", figures.freeze_longest),
-    );
-    if let Some(first) = figures.time_to_first_frame {
-        line("first picture after", format_args!("{first:.3} s"));
+fn curve(cell: &Cell, points: Points) -> Curve {
+    Curve {
+        name: cell.strategy.clone(),
+        colour: colour(&cell.strategy),
+        points: points(cell),
+        marks: Vec::new(),
     }
-    line(
-        "queueing",
-        format_args!("mean {:.3} s", figures.queueing_mean),
-    );
-    line(
-        "bit rate of I, P, B",
-        format_args!("{key:.0}, {predicted:.0}, {bidirectional:.0} kbit/s"),
-    );
-    out
+}
+
+fn received(cell: &Cell, title: &str) -> String {
+    plot(title, cell.duration_s, &rates(cell))
+}
+
+/// Each strategy has its colour wherever it is drawn.
+fn colour(strategy: &str) -> &'static str {
+    let place = weir_live::strategy::NAMES
+        .iter()
+        .position(|name| *name == strategy);
+    place.map_or(COLOURS[0], |place| COLOURS[place])
+}
+
+/// Where in the latency the keyframes are.
+fn keyframes(cell: &Cell) -> Vec<(f64, f64)> {
+    let keyframes = cell.records.iter().filter(|record| record.kind == 'I');
+    let shown = keyframes.filter_map(|record| Some((record.shown_us?, record.available_us)));
+    let points = shown.map(|(at, available)| (seconds(at), seconds(at - available)));
+    points.collect()
 }
 
 /// The frames that were shown, in that order, with the times in seconds.
@@ -227,80 +229,22 @@ fn rates(cell: &Cell) -> Vec<Curve> {
             name: kind.to_string(),
             colour,
             points,
+            marks: Vec::new(),
         }
     };
     kinds.map(curve).into()
-}
-
-/// Curves over time, in a figure of their own.
-fn plot(title: &str, duration_s: f64, curves: &[Curve]) -> String {
-    let values = curves
-        .iter()
-        .flat_map(|curve| curve.points.iter().map(|(_, value)| *value));
-    let high = values.fold(0.1, f64::max) * 1.05;
-    let across = |at: f64| LEFT + at / duration_s * (WIDTH - LEFT - 10.0);
-    let down = |value: f64| HEIGHT - 20.0 - value / high * (HEIGHT - 45.0);
-    let mut out = format!(
-        "<figure><figcaption>{}</figcaption><svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img'>",
-        escaped(title)
-    );
-    for part in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        let (y, x) = (down(high * part), across(duration_s * part));
-        put(
-            &mut out,
-            format_args!(
-                "<path class=g d='M{LEFT} {y:.1}H{WIDTH}'/><text x='{LEFT}' dx='-4' y='{y:.1}' class=e>{:.1}</text>\
-             <text x='{x:.1}' y='{HEIGHT}' class=m>{:.0}</text>",
-                high * part,
-                duration_s * part
-            ),
-        );
-    }
-    for (number, curve) in (0_u8..).zip(curves) {
-        let mut path = String::new();
-        for (place, (at, value)) in curve.points.iter().enumerate() {
-            let letter = if place == 0 { 'M' } else { 'L' };
-            put(
-                &mut path,
-                format_args!("{letter}{:.1} {:.1}", across(*at), down(*value)),
-            );
-        }
-        let (colour, name) = (curve.colour, escaped(&curve.name));
-        let x = LEFT + 8.0 + f64::from(number) * 130.0;
-        put(
-            &mut out,
-            format_args!(
-                "<path fill='none' stroke='{colour}' d='{path}'/><text x='{x}' y='12' fill='{colour}'>{name}</text>"
-            ),
-        );
-    }
-    out.push_str("</svg></figure>");
-    out
 }
 
 fn seconds(microseconds: i64) -> f64 {
     std::time::Duration::from_micros(microseconds.unsigned_abs()).as_secs_f64()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('\'', "&#39;")
-}
-
-fn put(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a String takes all");
-}
-
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 220.0;
-const LEFT: f64 = 40.0;
 const COLOURS: [&str; 5] = ["#777777", "#b8860b", "#2166ac", "#762a83", "#b2182b"];
 const HEAD: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>weir live lab</title><style>\
 body{font:14px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}\
 table{border-collapse:collapse}td,th{padding:.1rem .6rem;text-align:left;border-bottom:1px solid #ddd}\
 .n{text-align:right;font-variant-numeric:tabular-nums}figure{margin:1rem 0}svg{width:100%;height:auto}\
-text{font-size:11px}.e{text-anchor:end}.m{text-anchor:middle}.g{stroke:#ddd}</style><body>\
+text{font-size:11px}.s{font-size:7px}.e{text-anchor:end}.m{text-anchor:middle}.g{stroke:#ddd}</style><body>\
 <h1>Live streaming over links that are too slow</h1>\
 <p>Times are in seconds. The latency is that of the frames that were shown, and rewards showing few; the age is that of what \
 was on the screen, over time.</p>";
@@ -322,16 +266,36 @@ mod tests {
             shown_us: Some(1_200_000),
         };
         let cell = Cell {
-            profile: "<script>".to_owned(),
+            link: "<script>".to_owned(),
             strategy: "weir".to_owned(),
-            median: Figures::default(),
+            latency_mean: 0.2,
             records: vec![record],
             duration_s: 3.0,
         };
-        let page = page(&[cell], "weir live lab");
-        assert!(page.ends_with("</body></html>\n"));
-        assert!(!page.contains("<script>") && page.contains("&lt;script>"));
-        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-        assert_eq!(page.matches("<figure>").count(), 4);
+        let table = [vec!["link".to_owned()], vec!["<script>".to_owned()]];
+        let whole = page(std::slice::from_ref(&cell), &table, "weir live lab");
+        assert!(whole.ends_with("</body></html>\n"));
+        assert!(!whole.contains("<script>") && whole.contains("&lt;script>"));
+        let svgs = |text: &str| (text.matches("<svg").count(), text.matches("</svg>").count());
+        assert_eq!(svgs(&whole), (4, 4));
+        let cells: Vec<Cell> = ["500k", "INTRA_CASCADE"]
+            .into_iter()
+            .flat_map(|link| {
+                let strategies = weir_live::strategy::NAMES.into_iter();
+                strategies.map(move |strategy| (link, strategy))
+            })
+            .map(|(link, strategy)| Cell {
+                link: link.to_owned(),
+                strategy: strategy.to_owned(),
+                ..cell.clone()
+            })
+            .collect();
+        let whole = page(&cells, &table, "weir live lab");
+        for number in 1..=8 {
+            let title = format!("Figure 6.{number}:");
+            assert!(whole.contains(&title), "{title}");
+        }
+        assert!(whole.contains("<circle"), "keyframes are marked");
+        assert_eq!(svgs(&whole).0, svgs(&whole).1);
     }
 }

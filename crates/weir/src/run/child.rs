@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
+use weir_quic::Congestion;
 
 use super::children::Registered;
 
@@ -70,8 +71,20 @@ impl ChildRelay {
         Self::launch(command, &arguments)
     }
 
+    /// Starts `weir relay` at `address` with a congestion controller.
+    pub(crate) fn of_streams(address: &str, congestion: Congestion) -> anyhow::Result<Self> {
+        let congestion = match congestion {
+            Congestion::Cubic => "limits.quic.congestion=cubic".to_owned(),
+            Congestion::Delay { queue_target } => {
+                let target = queue_target.as_millis();
+                format!("limits.quic.congestion=delay {target}ms")
+            }
+        };
+        Self::with(&["--listen", address, "--set", &congestion])
+    }
+
     /// Starts `weir relay` with these arguments.
-    pub(crate) fn with(arguments: &[&str]) -> anyhow::Result<Self> {
+    fn with(arguments: &[&str]) -> anyhow::Result<Self> {
         Self::launch("relay", arguments)
     }
 

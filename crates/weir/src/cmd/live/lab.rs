@@ -1,30 +1,33 @@
 //! `weir live lab`: compare strategies over links that are too slow.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use clap::Args;
 use serde_json::json;
-use weir_live::{figures::Figures, strategy};
+use weir_live::strategy;
 use weir_quic::Congestion;
 
 use super::congestion;
-use crate::cmd::print_line;
+use crate::cmd::{print_line, print_out};
 use crate::live::{
     conditions::Conditions,
-    lab::run as run_once,
-    page::{COLUMNS, Cell, page, row},
+    lab::{self, Run},
+    net::{self, SourceChoice},
+    page::{Cell, page},
     profile::NetworkProfile,
+    table::{Row, agreement, lines, table, verdicts},
 };
+use crate::results;
 
-/// Compare strategies over links that are too slow, in virtual time
+/// Compare strategies over links that are too slow, in virtual time or in real time
 ///
 /// Each strategy streams a real encode's frames (720p, 24 frames per second, 622 kbit/s) over each profile, through our
-/// relay, with real QUIC. Equal seeds give equal runs; the table shows medians over all seeds.
+/// relay, with real QUIC. Equal seeds give equal runs in virtual time; tables show medians over all seeds, and in
+/// brackets the least and the most.
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     /// Strategies, with commas between [default: all]
@@ -44,66 +47,148 @@ pub(crate) struct LabArguments {
     seeds: u64,
     #[command(flatten)]
     conditions: Conditions,
+    /// Vary delay, queue, jitter and loss, one after the other, instead of one link per profile
+    #[arg(long)]
+    sweep: bool,
     /// Congestion controller of the relay: `cubic` or `delay` [default: what the strategy asks for]
     #[arg(long, value_name = "NAME", value_parser = congestion)]
     congestion: Option<Congestion>,
+    /// With real sockets, in real time: all strategies over one profile at the same time
+    #[arg(long)]
+    net: bool,
+    /// Both in virtual and in real time, and how far they are apart
+    #[arg(long, conflicts_with_all = ["net", "sweep"])]
+    agreement: bool,
+    /// Where frames come from in real time
+    #[arg(long, value_enum, value_name = "SOURCE", default_value_t = SourceChoice::Trace, requires = "net")]
+    source: SourceChoice,
+    /// Runs in virtual time that go on at once [default: one per core]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    jobs: Option<u64>,
     /// Where to write the report with all figures
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Where to write the figures of each run
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Markdown in which to replace the section of this command, such as docs/results.md
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+}
+
+/// One run that is to be made.
+struct Task {
+    profile: NetworkProfile,
+    conditions: Conditions,
+    /// The profile, with what differs from the usual link.
+    link: String,
+    strategy: String,
+    seed: u64,
+}
+
+/// A run with what it was made from.
+struct Done {
+    task: Task,
+    run: Run,
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
+    let tasks = || tasks(arguments);
+    if arguments.agreement {
+        let virtual_runs = rows(&virtually(arguments, tasks()?)?);
+        let real = rows(&really(arguments, tasks()?)?);
+        let text = agreement(&virtual_runs, &real);
+        print_out(&text)?;
+        return write_results(arguments, "live-agreement", &text);
+    }
+    let done = if arguments.net {
+        really(arguments, tasks()?)?
+    } else {
+        virtually(arguments, tasks()?)?
+    };
+    let rows = rows(&done);
+    let mut text = table(&rows);
+    if let Some((against_skip, _)) = verdicts(&rows) {
+        text.push_str("\nweir against skip, medians:\n\n");
+        text.push_str(&against_skip);
+    }
+    print_out(&text)?;
+    if let Some(path) = &arguments.html {
+        let text = page(&cells(&done), &lines(&rows), &command());
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &arguments.json {
+        let runs = done.iter().map(|Done { task, run }| {
+            json!({
+                "link": task.link, "strategy": task.strategy, "seed": task.seed, "figures": run.figures,
+            })
+        });
+        let text = serde_json::to_string_pretty(&runs.collect::<Vec<_>>())?;
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let name = match (arguments.net, arguments.sweep) {
+        (true, _) => "live-net",
+        (false, true) => "live-sweep",
+        (false, false) => "live-lab",
+    };
+    write_results(arguments, name, &text)
+}
+
+fn write_results(arguments: &LabArguments, name: &str, text: &str) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &arguments.results {
+        let body = format!("{}\n\n{text}", heading(name));
+        results::write_section(path, name, &command(), &body)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn heading(name: &str) -> &'static str {
+    match name {
+        "live-net" => "## Live streaming in real time",
+        "live-sweep" => "## Live streaming over other links",
+        "live-agreement" => "## Live streaming: virtual time / real time (difference)",
+        _ => "## Live streaming in virtual time",
+    }
+}
+
+fn command() -> String {
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    format!("weir {}", command.join(" "))
+}
+
+/// All runs, in the order of the tables.
+fn tasks(arguments: &LabArguments) -> anyhow::Result<Vec<Task>> {
     let strategies: Vec<String> = if arguments.strategies.is_empty() {
         strategy::NAMES.map(str::to_owned).into()
     } else {
         arguments.strategies.clone()
     };
-    let mut cells = Vec::new();
-    let mut runs = Vec::new();
+    for name in &strategies {
+        lab::named_strategy(name)?;
+    }
+    let links = if arguments.sweep {
+        arguments.conditions.sweep()
+    } else {
+        vec![(String::new(), arguments.conditions)]
+    };
+    let mut tasks = Vec::new();
     for profile in profiles(arguments)? {
-        for strategy in &strategies {
-            print_line(&format!("{} over {}", strategy, profile.name));
-            let mut figures = Vec::new();
-            let mut records = Vec::new();
-            for seed in 1..=arguments.seeds {
-                let run = run_once(
-                    strategy,
-                    &profile,
-                    &arguments.conditions,
-                    arguments.congestion,
-                    seed,
-                )?;
-                runs.push(json!({
-                    "profile": profile.name, "strategy": strategy, "seed": seed, "figures": run.figures,
-                }));
-                figures.push(run.figures);
-                if seed == 1 {
-                    records = run.records;
+        for (differs, conditions) in &links {
+            for strategy in &strategies {
+                for seed in 1..=arguments.seeds {
+                    let name = [&*profile.name, differs].join(" ");
+                    tasks.push(Task {
+                        profile: profile.clone(),
+                        conditions: *conditions,
+                        link: name.trim().to_owned(),
+                        strategy: strategy.clone(),
+                        seed,
+                    });
                 }
             }
-            cells.push(Cell {
-                profile: profile.name.clone(),
-                strategy: strategy.clone(),
-                median: medians(&figures),
-                records,
-                duration_s: profile.duration.as_secs_f64(),
-            });
         }
     }
-    std::io::stdout().write_all(table(&cells).as_bytes())?;
-    if let Some(path) = &arguments.html {
-        let command: Vec<String> = std::env::args().skip(1).collect();
-        let text = page(&cells, &format!("weir {}", command.join(" ")));
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&runs)?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(tasks)
 }
 
 fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
@@ -123,40 +208,105 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
     Ok(profiles)
 }
 
-/// The medians of the figures that the table shows.
-fn medians(runs: &[Figures]) -> Figures {
-    let median = |value: fn(&Figures) -> f64| {
-        let mut values: Vec<f64> = runs.iter().map(value).collect();
-        values.sort_by(f64::total_cmp);
-        values.get(values.len() / 2).copied().unwrap_or(0.0)
-    };
-    let mut freezes: Vec<u64> = runs.iter().map(|run| run.freezes).collect();
-    freezes.sort_unstable();
-    Figures {
-        shown: median(|run| run.shown),
-        on_time: median(|run| run.on_time),
-        latency_mean: median(|run| run.latency_mean),
-        latency_p95: median(|run| run.latency_p95),
-        age_mean: median(|run| run.age_mean),
-        freeze_longest: median(|run| run.freeze_longest),
-        queueing_mean: median(|run| run.queueing_mean),
-        freezes: freezes.get(freezes.len() / 2).copied().unwrap_or(0),
-        ..Figures::default()
-    }
+/// In virtual time, several at once: they do not notice each other.
+fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = arguments.jobs.and_then(|jobs| usize::try_from(jobs).ok());
+    at_once(tasks, jobs.unwrap_or(cores), |task| {
+        lab::run(
+            &task.strategy,
+            &task.profile,
+            &task.conditions,
+            arguments.congestion,
+            task.seed,
+        )
+    })
 }
 
-fn table(cells: &[Cell]) -> String {
-    let mut out = format!("{:<15} {:<15}", "profile", "strategy");
-    let mut put = |text: std::fmt::Arguments<'_>| out.write_fmt(text).expect("a String takes all");
-    for column in COLUMNS {
-        put(format_args!(" {column:>8}"));
-    }
-    for cell in cells {
-        put(format_args!("\n{:<15} {:<15}", cell.profile, cell.strategy));
-        for value in row(&cell.median) {
-            put(format_args!(" {value:>8}"));
+/// In real time: strategies over one link at the same time, if that does not ask much of the machine.
+fn really(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
+    let jobs = match arguments.source {
+        SourceChoice::Trace => strategy::NAMES.len(),
+        SourceChoice::Ffmpeg => 1,
+    };
+    at_once(tasks, jobs, |task| {
+        net::run(
+            &task.strategy,
+            &task.profile,
+            &task.conditions,
+            arguments.congestion,
+            arguments.source,
+            task.seed,
+        )
+    })
+}
+
+/// Makes all runs, up to `jobs` at once; returns them in order.
+fn at_once(
+    tasks: Vec<Task>,
+    jobs: usize,
+    make: impl Fn(&Task) -> anyhow::Result<Run> + Sync,
+) -> anyhow::Result<Vec<Done>> {
+    let count = tasks.len();
+    let waiting = Mutex::new(tasks.into_iter().enumerate());
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let next = waiting
+                .lock()
+                .map_err(|_| anyhow!("a run panicked"))?
+                .next();
+            let Some((place, task)) = next else {
+                return anyhow::Ok(done);
+            };
+            let number = place + 1;
+            print_line(&format!(
+                "{number} of {count}: {} over {}, seed {}",
+                task.strategy, task.link, task.seed
+            ));
+            let run = make(&task)?;
+            done.push((place, Done { task, run }));
+        }
+    };
+    let mut all = Vec::new();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs.min(count)).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            all.extend(thread.join().map_err(|_| anyhow!("a run panicked"))??);
+        }
+        anyhow::Ok(())
+    })?;
+    all.sort_by_key(|(place, _)| *place);
+    Ok(all.into_iter().map(|(_, done)| done).collect())
+}
+
+/// Runs that differ in their seed only, together.
+fn rows(done: &[Done]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for Done { task, run } in done {
+        match rows.last_mut() {
+            Some(row) if row.link == task.link && row.strategy == task.strategy => {
+                row.runs.push(run.figures.clone());
+            }
+            _ => rows.push(Row {
+                link: task.link.clone(),
+                strategy: task.strategy.clone(),
+                runs: vec![run.figures.clone()],
+            }),
         }
     }
-    out.push('\n');
-    out
+    rows
+}
+
+/// The first run of each row, to be drawn.
+fn cells(done: &[Done]) -> Vec<Cell> {
+    let first = done.iter().filter(|done| done.task.seed == 1);
+    let cells = first.map(|Done { task, run }| Cell {
+        link: task.link.clone(),
+        strategy: task.strategy.clone(),
+        latency_mean: run.figures.latency_mean,
+        records: run.records.clone(),
+        duration_s: task.profile.duration.as_secs_f64(),
+    });
+    cells.collect()
 }

@@ -11,10 +11,11 @@ use weir_live::figures::Figures;
 use weir_live::{Join, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
 
-use super::{TrustArguments, named_strategy, namespace, wanted_congestion};
+use super::{TrustArguments, namespace};
 use crate::cmd::print_out;
 use crate::live::hosting::{host, timebase};
-use crate::live::page::summary;
+use crate::live::lab::{named_strategy, wanted_congestion};
+use crate::live::summary::summary;
 use crate::run::RelayUrl;
 use crate::signals;
 

@@ -16,11 +16,12 @@ use weir_moqt::name::Namespace;
 use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
 
-use super::{TrustArguments, named_strategy, namespace, target, wanted_congestion};
+use super::{TrustArguments, namespace};
 use crate::cmd::{print_line, print_out};
 use crate::live::{
-    hosting::{host, timebase},
+    hosting::{host, target, timebase},
     inbox::Inbox,
+    lab::{named_strategy, wanted_congestion},
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice};
 use crate::signals;
@@ -67,8 +68,12 @@ pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let input = open(&arguments.input)?;
     let stop = signals::stop_on_signals()?;
-    let own = arguments.listen.map(|address| serve(address, congestion));
+    let own = arguments.listen.map(|address| address.to_string());
+    let own = own.map(|address| ChildRelay::of_streams(&address, congestion));
     let own = own.transpose()?;
+    if let Some(own) = &own {
+        print_line(&own.ready.to_string());
+    }
     let target = match (&own, &arguments.relay) {
         (Some(own), _) => target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?,
         (None, Some(url)) => arguments.trust.target(&url.parse().context("the relay")?)?,
@@ -126,18 +131,6 @@ fn publish(
         Some(failure) => bail!("{remote}: {failure}"),
         None => Ok(ExitCode::SUCCESS),
     }
-}
-
-/// A relay of our own, for `--listen`.
-fn serve(address: SocketAddr, congestion: Congestion) -> anyhow::Result<ChildRelay> {
-    let congestion = match congestion {
-        Congestion::Cubic => "limits.quic.congestion=cubic",
-        Congestion::Delay { .. } => "limits.quic.congestion=delay",
-    };
-    let address = address.to_string();
-    let relay = ChildRelay::with(&["--listen", &address, "--set", congestion])?;
-    print_line(&relay.ready.to_string());
-    Ok(relay)
 }
 
 fn open(path: &Path) -> anyhow::Result<Box<dyn Read + Send>> {

@@ -17,11 +17,12 @@ use weir_moqt::name::Namespace;
 use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
 
-use super::{named_strategy, namespace, target, wanted_congestion};
+use super::namespace;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
-    hosting::{host, timebase},
+    hosting::{host, target, timebase},
     inbox::Inbox,
+    lab::{named_strategy, wanted_congestion},
     watch::serve_page,
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice};
@@ -95,7 +96,7 @@ fn watch_own(arguments: &WatchArguments, stop: &Stop) -> anyhow::Result<ExitCode
     } else {
         Some(Source::open(arguments.input.as_deref())?)
     };
-    let mut relay = start_relay(arguments.listen, congestion)?;
+    let mut relay = ChildRelay::of_streams(&arguments.listen.to_string(), congestion)?;
     let address = relay.reachable();
     let config = json!({
         "relay": format!("https://{address}/"),
@@ -148,14 +149,6 @@ fn announce(arguments: &WatchArguments, config: &Value) -> anyhow::Result<()> {
         line.extend(config.clone());
     }
     print_out(&format!("{line}\n"))
-}
-
-fn start_relay(listen: SocketAddr, congestion: Congestion) -> anyhow::Result<ChildRelay> {
-    let congestion = match congestion {
-        Congestion::Cubic => "limits.quic.congestion=cubic",
-        Congestion::Delay { .. } => "limits.quic.congestion=delay",
-    };
-    ChildRelay::with(&["--listen", &listen.to_string(), "--set", congestion])
 }
 
 /// What is published, and what makes it.

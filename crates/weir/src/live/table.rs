@@ -1,0 +1,241 @@
+//! What came of runs, as tables: medians over seeds with their spread, and whether our strategy holds what it has to.
+
+use std::fmt::Write as _;
+
+use weir_live::figures::Figures;
+
+/// One strategy over one link.
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    /// The profile, with what differs from the usual link.
+    pub(crate) link: String,
+    pub(crate) strategy: String,
+    /// For each seed.
+    pub(crate) runs: Vec<Figures>,
+}
+
+/// One column: its name, its value in a run, how many digits it has behind the point.
+type Column = (&'static str, fn(&Figures) -> f64, usize);
+
+/// Shares in per cent, times in seconds.
+const COLUMNS: [Column; 8] = [
+    ("shown %", |run| run.shown * 100.0, 0),
+    ("on time %", |run| run.on_time * 100.0, 0),
+    ("latency", |run| run.latency_mean, 2),
+    ("p95", |run| run.latency_p95, 2),
+    ("age", |run| run.age_mean, 2),
+    ("freezes", |run| count(run.freezes), 0),
+    ("longest", |run| run.freeze_longest, 2),
+    ("queueing", |run| run.queueing_mean, 2),
+];
+
+/// The middle of several runs, with the least and the most.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    least: f64,
+    most: f64,
+}
+
+impl Spread {
+    /// Of a value over runs; the upper one of two medians.
+    pub(crate) fn of(runs: &[Figures], value: fn(&Figures) -> f64) -> Self {
+        let mut values: Vec<f64> = runs.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        let at = |place: usize| values.get(place).copied().unwrap_or(0.0);
+        Self {
+            median: at(values.len() / 2),
+            least: at(0),
+            most: at(values.len().saturating_sub(1)),
+        }
+    }
+
+    fn text(self, digits: usize) -> String {
+        let Self {
+            median,
+            least,
+            most,
+        } = self;
+        let (low, high) = (format!("{least:.digits$}"), format!("{most:.digits$}"));
+        if low == high {
+            format!("{median:.digits$}")
+        } else {
+            format!("{median:.digits$} ({low}–{high})")
+        }
+    }
+}
+
+/// A table for a terminal or for Markdown.
+pub(crate) fn table(rows: &[Row]) -> String {
+    aligned(&lines(rows))
+}
+
+/// The same as cells; the first line has the names of the columns.
+pub(crate) fn lines(rows: &[Row]) -> Vec<Vec<String>> {
+    let head = ["link", "strategy"].map(str::to_owned).into_iter();
+    let head = head.chain(COLUMNS.iter().map(|(name, ..)| (*name).to_owned()));
+    let mut lines: Vec<Vec<String>> = vec![head.collect()];
+    for row in rows {
+        let values = COLUMNS.iter();
+        let values = values.map(|(_, value, digits)| Spread::of(&row.runs, *value).text(*digits));
+        let names = [row.link.clone(), row.strategy.clone()];
+        lines.push(names.into_iter().chain(values).collect());
+    }
+    lines
+}
+
+/// What `weir` must hold against `skip` on every link: a lower age, a shorter longest freeze, and at most a tenth
+/// fewer frames shown. Also returns whether all of it holds.
+pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
+    let of = |link: &str, name: &str| {
+        let mut found = rows.iter();
+        let found = found.find(|row| row.link == link && row.strategy == name);
+        found.map(|row| &row.runs[..])
+    };
+    let head = ["link", "age", "longest freeze", "frames shown"];
+    let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).into()];
+    let mut holds_all = true;
+    for row in rows.iter().filter(|row| row.strategy == "weir") {
+        let Some(skip) = of(&row.link, "skip") else {
+            continue;
+        };
+        let mut line = vec![row.link.clone()];
+        let medians = |value: fn(&Figures) -> f64| {
+            let of = |runs| Spread::of(runs, value).median;
+            (of(&row.runs), of(skip))
+        };
+        let (age, freeze) = (
+            medians(|run| run.age_mean),
+            medians(|run| run.freeze_longest),
+        );
+        let shown = medians(|run| run.shown * 100.0);
+        for (holds, (ours, theirs)) in [
+            (age.0 <= age.1, age),
+            (freeze.0 <= freeze.1, freeze),
+            (shown.0 >= shown.1 * 0.9, shown),
+        ] {
+            holds_all &= holds;
+            let word = if holds { "holds" } else { "fails" };
+            line.push(format!("{word}: {ours:.2} to {theirs:.2}"));
+        }
+        lines.push(line);
+    }
+    (lines.len() > 1).then(|| (aligned(&lines), holds_all))
+}
+
+/// Two ways of running side by side: how far the medians of the second are from the first.
+pub(crate) fn agreement(sim: &[Row], net: &[Row]) -> String {
+    let head = ["link", "strategy"].map(str::to_owned).into_iter();
+    let head = head.chain(COMPARED.iter().map(|(name, ..)| (*name).to_owned()));
+    let mut lines: Vec<Vec<String>> = vec![head.collect()];
+    for (virtual_run, real) in sim.iter().zip(net) {
+        let values = COMPARED.iter().map(|(_, value, digits)| {
+            let of = |row: &Row| Spread::of(&row.runs, *value).median;
+            let (one, other) = (of(virtual_run), of(real));
+            let difference = other - one;
+            format!("{one:.digits$} / {other:.digits$} ({difference:+.digits$})")
+        });
+        let names = [virtual_run.link.clone(), virtual_run.strategy.clone()];
+        lines.push(names.into_iter().chain(values).collect());
+    }
+    aligned(&lines)
+}
+
+/// Simulated, real, and the difference.
+const COMPARED: [Column; 5] = [
+    ("shown %", |run| run.shown * 100.0, 1),
+    ("latency", |run| run.latency_mean, 3),
+    ("age", |run| run.age_mean, 3),
+    ("longest", |run| run.freeze_longest, 2),
+    ("queueing", |run| run.queueing_mean, 3),
+];
+
+/// Columns as wide as they have to be, in Markdown.
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = lines.iter().filter_map(|line| line.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut out = String::new();
+    let mut put = |text: std::fmt::Arguments<'_>| out.write_fmt(text).expect("a String takes all");
+    for (number, line) in lines.iter().enumerate() {
+        for (cell, width) in line.iter().zip(&widths) {
+            put(format_args!("| {cell:<width$} "));
+        }
+        put(format_args!("|\n"));
+        if number == 0 {
+            for width in &widths {
+                put(format_args!("|{:-<1$}", "", width + 2));
+            }
+            put(format_args!("|\n"));
+        }
+    }
+    out
+}
+
+fn count(number: u64) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(strategy: &str, runs: &[(f64, f64, f64)]) -> Row {
+        let runs = runs
+            .iter()
+            .map(|(age_mean, freeze_longest, shown)| Figures {
+                age_mean: *age_mean,
+                freeze_longest: *freeze_longest,
+                shown: *shown,
+                ..Figures::default()
+            });
+        Row {
+            link: "SPIKE".to_owned(),
+            strategy: strategy.to_owned(),
+            runs: runs.collect(),
+        }
+    }
+
+    #[test]
+    fn medians_have_their_spread() {
+        let rows = [row(
+            "weir",
+            &[(0.3, 1.0, 0.5), (0.1, 1.0, 0.7), (0.2, 1.0, 0.6)],
+        )];
+        let text = table(&rows);
+        assert!(text.contains("0.20 (0.10–0.30)"), "{text}");
+        assert!(text.contains("60 (50–70)"), "{text}");
+        assert!(text.contains("| 1.00 "), "one value has no spread: {text}");
+    }
+
+    #[test]
+    fn each_requirement_can_fail() {
+        let skip = row("skip", &[(1.0, 2.0, 0.5)]);
+        for (ours, holds) in [
+            ((0.5, 1.0, 0.5), true),
+            ((1.1, 1.0, 0.5), false),
+            ((0.5, 2.1, 0.5), false),
+            ((0.5, 1.0, 0.46), true),
+            ((0.5, 1.0, 0.44), false),
+        ] {
+            let rows = [skip.clone(), row("weir", &[ours])];
+            let (text, all) = verdicts(&rows).unwrap();
+            assert_eq!(all, holds, "{text}");
+            assert_eq!(text.contains("fails"), !holds, "{text}");
+        }
+        assert_eq!(verdicts(&[skip]), None, "there is nothing to compare");
+    }
+
+    #[test]
+    fn two_ways_are_compared_by_their_medians() {
+        let (sim, net) = (
+            row("weir", &[(0.3, 1.0, 0.5)]),
+            row("weir", &[(0.35, 1.0, 0.5)]),
+        );
+        let text = agreement(&[sim], &[net]);
+        assert!(text.contains("0.300 / 0.350 (+0.050)"), "{text}");
+    }
+}
