@@ -484,7 +484,8 @@ impl Endpoint {
             let Some(transmit) = slot.engine.poll_transmit(now, segments, &mut self.scratch) else {
                 break;
             };
-            self.outbox.push(transmit, hot.socket, &self.scratch);
+            self.outbox
+                .push_from(transmit, hot.socket, &mut self.scratch);
             if self.outbox.is_full() {
                 return false;
             }

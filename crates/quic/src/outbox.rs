@@ -7,18 +7,32 @@ use quinn_proto::{EcnCodepoint, Transmit};
 /// The packets of one burst, back to back in one piece of memory that is used again and again.
 ///
 /// A role's fan-out writes thousands of packets in one go; keeping them together lets each connection be
-/// touched once, while it is in the cache, and lets the host hand many packets to one system call.
+/// touched once, while it is in the cache, and lets the host hand many packets to one system call. Long batches
+/// stay in the memory that the engine wrote them to, for copying them would cost more.
 #[derive(Debug, Default)]
 pub struct Outbox {
     bytes: Vec<u8>,
     entries: Vec<Entry>,
+    batches: Vec<Vec<u8>>,
+    batch_bytes: usize,
+    /// Memory of batches that were sent.
+    spare: Vec<Vec<u8>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     transmit: Transmit,
     socket: u32,
-    start: u32,
+    place: Place,
+}
+
+/// Where an entry's bytes lie.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// From here on among those of others.
+    Shared(u32),
+    /// Alone, under this number.
+    Batch(u32),
 }
 
 /// One packet, or several of equal size for one peer that may be sent as one GSO batch.
@@ -42,14 +56,17 @@ impl Outbox {
     /// The packets in the order in which they are to be sent.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
         self.entries.iter().map(|entry| {
-            let start = entry.start as usize;
+            let data = match entry.place {
+                Place::Shared(start) => &self.bytes[start as usize..][..entry.transmit.size],
+                Place::Batch(number) => &self.batches[number as usize][..],
+            };
             Packet {
                 destination: entry.transmit.destination,
                 socket: entry.socket,
                 source: entry.transmit.src_ip,
                 ecn: entry.transmit.ecn,
                 segment_size: entry.transmit.segment_size,
-                data: &self.bytes[start..start + entry.transmit.size],
+                data,
             }
         })
     }
@@ -68,11 +85,18 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries.clear();
+        self.batch_bytes = 0;
+        for mut batch in self.batches.drain(..) {
+            if self.spare.len() < SPARE_MAX {
+                batch.clear();
+                self.spare.push(batch);
+            }
+        }
     }
 
     /// Whether the host should send before more is added.
     pub fn is_full(&self) -> bool {
-        self.bytes.len() >= BYTES_MAX || self.entries.len() >= ENTRIES_MAX
+        self.bytes.len() + self.batch_bytes >= BYTES_MAX || self.entries.len() >= ENTRIES_MAX
     }
 
     pub(crate) fn push(&mut self, transmit: Transmit, socket: u32, data: &[u8]) {
@@ -86,12 +110,89 @@ impl Outbox {
         self.entries.push(Entry {
             transmit,
             socket,
-            start,
+            place: Place::Shared(start),
+        });
+    }
+
+    /// As [`push`](Self::push), but may keep the memory of `data` and put an empty one of the same kind in its place.
+    pub(crate) fn push_from(&mut self, transmit: Transmit, socket: u32, data: &mut Vec<u8>) {
+        if data.len() < BATCH_BYTES_MIN {
+            return self.push(transmit, socket, data);
+        }
+        let number = u32::try_from(self.batches.len()).unwrap_or(u32::MAX);
+        let empty = self.spare.pop();
+        let empty = empty.unwrap_or_else(|| Vec::with_capacity(data.capacity()));
+        self.batch_bytes += data.len();
+        self.batches.push(std::mem::replace(data, empty));
+        self.entries.push(Entry {
+            transmit,
+            socket,
+            place: Place::Batch(number),
         });
     }
 }
 
+/// Shorter ones are copied, so that they lie back to back.
+const BATCH_BYTES_MIN: usize = 8 << 10;
+/// Pieces of memory that are kept for the next burst: as many as one has, if they are as long as can be.
+const SPARE_MAX: usize = 16;
 /// About a quarter of a second-level cache: the burst is still there when the host sends it.
 const BYTES_MAX: usize = 512 << 10;
 /// Enough for one datagram to each of two thousand subscribers.
 const ENTRIES_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transmit(size: usize) -> Transmit {
+        Transmit {
+            destination: SocketAddr::from(([127, 0, 0, 1], 1)),
+            ecn: None,
+            size,
+            segment_size: None,
+            src_ip: None,
+        }
+    }
+
+    fn push(outbox: &mut Outbox, scratch: &mut Vec<u8>, byte: u8, size: usize) {
+        scratch.clear();
+        scratch.resize(size, byte);
+        outbox.push_from(transmit(size), 0, scratch);
+    }
+
+    #[test]
+    fn long_batches_and_short_packets_keep_their_order() {
+        let (mut outbox, mut scratch) = (Outbox::default(), Vec::new());
+        for _ in 0..3 {
+            let sizes = [100, BATCH_BYTES_MIN, 1, BATCH_BYTES_MIN - 1, 30_000];
+            for (byte, size) in (0..).zip(sizes) {
+                push(&mut outbox, &mut scratch, byte, size);
+            }
+            for ((byte, size), packet) in (0..).zip(sizes).zip(outbox.iter()) {
+                assert_eq!(packet.data.len(), size);
+                assert!(packet.data.iter().all(|found| *found == byte));
+            }
+            assert_eq!((outbox.len(), outbox.batches.len()), (5, 2));
+            outbox.clear();
+            assert!(outbox.is_empty() && outbox.spare.len() == 2);
+        }
+    }
+
+    #[test]
+    fn full_at_the_limit_and_not_one_byte_before() {
+        let (mut outbox, mut scratch) = (Outbox::default(), Vec::new());
+        push(&mut outbox, &mut scratch, 0, BYTES_MAX - 2);
+        push(&mut outbox, &mut scratch, 0, 1);
+        assert!(!outbox.is_full());
+        push(&mut outbox, &mut scratch, 0, 1);
+        assert!(outbox.is_full());
+        outbox.clear();
+        assert!(!outbox.is_full());
+        for _ in 0..2 * SPARE_MAX {
+            push(&mut outbox, &mut scratch, 0, BATCH_BYTES_MIN);
+        }
+        outbox.clear();
+        assert_eq!(outbox.spare.len(), SPARE_MAX);
+    }
+}

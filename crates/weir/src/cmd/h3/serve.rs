@@ -67,6 +67,9 @@ pub(crate) struct ServeArguments {
     /// Connections on which nothing was heard for so long are lost
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     idle_timeout: Duration,
+    /// Rest after packets were handled, so that more are handled together; costs no more latency than that
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    rest: Duration,
     /// Files at most
     #[arg(long, value_name = "COUNT", default_value_t = SiteLimits::default().files_max)]
     files_max: usize,
@@ -96,7 +99,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         limits: arguments.limits(),
         packets,
         offload: !arguments.no_gso,
-        rest: Duration::ZERO,
+        rest: arguments.rest,
         site: Arc::clone(&site),
         stop: signals::stop_on_signals()?,
     };
