@@ -47,6 +47,10 @@ numbers! {
         sessions_closed_resets,
         /// Sessions closed because they did not leave in time when the relay was to stop.
         sessions_drained_late,
+        /// Requests that sessions were asked to move elsewhere, one by one, when the relay was to stop.
+        requests_moved,
+        /// Requests of the relay that publishers and subscribers asked it to make anew.
+        requests_renewed,
         /// Times that the load became too much.
         load_sheddings,
         /// Updates refused because a session made too many in a second.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use weir_moqt::{error::SessionError, message::GoAway};
-use weir_quic::Endpoint;
+use weir_moqt::{error::SessionError, message::GoAway, session::RequestId};
+use weir_quic::{Endpoint, Handle};
 
 use crate::{Relay, timers::Timer};
 
@@ -13,10 +13,20 @@ pub(crate) enum Stage {
     /// It is not near.
     #[default]
     Serving,
-    /// All were told, at one time; at the other, the last ones are closed.
-    Draining(Instant, Instant),
+    /// All were told.
+    Draining(Farewell),
     /// Nobody is left.
     Over,
+}
+
+/// When the end comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Farewell {
+    told_at: Instant,
+    /// When those who are still there are asked to move each of their requests; `None` once they were.
+    remind_at: Option<Instant>,
+    /// When the last ones are closed.
+    until: Instant,
 }
 
 impl Relay {
@@ -32,7 +42,11 @@ impl Relay {
             return self.close_rest(now, endpoint);
         }
         let timeout = self.config.drain_max;
-        self.stage = Stage::Draining(now, now + timeout);
+        self.stage = Stage::Draining(Farewell {
+            told_at: now,
+            remind_at: Some(now + timeout / 2),
+            until: now + timeout,
+        });
         let successor = self.config.successor.clone().unwrap_or_default();
         for handle in self.peers.handles() {
             let is_ready = self.with_session(now, endpoint, handle, |session, connection| {
@@ -55,11 +69,14 @@ impl Relay {
         self.on_draining(now, endpoint);
     }
 
-    /// Looks who has left, and closes those who have nothing open; at the end, all.
+    /// Looks who has left, and closes those who have nothing open; at the end, all. Half-way, those who are still there
+    /// are asked to move each of their requests: they may not have understood what was said of the session.
     pub(crate) fn on_draining(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Stage::Draining(told_at, until) = self.stage else {
+        let Stage::Draining(farewell) = &mut self.stage else {
             return;
         };
+        let is_reminder = farewell.remind_at.take_if(|at| *at <= now).is_some();
+        let Farewell { told_at, until, .. } = *farewell;
         if now >= until || self.peers.len() == 0 {
             return self.close_rest(now, endpoint);
         }
@@ -78,8 +95,41 @@ impl Relay {
         if self.peers.len() == 0 {
             return self.close_rest(now, endpoint);
         }
+        if is_reminder {
+            for handle in self.peers.handles() {
+                self.move_requests(now, endpoint, handle, until.saturating_duration_since(now));
+            }
+        }
         self.timers
             .set(until.min(now + DRAIN_LOOK), Timer::Draining);
+    }
+
+    /// Asks a session to move each of its requests [moqt-18 §10.4].
+    fn move_requests(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        timeout: Duration,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let requests: Vec<RequestId> = peer.requests.keys().copied().collect();
+        let goaway = GoAway {
+            new_session_uri: self.config.successor.clone().unwrap_or_default(),
+            timeout: Some(timeout),
+            request_id: None,
+        };
+        let moved = self.with_session(now, endpoint, handle, |session, connection| {
+            let of_peer = |id: &RequestId| session.is_of_peer(*id);
+            let requests: Vec<_> = requests.into_iter().filter(of_peer).collect();
+            for &id in &requests {
+                session.request_goaway(connection, id, goaway.clone());
+            }
+            requests.len()
+        });
+        self.counters.requests_moved += moved.unwrap_or(0) as u64;
     }
 
     /// Closes who has not left in time.

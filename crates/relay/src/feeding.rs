@@ -198,6 +198,7 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
+        track.is_known = true;
         if !track.is_established() {
             track.properties = ok.properties.clone();
             track.cache.default_priority = ok.properties.publisher_priority();
@@ -351,6 +352,13 @@ impl Relay {
             && let Some(peer) = self.peers.get(id.0)
         {
             peer.declines_fetch = true;
+        }
+        if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
+            // What came before the answer is not passed on either [moqt-18 §2.5.1].
+            if let Some(track) = self.tracks.get(feeder.track) {
+                track.cache.clear(&mut self.ledger);
+            }
+            self.cut_fetches(now, endpoint, feeder.track, code);
         }
         let code = if code == RequestErrorCode::REDIRECT {
             RequestErrorCode::DOES_NOT_EXIST

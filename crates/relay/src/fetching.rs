@@ -269,6 +269,9 @@ impl Relay {
         id: FetchId,
         fetch: &mut Fetch,
     ) -> Step {
+        if !fetch.is_answered && self.is_unheard_of(fetch.track) && self.rest(now, id, fetch) {
+            return Step::Rest;
+        }
         loop {
             if fetch.is_end_known && !fetch.is_answered && fetch.has_entries() {
                 self.answer_fetch(now, endpoint, id, fetch);
@@ -313,6 +316,28 @@ impl Relay {
         }
     }
 
+    /// Whether nobody has said yet what track this is. Objects in answer to a fetch of the relay may come before that, and
+    /// cannot be passed on: the track may be one that has to be understood [moqt-18 §2.5.1].
+    fn is_unheard_of(&mut self, id: TrackId) -> bool {
+        let Some(track) = self.tracks.get(id).filter(|track| !track.is_known) else {
+            return false;
+        };
+        let mut feeders = track.feeders.iter().filter_map(|id| self.feeders.get(id));
+        feeders.any(|feeder| feeder.granted.is_none())
+    }
+
+    /// Lets a fetch wait for what comes into the cache; returns whether it has time to.
+    fn rest(&mut self, now: Instant, id: FetchId, fetch: &mut Fetch) -> bool {
+        let Some(until) = fetch.wait(now) else {
+            return false;
+        };
+        self.timers.set(until, Timer::Fill(id.0, id.1));
+        if let Some(track) = self.tracks.get(fetch.track) {
+            track.hungry.insert(id);
+        }
+        true
+    }
+
     /// A fetch has come to objects of which nothing is known: waits for them if they are coming, asks a publisher for
     /// them, or goes on without them [moqt-18 §9.1, §10.2.5].
     fn on_unknown(
@@ -332,12 +357,8 @@ impl Relay {
         let is_new = fetch.asked.is_none_or(|to| fetch.span.is_before(to, at));
         if fetch.has_time()
             && (is_coming || is_new && self.ask_for(now, endpoint, id, fetch, (at, last)))
-            && let Some(until) = fetch.wait(now)
+            && self.rest(now, id, fetch)
         {
-            self.timers.set(until, Timer::Fill(id.0, id.1));
-            if let Some(track) = self.tracks.get(fetch.track) {
-                track.hungry.insert(id);
-            }
             return Gap::Wait;
         }
         let Some(track) = self.tracks.get(fetch.track) else {
@@ -411,8 +432,18 @@ impl Relay {
         self.drop_fetch(now, endpoint, id, fetch);
     }
 
-    /// Ends all fetches of a track that turned out to be malformed.
-    pub(crate) fn cut_fetches(&mut self, now: Instant, endpoint: &mut Endpoint, track: TrackId) {
+    /// Ends all fetches of a track that may not be passed on.
+    pub(crate) fn cut_fetches(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: TrackId,
+        code: RequestErrorCode,
+    ) {
+        let reset_code = match code {
+            RequestErrorCode::MALFORMED_TRACK => ResetCode::MALFORMED_TRACK,
+            _ => ResetCode::CANCELLED,
+        };
         let readers = self.tracks.get(track).map(|track| track.readers.clone());
         for id in readers.into_iter().flatten() {
             let Some(mut fetch) = self.fetches.remove(&id) else {
@@ -421,13 +452,12 @@ impl Relay {
             if let Some(until) = fetch.wake(now) {
                 self.timers.cancel(until, Timer::Fill(id.0, id.1));
             }
-            reset(now, endpoint, id.0, &fetch, ResetCode::MALFORMED_TRACK);
+            reset(now, endpoint, id.0, &fetch, reset_code);
             if fetch.is_answered {
                 self.with_session(now, endpoint, id.0, |session, connection| {
-                    session.cancel(connection, id.1, ResetCode::MALFORMED_TRACK);
+                    session.cancel(connection, id.1, reset_code);
                 });
             } else {
-                let code = RequestErrorCode::MALFORMED_TRACK;
                 self.refuse_fetch(now, endpoint, id.0, id.1, code);
             }
             self.drop_fetch(now, endpoint, id, &fetch);

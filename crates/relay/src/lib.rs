@@ -29,6 +29,7 @@ mod incoming;
 mod inspection;
 mod load;
 mod malformed;
+mod moving;
 mod namespaces;
 mod neighbours;
 mod newcomers;

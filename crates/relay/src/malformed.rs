@@ -5,15 +5,10 @@ use std::time::Instant;
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     parameter::Parameters,
-    session::RequestId,
 };
 use weir_quic::{Endpoint, Handle};
 
-use crate::{
-    Relay,
-    track::{Origin, Source},
-    tracks::TrackId,
-};
+use crate::{Relay, tracks::TrackId};
 
 impl Relay {
     /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
@@ -40,7 +35,7 @@ impl Relay {
             let code = PublishDoneCode::MALFORMED_TRACK;
             self.cut_subscriber(now, endpoint, id, who, code);
         }
-        self.cut_fetches(now, endpoint, id);
+        self.cut_fetches(now, endpoint, id, RequestErrorCode::MALFORMED_TRACK);
         for feeder in feeders.into_iter().filter(|feeder| feeder.0 == publisher) {
             self.fail_feeder(now, endpoint, feeder, RequestErrorCode::MALFORMED_TRACK);
         }
@@ -60,30 +55,6 @@ impl Relay {
             }
         }
         self.publish_grown(now, endpoint);
-    }
-
-    /// A publisher wants one of the relay's subscriptions moved: it is made anew in the same session, since that is
-    /// the only place where the relay can reach it [moqt-18 §10.4].
-    pub(crate) fn on_request_goaway(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-    ) {
-        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
-            return;
-        };
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let source = track.source(handle, id).cloned();
-        let is_own = |source: &Source| source.origin != Origin::Published;
-        if let Some(source) = source.filter(|source| is_own(source) && source.leaving.is_none()) {
-            self.cancel_source(now, endpoint, track_id, &source);
-            self.ask(now, endpoint, track_id, handle);
-            self.update_upstream(now, endpoint, track_id);
-        }
     }
 
     /// A subscriber asks for a new group: its wish goes to the publishers unless they were asked already, or the group

@@ -229,6 +229,7 @@ impl Relay {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
+        track.is_known = true;
         let established = track.sources.iter().filter(|other| other.is_established());
         if established.count() <= 1 {
             track.properties = properties.clone();

@@ -163,6 +163,20 @@ impl Relay {
         self.inquiry_gone(now, endpoint, asked, code);
     }
 
+    /// A publisher wants to be asked anew.
+    pub(crate) fn renew_inquiry(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        asked: (Handle, RequestId),
+    ) {
+        if let Some(mut inquiry) = self.end_inquiry(asked) {
+            self.cancel_inquiry(now, endpoint, asked);
+            inquiry.others.insert(0, asked.0);
+            self.inquire(now, endpoint, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+        }
+    }
+
     /// A publisher that was asked is gone, or has no answer.
     pub(crate) fn inquiry_gone(
         &mut self,

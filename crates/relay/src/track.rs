@@ -25,6 +25,8 @@ pub(crate) struct Track {
     /// The alias by which all subscribers know it [moqt-18 §11.1].
     pub(crate) alias: u64,
     pub(crate) properties: Properties,
+    /// Some publisher has said what its properties are.
+    pub(crate) is_known: bool,
     pub(crate) sources: Vec<Source>,
     /// Sorted by session and request, so that the fan-out meets connections in the order of their memory.
     pub(crate) subscribers: Vec<Subscriber>,
@@ -185,6 +187,7 @@ impl Track {
             name,
             alias,
             properties: Properties::EMPTY,
+            is_known: false,
             sources: Vec::new(),
             subscribers: Vec::new(),
             waiting: Vec::new(),

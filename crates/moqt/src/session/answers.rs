@@ -177,6 +177,12 @@ impl Session {
         );
     }
 
+    /// Whether a request is the peer's and still lives.
+    pub fn is_of_peer(&self, id: RequestId) -> bool {
+        self.live(id)
+            .is_some_and(|request| request.opener == Opener::Peer)
+    }
+
     /// Asks the peer to move one request elsewhere [moqt-18 §10.4].
     ///
     /// # Panics

@@ -16,7 +16,6 @@ use weir_moqt::{
     },
     name::{Namespace, TrackName},
     parameter::Parameters,
-    property::Properties,
     session::{
         Accepted, CloseReason, Config, Event as SessionEvent, Request, RequestId, Session, Side,
         StreamEnd,
@@ -61,6 +60,8 @@ pub(crate) struct Exchange {
     pub(crate) done: Option<PublishDone>,
     pub(crate) done_at: Option<Instant>,
     pub(crate) closed: Option<CloseReason>,
+    /// The relay wants it moved.
+    pub(crate) goaway: Option<GoAway>,
     pub(crate) datagrams: Vec<(Instant, ObjectDatagram)>,
     pub(crate) streams: Vec<Arrival>,
     pub(crate) fetched: Fetched,
@@ -284,8 +285,8 @@ impl Actor {
                 self.heard.push((id, Heard::Blocked(suffix, name)));
             }
             SessionEvent::GoAway(goaway) => self.goaway = Some(goaway),
-            event @ SessionEvent::RequestGoAway { .. } => {
-                panic!("the relay has no reason for {event:?}")
+            SessionEvent::RequestGoAway { id, goaway } => {
+                self.exchange(id).goaway = Some(goaway);
             }
         }
     }
@@ -308,13 +309,14 @@ impl Actor {
         };
         self.asked.push((id, subscribe));
         self.exchange(id);
+        let properties = self.archive.properties.clone();
         let manner = self.manner;
         self.with(now, endpoint, |session, connection| match manner {
             Manner::Accept(track_alias) => {
                 let ok = SubscribeOk {
                     track_alias,
                     parameters: Parameters::default(),
-                    properties: Properties::EMPTY,
+                    properties,
                 };
                 session.subscribe_ok(connection, id, ok);
             }

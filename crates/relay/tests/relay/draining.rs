@@ -1,10 +1,13 @@
 //! The end of the relay: all are told, and none is waited for longer than agreed.
 
-use weir_moqt::error::{RequestErrorCode, SessionError};
+use weir_moqt::{
+    error::{RequestErrorCode, SessionError},
+    parameter::Parameters,
+};
 use weir_quic::Lost;
 use weir_sim::NodeId;
 
-use crate::stage::{Setting, Stage, millis, secs, story};
+use crate::stage::{Setting, Stage, millis, secs, space, story};
 
 fn close_code(stage: &Stage, node: NodeId) -> Option<u64> {
     match stage.actor(node).lost {
@@ -55,6 +58,46 @@ fn all_are_told_and_sent_to_the_successor_and_the_last_are_closed() {
         assert!(!stage.sim.is_busy(relay), "it has finished");
         assert_eq!(stage.counters().sessions_drained_late, 1);
         assert_eq!(stage.gauges().sessions, 0);
+    });
+}
+
+#[test]
+fn who_is_still_there_half_way_is_asked_to_move_each_request() {
+    let setting = Setting {
+        successor: Some("moqt://elsewhere:4443".to_owned()),
+        ..Setting::default()
+    };
+    story(&setting, |stage| {
+        let [publisher, subscriber] = [stage.client(), stage.client()];
+        let source = stage.publish(publisher, "a--x");
+        let namespace = stage.announce(publisher, "b");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        let collecting = stage.collect(subscriber, space("c"), Parameters::default());
+        stage.wait(millis(50));
+        let relay = stage.relay;
+        stage.sim.shutdown(relay);
+        stage.step("the relay is to stop", millis(2400));
+        for asked in [source, namespace, subscription, collecting] {
+            assert_eq!(stage.outcome(asked).goaway, None, "the session was told");
+        }
+        stage.step("half of the time is over", millis(300));
+        for asked in [source, namespace, subscription, collecting] {
+            let goaway = stage.outcome(asked).goaway.as_ref().expect("it was told");
+            assert_eq!(goaway.new_session_uri, "moqt://elsewhere:4443");
+            let timeout = goaway.timeout.expect("it ends");
+            assert!((secs(2)..=millis(2500)).contains(&timeout), "{timeout:?}");
+        }
+        assert_eq!(stage.counters().requests_moved, 4);
+        stage.group(source, 1, 3, 100);
+        stage.step("what runs goes on", millis(100));
+        stage.expect_objects(subscription, &[1], 3, 100);
+        stage.step("the time is over", secs(3));
+        let timeout = Some(SessionError::GOAWAY_TIMEOUT.0);
+        for node in [publisher, subscriber] {
+            assert_eq!(stage.actor(node).violation, None);
+            assert_eq!(close_code(stage, node), timeout);
+        }
     });
 }
 

@@ -3,16 +3,12 @@
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId},
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
-    message::GoAway,
     parameter::Parameters,
     property::{IMMUTABLE, PRIOR_OBJECT_ID_GAP, Properties},
     session::CloseReason,
 };
 
-use crate::{
-    actor::Manner,
-    stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, secs, story},
-};
+use crate::stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, story};
 
 fn under_way(stage: &mut Stage) -> (Asked, Asked) {
     let [publisher, subscriber] = [stage.client(), stage.client()];
@@ -318,40 +314,5 @@ fn wishes_for_a_new_group_reach_the_publisher_once() {
         stage.update(second, wish(0));
         stage.step("wish again", millis(50));
         assert_eq!(wishes(stage, dynamic), [0, 5, 0]);
-    });
-}
-
-#[test]
-fn a_subscription_that_is_to_move_is_made_anew() {
-    story(&Setting::default(), |stage| {
-        let [publisher, subscriber] = [stage.client(), stage.client()];
-        stage.direct(publisher, |actor| actor.manner = Manner::Accept(9));
-        stage.announce(publisher, "a");
-        stage.wait(millis(50));
-        let subscription = stage.subscribe_with(subscriber, "a--x", wish(7));
-        stage.step("subscribe", millis(100));
-        let (first, request) = &stage.actor(publisher).asked[0];
-        assert_eq!(
-            request.parameters.new_group_request,
-            Some(7),
-            "the wish goes along"
-        );
-        let first = *first;
-        stage.direct(publisher, |actor| actor.manner = Manner::Accept(10));
-        stage.act(publisher, |session, connection| {
-            let goaway = GoAway {
-                new_session_uri: String::new(),
-                timeout: Some(secs(1)),
-                request_id: None,
-            };
-            session.request_goaway(connection, first, goaway);
-        });
-        stage.step("the publisher wants it moved", millis(100));
-        assert_eq!(stage.actor(publisher).asked.len(), 2);
-        let source = stage.source(publisher, 1, 10);
-        stage.group(source, 1, 3, 50);
-        stage.step("objects", millis(100));
-        stage.expect_objects(subscription, &[1], 3, 50);
-        assert!(stage.outcome(subscription).done.is_none());
     });
 }

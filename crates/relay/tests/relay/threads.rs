@@ -36,7 +36,7 @@ impl Stage {
     }
 }
 
-fn two() -> Setting {
+pub(crate) fn two() -> Setting {
     Setting {
         threads: 2,
         ..Setting::default()

@@ -1,0 +1,133 @@
+//! FETCH and TRACK_STATUS from one thread of the relay for what is published on another.
+
+use weir_moqt::{
+    error::RequestErrorCode,
+    location::Location,
+    message::FetchKind,
+    parameter::{GroupOrder, Parameters},
+};
+
+use crate::{
+    archive::{Serving, standalone},
+    fetching::{all_of, whole_group},
+    stage::{Setting, Stage, millis, story},
+    threads::two,
+};
+
+fn in_order(order: GroupOrder) -> Parameters {
+    Parameters {
+        group_order: Some(order),
+        ..Parameters::default()
+    }
+}
+
+#[test]
+fn a_fetch_crosses_to_the_thread_that_remembers_the_objects() {
+    story(&two(), |stage| {
+        let publisher = stage.client_on(0);
+        let clients = [0, 1, 1].map(|thread| stage.client_on(thread));
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        for group in 0..3 {
+            whole_group(stage, publication, group);
+            stage.wait(millis(10));
+        }
+        stage.step("objects that nobody asked for", millis(100));
+        let [ascending, descending] = [GroupOrder::Ascending, GroupOrder::Descending];
+        for (order, expected) in [(ascending, all_of(0..3)), (descending, all_of([2, 1, 0]))] {
+            let fetches = clients.map(|client| {
+                let kind = standalone("a--x", (0, 0), (2, 2));
+                stage.fetch_with(client, kind, in_order(order))
+            });
+            stage.step("all fetch them", millis(300));
+            for fetch in fetches {
+                assert_eq!(stage.expect_complete(fetch), Location::new(2, 2));
+                assert_eq!(stage.fetched(fetch).places(500), expected);
+            }
+            assert_eq!(stage.counters().fetches_upstream, 1, "they crossed once");
+        }
+        assert!(stage.actor(publisher).archive.asked.is_empty());
+    });
+}
+
+#[test]
+fn a_fetch_joins_a_subscription_on_another_thread() {
+    story(&two(), |stage| {
+        let publisher = stage.client_on(0);
+        let client = stage.client_on(1);
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        for group in 0..4 {
+            whole_group(stage, publication, group);
+            stage.wait(millis(10));
+        }
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(client, "a--x");
+        let kind = FetchKind::RelativeJoining {
+            request_id: subscription.id.0,
+            groups: 1,
+        };
+        let fetch = stage.fetch_with(client, kind, Parameters::default());
+        stage.step("subscribe and join", millis(300));
+        stage.group(publication, 4, 3, 500);
+        stage.step("one more group", millis(100));
+        assert_eq!(stage.fetched(fetch).places(500), all_of(2..4));
+        stage.expect_objects(subscription, &[4], 3, 500);
+    });
+}
+
+#[test]
+fn what_no_thread_remembers_is_asked_of_the_publisher() {
+    story(&two(), |stage| {
+        let publisher = stage.client_on(0);
+        stage.direct(publisher, |actor| {
+            actor.archive.fill(3, 5, 3, 500);
+            actor.archive.serving = Serving::Serve;
+            actor.archive.standing = Some(Ok(Location::new(5, 2)));
+        });
+        stage.announce(publisher, "a");
+        let client = stage.client_on(1);
+        let fetch = stage.fetch(client, "a--x", (3, 0), (5, 2));
+        stage.step("a fetch on the other thread", millis(300));
+        assert_eq!(stage.fetched(fetch).places(500), all_of(3..6));
+        assert_eq!(stage.fetched_from(publisher).len(), 1);
+        expect_standing(stage, client, "a--y", Ok(Some(Location::new(5, 2))));
+        assert_eq!(stage.actor(publisher).archive.inquired.len(), 1);
+    });
+}
+
+fn expect_standing(
+    stage: &mut Stage,
+    client: weir_sim::NodeId,
+    track: &str,
+    expected: Result<Option<Location>, RequestErrorCode>,
+) {
+    let question = stage.inquire(client, track);
+    stage.step(&format!("how stands {track}"), millis(100));
+    let answer = stage.outcome(question).answer.clone();
+    let answer = answer.expect("it is answered").map(|ok| ok.largest_object);
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn how_a_track_stands_is_known_on_all_threads() {
+    for threads in [2, 3] {
+        let setting = Setting { threads, ..two() };
+        story(&setting, |stage| {
+            let publisher = stage.client_on(0);
+            let clients = [stage.client_on(0), stage.client_on(1)];
+            let publication = stage.publish(publisher, "a--x");
+            stage.step("a track", millis(50));
+            for client in clients {
+                expect_standing(stage, client, "a--x", Ok(None));
+            }
+            stage.datagram(publication, 3, 4, b"object");
+            stage.step("an object", millis(50));
+            for client in clients {
+                expect_standing(stage, client, "a--x", Ok(Some(Location::new(3, 4))));
+                let missing = Err(RequestErrorCode::DOES_NOT_EXIST);
+                expect_standing(stage, client, "a--y", missing);
+            }
+        });
+    }
+}
