@@ -61,7 +61,7 @@ impl Stage {
         let mut layer = if is_server {
             WebTransport::server(Arc::new(Offer {
                 protocols: vec!["moqt-18".to_owned()],
-                paths: Vec::new(),
+                ..Offer::default()
             }))
         } else {
             WebTransport::client(Request {

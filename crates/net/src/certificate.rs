@@ -76,10 +76,15 @@ impl Certificate {
     /// Makes a self-signed certificate for `names` (DNS names or IP addresses): ECDSA with P-256, valid from
     /// an hour ago for [`SELF_MADE_VALIDITY`], so that browsers take it by its hash.
     pub fn self_made(names: &[String]) -> Result<Self, CertificateError> {
+        Self::self_made_at(names, clock::since_epoch())
+    }
+
+    /// The same, as if made at `now`, since 1970.
+    pub fn self_made_at(names: &[String], now: Duration) -> Result<Self, CertificateError> {
         let make = || -> Result<_, rcgen::Error> {
             let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
             let mut parameters = rcgen::CertificateParams::new(names)?;
-            let begin = std::time::UNIX_EPOCH + clock::since_epoch() - CLOCK_DIFFERENCE;
+            let begin = std::time::UNIX_EPOCH + now - CLOCK_DIFFERENCE;
             parameters.not_before = begin.into();
             parameters.not_after = (begin + SELF_MADE_VALIDITY).into();
             let certificate = parameters.self_signed(&key)?;

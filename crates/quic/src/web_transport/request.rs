@@ -30,6 +30,9 @@ pub struct Offer {
     pub protocols: Vec<String>,
     /// Paths that it has, compared without the query; empty: all of them.
     pub paths: Vec<String>,
+    /// Origins that pages may come from, such as `https://example.org`; empty: all of them. A client that names no origin
+    /// is no browser, and is not kept out.
+    pub origins: Vec<String>,
 }
 
 /// Tokens of `:protocol`: of all drafts, and of those since draft-ietf-webtrans-http3-15.
@@ -77,13 +80,16 @@ impl Offer {
         if !self.paths.is_empty() && !self.paths.iter().any(|known| known == name) {
             return Err(404);
         }
+        let origin = head.field("origin").map(text).transpose()?;
+        if origin.as_ref().is_some_and(|origin| !self.admits(origin)) {
+            return Err(403);
+        }
         let offered = available_protocols(head);
         let protocol = self.protocols.iter().find(|known| offered.contains(known));
         if !self.protocols.is_empty() && protocol.is_none() {
             // Without a name for what is spoken there is nothing to speak [moqt-18 §3.1].
             return Err(if offered.is_empty() { 400 } else { 406 });
         }
-        let origin = head.field("origin").map(text).transpose()?;
         Ok(Accepted {
             protocol: protocol.cloned(),
             is_draft02: head.field(REQUEST_DRAFT.0).is_some(),
@@ -94,6 +100,14 @@ impl Offer {
                 origin,
             },
         })
+    }
+}
+
+impl Offer {
+    /// Whether a page from `origin` may open a session (RFC 6454 §5).
+    fn admits(&self, origin: &str) -> bool {
+        let mut origins = self.origins.iter();
+        self.origins.is_empty() || origins.any(|known| known.eq_ignore_ascii_case(origin))
     }
 }
 

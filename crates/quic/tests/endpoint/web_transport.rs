@@ -26,6 +26,7 @@ fn server(limits: Limits) -> EndpointConfig {
         server: Some(tls.with_web_transport(Offer {
             protocols: names(&["moqt-18"]),
             paths: names(&["/live"]),
+            ..Offer::default()
         })),
         ..config(limits, None)
     }

@@ -22,7 +22,7 @@ pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
     sim.server_tls(&[draft, h3::ALPN])
         .with_web_transport(Offer {
             protocols: vec![draft.to_owned()],
-            paths: Vec::new(),
+            ..Offer::default()
         })
 }
 

@@ -29,6 +29,10 @@ use crate::relay::config::Configured;
 pub(crate) struct Certificates {
     /// Chain and key; `None` if the certificate is self-made.
     files: Option<(PathBuf, PathBuf)>,
+    /// What a self-made certificate is for.
+    names: Vec<String>,
+    /// Origins that pages may come from.
+    origins: Vec<String>,
     clients_file: Option<PathBuf>,
     server: Arc<ServerCertificate>,
     clients: Option<Arc<ClientTrust>>,
@@ -57,6 +61,8 @@ impl Certificates {
         });
         Ok(Self {
             files,
+            names: tls.names.clone(),
+            origins: origins(configured)?,
             clients_file,
             server: Arc::new(ServerCertificate::new(server)),
             clients: clients.transpose()?.map(ClientTrust::new).map(Arc::new),
@@ -93,6 +99,25 @@ impl Certificates {
         }
     }
 
+    /// Makes another certificate if the one that is shown was made here and ends soon, as seen at `now` since 1970.
+    /// Returns whether it did; sessions that live do not notice.
+    pub(crate) fn renew(&self, now: Duration) -> anyhow::Result<bool> {
+        let is_due = self
+            .expiry()
+            .is_some_and(|expiry| expiry <= now + RENEWED_BEFORE);
+        if self.files.is_some() || !is_due {
+            return Ok(false);
+        }
+        let made = Certificate::self_made_at(&self.names, now)?;
+        self.server.replace(made.usable()?);
+        Ok(true)
+    }
+
+    /// Whether the certificate was made here, and is renewed here.
+    pub(crate) fn is_self_made(&self) -> bool {
+        self.files.is_none()
+    }
+
     /// The SHA-256 hash of the certificate that is shown now, in hexadecimal digits.
     pub(crate) fn hash(&self) -> String {
         let current = self.server.current();
@@ -111,6 +136,7 @@ impl Certificates {
         Ok(tls.with_web_transport(Offer {
             protocols: native.map(|&protocol| protocol.to_owned()).collect(),
             paths: Vec::new(),
+            origins: self.origins.clone(),
         }))
     }
 
@@ -126,6 +152,22 @@ impl Certificates {
         let pair = self.files.iter().flat_map(|(chain, key)| [chain, key]);
         pair.chain(&self.clients_file).map(PathBuf::as_path)
     }
+}
+
+/// The origins that are allowed, each as browsers write it.
+fn origins(configured: &Configured) -> anyhow::Result<Vec<String>> {
+    let origins = &configured.config.web_transport.allowed_origins;
+    for origin in origins {
+        let rest = origin.split_once("://").map(|(_, rest)| rest);
+        if rest.is_none_or(|rest| rest.is_empty() || rest.contains('/')) {
+            bail!(
+                "{}: expected an origin such as https://example.org, not `{}`",
+                configured.place("web_transport.allowed_origins"),
+                origin.escape_debug()
+            );
+        }
+    }
+    Ok(origins.clone())
 }
 
 /// Notices that files have changed, by their time and size.
@@ -183,4 +225,46 @@ fn validity(certificate: &CertificateDer<'_>) -> Option<(Duration, Duration)> {
         validity.not_after.timestamp(),
     );
     Some((since_epoch(start), since_epoch(end)))
+}
+
+/// How long before its end a self-made certificate is replaced.
+pub(crate) const RENEWED_BEFORE: Duration = Duration::from_hours(24 * 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> anyhow::Result<Certificates> {
+        let configured = Configured::read(Some(("relay.toml", text)), |_| None, Vec::new());
+        Certificates::load(&configured.map_err(|_| anyhow::anyhow!("not read"))?)
+    }
+
+    #[test]
+    fn a_self_made_certificate_is_replaced_before_it_ends() {
+        let certificates = load("").unwrap();
+        let (first, end) = (certificates.hash(), certificates.expiry().unwrap());
+        let due = end.checked_sub(RENEWED_BEFORE).unwrap();
+        let early = due.checked_sub(Duration::from_secs(1)).unwrap();
+        assert!(!certificates.renew(early).unwrap());
+        assert_eq!(certificates.hash(), first);
+        assert!(certificates.renew(due).unwrap());
+        assert_ne!(certificates.hash(), first);
+        let next = certificates.expiry().unwrap();
+        assert!(next > end && next <= due + Duration::from_hours(24 * 14));
+        assert!(!certificates.renew(due).unwrap(), "once");
+    }
+
+    #[test]
+    fn origins_are_looked_at() {
+        let good = "[web_transport]\nallowed_origins = [\"https://a.example:8443\"]";
+        assert_eq!(load(good).unwrap().origins, ["https://a.example:8443"]);
+        for bad in ["a.example", "https://", "https://a.example/"] {
+            let text = format!("[web_transport]\nallowed_origins = [{bad:?}]");
+            let error = load(&text).unwrap_err().to_string();
+            assert!(
+                error.starts_with("relay.toml:2: web_transport.allowed_origins: expected"),
+                "{error}"
+            );
+        }
+    }
 }

@@ -18,6 +18,7 @@ pub(crate) struct RelayConfig {
     pub(crate) offload: bool,
     pub(crate) pauses_publishers: bool,
     pub(crate) tls: TlsConfig,
+    pub(crate) web_transport: WebTransportConfig,
     pub(crate) admin: AdminConfig,
     pub(crate) drain: DrainConfig,
     pub(crate) log: LogConfig,
@@ -100,6 +101,12 @@ pub(crate) struct TlsConfig {
     pub(crate) watch: Duration,
 }
 
+/// Sessions over WebTransport.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct WebTransportConfig {
+    pub(crate) allowed_origins: Vec<String>,
+}
+
 /// The listener for operators.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AdminConfig {
@@ -158,6 +165,7 @@ impl Default for RelayConfig {
                 names: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into(),
                 watch: Duration::from_secs(10),
             },
+            web_transport: WebTransportConfig::default(),
             admin: AdminConfig {
                 listen: None,
                 tracks_max: 0,

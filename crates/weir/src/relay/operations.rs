@@ -1,6 +1,7 @@
 //! What is done beside serving: looking after files, answering operators, ending in good order.
 
 use std::{
+    io::Write as _,
     net::SocketAddr,
     sync::{
         Arc,
@@ -228,9 +229,25 @@ impl Operations {
                 feed_at = now + manager.watchdog.unwrap_or(TICK);
                 manager.tell("WATCHDOG=1");
             }
+            self.renew_certificate();
             self.warn_of_expiry(&mut warned);
             let memory = process::usage(std::process::id()).map(|usage| usage.resident_bytes);
             self.memory.store(memory.unwrap_or(0), Ordering::Relaxed);
+        }
+    }
+
+    /// Makes another certificate before a self-made one ends, and says its hash as when the relay was ready.
+    fn renew_certificate(&self) {
+        match self.certificates.renew(clock::since_epoch()) {
+            Ok(true) => {
+                let hash = self.certificates.hash();
+                tracing::info!(sha256 = hash, "the certificate was made anew");
+                let line = serde_json::json!({ "certificate_sha256": hash });
+                // Nobody may be there to read it.
+                let _written = writeln!(std::io::stdout(), "{line}");
+            }
+            Ok(false) => {}
+            Err(error) => tracing::error!("the certificate could not be made anew: {error:#}"),
         }
     }
 
@@ -241,6 +258,7 @@ impl Operations {
             now.duration_since(last)
                 .is_ok_and(|since| since >= EXPIRY_WARNING_EVERY)
         });
+        let is_due = is_due && !self.certificates.is_self_made();
         let Some(expiry) = self.certificates.expiry().filter(|_| is_due) else {
             return;
         };

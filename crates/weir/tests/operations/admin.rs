@@ -124,8 +124,9 @@ fn a_relay_that_is_to_end_says_so_first_and_ends_in_time() {
     ];
     let mut relay = Relay::start(&arguments);
     let admin = relay.admin();
-    let client = Client::connect(relay.address(), Arrival::default());
+    let [client, idle] = [(); 2].map(|()| Client::connect(relay.address(), Arrival::default()));
     client.expect("ready");
+    idle.expect("ready");
     let start = clock::now();
     terminate(relay.pid());
     let drained =
@@ -144,10 +145,13 @@ fn a_relay_that_is_to_end_says_so_first_and_ends_in_time() {
     let (code, last) = relay.wait();
     let took = clock::now() - start;
     assert_eq!(code, Some(0));
-    assert_eq!(last["counters"]["sessions"], 1);
+    assert_eq!(last["counters"]["sessions"], 2);
     assert!(took >= Duration::from_secs(1), "{took:?}");
     assert!(took < Duration::from_secs(8), "{took:?}");
-    client.expect("lost: ");
+    for peer in [&client, &idle] {
+        peer.expect("goaway");
+        peer.expect("lost: ");
+    }
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn subprotocols_are_chosen_in_our_order() {
     ] {
         let mut pipe = Pipe::server(Offer {
             protocols: names(ours),
-            paths: Vec::new(),
+            ..Offer::default()
         });
         pipe.bring(CLIENT_CONTROL, &draft02());
         let mut request = CONNECT[..5].to_vec();
@@ -161,8 +161,8 @@ fn requests_that_open_no_session_are_answered() {
         (headers(&too_large), 431),
     ] {
         let mut pipe = Pipe::server(Offer {
-            protocols: Vec::new(),
             paths: vec!["/live".to_owned()],
+            ..Offer::default()
         });
         pipe.bring(CLIENT_CONTROL, &draft02());
         pipe.bring(REQUEST, &request);
@@ -179,6 +179,30 @@ fn requests_that_open_no_session_are_answered() {
         // Another may still open it.
         pipe.bring(CLIENT_BIDI, &headers(&CONNECT));
         assert_eq!(pipe.events(), ["established"], "{status}");
+    }
+}
+
+#[test]
+fn pages_from_other_origins_are_kept_out() {
+    for (origin, status) in [
+        (None, "200"),
+        (Some("https://a.example"), "200"),
+        (Some("HTTPS://A.example"), "200"),
+        (Some("https://a.example:8443"), "403"),
+        (Some("https://b.example"), "403"),
+        (Some("null"), "403"),
+    ] {
+        let mut pipe = Pipe::server(Offer {
+            origins: vec!["https://a.example".to_owned()],
+            ..Offer::default()
+        });
+        pipe.bring(CLIENT_CONTROL, &draft02());
+        let mut request = CONNECT.to_vec();
+        request.extend(origin.map(|origin| ("origin", origin)));
+        pipe.bring(REQUEST, &headers(&request));
+        let answer = fields(pipe.sent(REQUEST));
+        assert_eq!(answer[0], pair(":status", status), "{origin:?}");
+        assert_eq!(pipe.layer.is_established(), status == "200");
     }
 }
 

@@ -1,6 +1,11 @@
 use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    net::TcpListener,
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
@@ -8,6 +13,7 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, jwk::Jwk};
+use rustls::{ServerConfig, ServerConnection, StreamOwned, pki_types::PrivateKeyDer};
 use serde_json::{Value, json};
 use weir_relay::AccessToken;
 
@@ -323,7 +329,7 @@ fn a_set_is_taken_for_what_is_usable_in_it() {
 #[test]
 fn while_no_key_was_ever_fetched_nobody_gets_in() {
     // A port that nothing listens on.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
     drop(free);
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -345,6 +351,69 @@ fn while_no_key_was_ever_fetched_nobody_gets_in() {
     let nothing = gate.grant(clock::now(), &Credentials::default()).unwrap();
     assert_eq!(nothing, Grant::default());
     std::fs::remove_file(ca).unwrap();
+}
+
+/// Answers each request over TLS with `body`, as long as the process lives.
+fn serve_tls(listener: TcpListener, made: &rcgen::CertifiedKey<rcgen::KeyPair>, body: String) {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let serve = move || {
+        for socket in listener.incoming() {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = StreamOwned::new(connection, socket.unwrap());
+            let mut request = BufReader::new(&mut stream).lines();
+            // A client that does not trust us is gone by then.
+            while request
+                .next()
+                .is_some_and(|line| line.is_ok_and(|line| !line.is_empty()))
+            {}
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            let _sent = stream.write_all(format!("{head}{body}").as_bytes());
+            stream.conn.send_close_notify();
+            let _flushed = stream.flush();
+        }
+    };
+    std::thread::Builder::new().spawn(serve).unwrap();
+}
+
+#[test]
+fn tokens_of_keys_that_are_fetched_are_good() {
+    let (good, other) = (Issuer::new(Some("a")), Issuer::new(Some("a")));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let ca = file(&made.cert.pem());
+    let stranger = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let stranger = file(&stranger.cert.pem());
+    serve_tls(listener, &made, format!("{{\"keys\": [{}]}}", good.jwk()));
+    let token = |issuer: &Issuer| issuer.sign(&json!({ "put": "live", "exp": seconds() + 100 }));
+    for (trusted, is_fetched) in [(&ca, true), (&stranger, false)] {
+        let rest =
+            format!("jwt.jwks_url = \"https://localhost:{port}/keys\"\njwt.jwks_ca = {trusted:?}");
+        let gate = Gate::load(&configured(&[], &rest)).unwrap();
+        gate.start().unwrap();
+        for _ in 0..200 {
+            if gate.keys().fetched + gate.keys().failed > 0 {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        assert_eq!(gate.keys().fetched > 0, is_fetched, "{:?}", gate.keys());
+        assert_eq!(judge(&gate, &token(&good)).is_ok(), is_fetched);
+        assert_eq!(judge(&gate, &token(&other)), Err(Denial::Unauthorized));
+    }
+    for path in [ca, stranger] {
+        std::fs::remove_file(path).unwrap();
+    }
 }
 
 #[test]

@@ -37,6 +37,10 @@ fn operation() -> Vec<Setting<RelayConfig>> {
         ),
         setting!(tls.watch in 0..=DAY, "How often the files are looked at for a change; 0 to reload on SIGHUP only."),
         setting!(
+            web_transport.allowed_origins,
+            "Origins whose pages may open sessions, such as `https://example.org`; empty: all. Clients that name none are no browsers."
+        ),
+        setting!(
             admin.listen,
             "TCP address for metrics and health; not set: no such listener. It has no access control."
         ),
