@@ -88,6 +88,11 @@ instructions: ## Count the instructions of the fan-out; more than 2 % above the 
 	$(CARGO) build --release --locked -p weir --example fanout
 	scripts/count-instructions.sh
 
+.PHONY: memory
+memory: ## What a session costs the relay in memory, idle and subscribed; more than it may fails
+	$(CARGO) build --release --locked -p weir --bin weir --example memory
+	target/release/examples/memory target/release/weir
+
 .PHONY: deny
 deny: ## Licences, advisories and sources of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check
