@@ -141,6 +141,8 @@ pub struct Connections {
     pub begun: u64,
     /// Handshakes that were completed.
     pub handshakes: u64,
+    /// Handshakes that were neither complete nor given up when the time was over.
+    pub unfinished: u64,
     /// Handshakes in which the server did not have to prove itself, because a session was resumed.
     pub resumed: u64,
     /// Connections whose requests left with the first packet.

@@ -164,6 +164,7 @@ impl Client {
         self.state = State::Over;
         self.figures.end(now);
         self.figures.unfinished += self.in_flight;
+        self.figures.handshakes_unfinished += self.places.unfinished();
         if let Some(plan) = &self.plan {
             self.figures.unsent = plan.overdue(now.min(self.end()));
         }

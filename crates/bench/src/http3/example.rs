@@ -48,6 +48,7 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
         Connections {
             begun: 11,
             handshakes: 10,
+            unfinished: 0,
             resumed: 0,
             early_used: 0,
             early_rejected: 0,
@@ -82,7 +83,8 @@ pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report
 /// A run in which nothing succeeded.
 pub(super) fn nothing() -> Report {
     let connections = Connections {
-        begun: 30,
+        begun: 32,
+        unfinished: 2,
         refused: 30,
         refusals: vec![Kind {
             kind: "tls".to_owned(),

@@ -255,6 +255,7 @@ fn sides(markup: &mut Markup, report: &Report) {
         let facts = [
             ("Begun", connections.begun),
             ("Handshakes complete", connections.handshakes),
+            ("Unfinished at the end", connections.unfinished),
             ("Resumed", connections.resumed),
             ("With early data", connections.early_used),
             ("Early data refused", connections.early_rejected),

@@ -90,6 +90,7 @@ fn connections(screen: &mut Screen, report: &Report) {
         figures::counted(connections.handshakes, "handshake"),
     );
     for (count, what) in [
+        (connections.unfinished, "unfinished at the end"),
         (connections.resumed, "resumed"),
         (connections.early_used, "with early data"),
         (connections.early_rejected, "whose early data was refused"),

@@ -100,10 +100,11 @@ fn sentence(report: &Report, limit: Limit) -> String {
         .map_or_else(String::new, |died| format!(" {died}."));
     let text = match limit {
         Limit::Nothing => format!(
-            "No request succeeded: {} failed, {} could not be made, {} had no answer in time.",
+            "No request succeeded: {} failed, {} had no answer in time; {} could not be made, {} had no handshake in time.",
             figures::counted(requests.failed, "request"),
-            figures::counted(report.connections.refused, "connection"),
             figures::count(requests.unfinished),
+            figures::counted(report.connections.refused, "connection"),
+            figures::count(report.connections.unfinished),
         ),
         Limit::Server => format!(
             "The server was the limit ({busy} % busy): {rate} successful requests per second.{cost}"

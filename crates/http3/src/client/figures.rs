@@ -113,6 +113,8 @@ pub struct Figures {
     pub connections_begun: u64,
     /// Handshakes that were completed.
     pub handshakes: u64,
+    /// Handshakes that were neither complete nor given up when the time was over.
+    pub handshakes_unfinished: u64,
     /// Connections on which requests left before the handshake was complete (0-RTT).
     pub early_used: u64,
     /// Those of them whose early requests the server did not take, so that they were sent again.
@@ -185,6 +187,7 @@ impl Figures {
             unsent: 0,
             connections_begun: 0,
             handshakes: 0,
+            handshakes_unfinished: 0,
             early_used: 0,
             early_rejected: 0,
             goaways: 0,
@@ -245,6 +248,7 @@ impl Figures {
             (&mut self.unsent, other.unsent),
             (&mut self.connections_begun, other.connections_begun),
             (&mut self.handshakes, other.handshakes),
+            (&mut self.handshakes_unfinished, other.handshakes_unfinished),
             (&mut self.early_used, other.early_used),
             (&mut self.early_rejected, other.early_rejected),
             (&mut self.goaways, other.goaways),

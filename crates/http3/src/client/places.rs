@@ -2,7 +2,7 @@
 
 use weir_quic::Handle;
 
-use super::connection::Connection;
+use super::connection::{Connection, Stage};
 
 /// A table of connections.
 #[derive(Debug, Default)]
@@ -15,6 +15,13 @@ impl Places {
     /// Number of connections.
     pub(super) fn open(&self) -> usize {
         self.open
+    }
+
+    /// Number of connections that are still in their handshakes. Looks at all of them.
+    pub(super) fn unfinished(&self) -> u64 {
+        let open = self.by_index.iter().flatten();
+        open.filter(|connection| connection.stage != Stage::Open)
+            .count() as u64
     }
 
     pub(super) fn insert(&mut self, connection: Connection) {

@@ -251,6 +251,10 @@ fn a_silent_server_without_a_handshake() {
     assert_eq!((figures.successes, figures.requests_sent), (0, 0));
     assert!(figures.refusals(Refusal::TimedOut) >= 4, "{figures:?}");
     assert_eq!(figures.refused(), figures.refusals(Refusal::TimedOut));
+    assert_eq!(
+        figures.handshakes_unfinished, 2,
+        "the last ones were cut off"
+    );
     let words = figures.refusal_words(Refusal::TimedOut);
     assert_eq!(words, Some("no handshake within 0.3 s"));
     let mut stage = Stage::silent(1, &[h3::ALPN]).short(Sessions::Forgotten);

@@ -1,7 +1,7 @@
 //! `weir bench`: measure a relay.
 
 use std::{
-    io::{IsTerminal as _, Write as _},
+    io::IsTerminal as _,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -21,7 +21,7 @@ use weir_bench::{
 use weir_moqt::token::Token;
 
 use crate::{
-    cmd::{archive_file, progress::Progress},
+    cmd::{archive_file, print_out, progress::Progress},
     run::{
         self, CoreChoice, Machine, Meetings, OwnRelay, Plan, RelayChoice, RelayUrl, TrustChoice,
         process,
@@ -509,18 +509,16 @@ fn write_out(arguments: &BenchArguments, report: &Report) -> anyhow::Result<()> 
 
 /// Shows a report on standard output, in colour on a terminal.
 pub(super) fn print_report(report: &Report) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    let is_terminal = out.is_terminal();
-    let width = terminal_size::terminal_size().map_or(PLAIN_WIDTH, |(width, _)| width.0.into());
-    let colour = is_terminal && std::env::var_os("NO_COLOR").is_none();
-    let text = terminal::render(
-        report,
-        if is_terminal { width } else { PLAIN_WIDTH },
-        colour,
-    );
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
+    let (width, colour) = screen();
+    print_out(&terminal::render(report, width, colour))
+}
+
+/// Columns of standard output, and whether it takes colour.
+pub(super) fn screen() -> (usize, bool) {
+    let is_terminal = std::io::stdout().is_terminal();
+    let size = terminal_size::terminal_size().filter(|_| is_terminal);
+    let width = size.map_or(PLAIN_WIDTH, |(width, _)| width.0.into());
+    (width, is_terminal && std::env::var_os("NO_COLOR").is_none())
 }
 
 /// What a relay has to achieve if nobody says otherwise.

@@ -48,6 +48,16 @@ impl Progress {
         self.lines += 1;
     }
 
+    /// Shows a line about a run of another kind.
+    pub(super) fn say(&mut self, line: &str) {
+        if self.is_terminal {
+            self.draw(&format!("{line}\n"));
+        } else if self.lines.is_multiple_of(PLAIN_LINE_EVERY) {
+            print_line(line);
+        }
+        self.lines += 1;
+    }
+
     /// Leaves nothing behind on a terminal.
     pub(super) fn end(&mut self) {
         if self.is_terminal {

@@ -21,17 +21,19 @@ impl Machine {
             .find_map(|line| line.strip_prefix("model name"));
         let cpu_model = model.map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let allowed = status
-            .lines()
-            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         Self {
             kernel: kernel.trim().to_owned(),
             cpu_model: cpu_model.to_owned(),
-            cores: allowed
-                .map(|list| parse_list(list.trim()))
-                .unwrap_or_default(),
+            cores: allowed_cores(&status),
         }
     }
+}
+
+/// Cores that a process may run on, from its `/proc/PID/status`.
+pub(crate) fn allowed_cores(status: &str) -> Vec<usize> {
+    let mut lines = status.lines();
+    let list = lines.find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map(|list| parse_list(list.trim())).unwrap_or_default()
 }
 
 /// Cores from the kernel's form, such as `0-3,8`.

@@ -4,7 +4,7 @@ mod child;
 pub(crate) mod children;
 mod generator;
 mod hosting;
-mod machine;
+pub(crate) mod machine;
 pub(crate) mod process;
 pub(crate) mod relays;
 mod scrape;
@@ -33,7 +33,7 @@ use weir_net::{Stop, clock};
 pub(crate) use self::{
     child::{ChildRelay, OwnRelay},
     machine::Machine,
-    target::{RelayUrl, TrustChoice, target as client_target},
+    target::{RelayUrl, TrustChoice, is_isolated, target as client_target},
 };
 use self::{generator::Generator, hosting::Hosted, scrape::Scraper, watch::Watch};
 

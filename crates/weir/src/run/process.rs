@@ -59,22 +59,7 @@ pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
 /// # Errors
 /// There is none, or there are several; the error names them.
 pub(crate) fn find(name: &str) -> anyhow::Result<u32> {
-    let own = std::process::id();
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").context("/proc cannot be read")? {
-        // Processes come and go while one looks.
-        let Ok(entry) = entry else { continue };
-        let pid: Option<u32> = entry
-            .file_name()
-            .to_str()
-            .and_then(|text| text.parse().ok());
-        if let Some(pid) = pid.filter(|pid| *pid != own)
-            && is_called(pid, name)
-        {
-            found.push(pid);
-        }
-    }
-    found.sort_unstable();
+    let found = all(|pid| is_called(pid, name)).context("/proc cannot be read")?;
     match found[..] {
         [] => bail!("no process is called {name:?}"),
         [pid] => Ok(pid),
@@ -82,8 +67,25 @@ pub(crate) fn find(name: &str) -> anyhow::Result<u32> {
     }
 }
 
+/// All processes of which something is true, beside this one.
+pub(crate) fn all(mut is_meant: impl FnMut(u32) -> bool) -> io::Result<Vec<u32>> {
+    let own = std::process::id();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        // Processes come and go while one looks.
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|text| text.parse().ok());
+        if let Some(pid) = pid.filter(|pid| *pid != own && is_meant(*pid)) {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
 /// Whether the file name of a process's program, or of what it was started as, is `name`.
-fn is_called(pid: u32, name: &str) -> bool {
+pub(crate) fn is_called(pid: u32, name: &str) -> bool {
     let file_name = |path: &Path| path.file_name() == Some(OsStr::new(name));
     let program = fs::read_link(format!("/proc/{pid}/exe"));
     if program.is_ok_and(|path| file_name(&path)) {

@@ -144,6 +144,11 @@ impl Workplace {
         Ok(place)
     }
 
+    /// The folder itself, for whatever else start commands refer to.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn certificate(&self) -> PathBuf {
         self.folder.join("certificate.pem")
     }
@@ -156,10 +161,18 @@ impl Workplace {
         self.folder.join("relay.log")
     }
 
-    /// A command with its places filled in.
-    fn command(&self, words: &[String], core: Option<usize>) -> anyhow::Result<Command> {
+    /// A command with its places filled in, `more` of them besides the usual ones.
+    pub(crate) fn command(
+        &self,
+        words: &[String],
+        core: Option<usize>,
+        more: &[(&str, String)],
+    ) -> anyhow::Result<Command> {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let fill = |word: &String| {
+            let word = more.iter().fold(word.clone(), |word, (place, value)| {
+                word.replace(place, value)
+            });
             word.replace("{weir}", &program.to_string_lossy())
                 .replace("{cert}", &self.certificate().to_string_lossy())
                 .replace("{key}", &self.key().to_string_lossy())
@@ -174,15 +187,18 @@ impl Workplace {
         Ok(command)
     }
 
-    /// The first line that the version command prints.
+    /// The first line that the version command of a relay prints.
     pub(crate) fn version(&self, relay: &DescribedRelay) -> anyhow::Result<Option<String>> {
         if relay.version.is_empty() {
             return Ok(relay.version_text.clone());
         }
-        let output = self
-            .command(&relay.version, relay.core)?
-            .output()
-            .with_context(|| format!("{}: {:?} cannot be run", relay.name, relay.version[0]))?;
+        self.first_line(&relay.version)
+            .with_context(|| format!("{}: {:?} cannot be run", relay.name, relay.version[0]))
+    }
+
+    /// The first line that a command prints, cut to what fits a table.
+    pub(crate) fn first_line(&self, words: &[String]) -> anyhow::Result<Option<String>> {
+        let output = self.command(words, None, &[])?.output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line: String = text
             .lines()
@@ -201,28 +217,41 @@ impl Workplace {
         relay: &DescribedRelay,
         stop: &Stop,
     ) -> anyhow::Result<Option<StartedRelay>> {
-        let mut command = self.command(&relay.start, relay.core)?;
-        let log = File::create(self.log()).context("cannot write the relay's log")?;
-        command.stdout(Stdio::null()).stderr(log);
-        // A group of its own: a signal from the terminal does not reach it, and what it starts ends with it.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
-        let child = spawn_on(command, relay.core)
+        let command = self.command(&relay.start, relay.core, &[])?;
+        let mut started = self
+            .launch(command, relay.core)
             .with_context(|| format!("{}: {:?} cannot be started", relay.name, relay.start[0]))?;
-        let group = Registered::new(child.id());
-        let mut started = StartedRelay { child, group };
         if stop.wait(Duration::from_millis(relay.ready_ms)) {
             return Ok(None);
         }
-        if let Ok(Some(status)) = started.child.try_wait() {
-            let log = fs::read_to_string(self.log()).unwrap_or_default();
-            let last = log.lines().rev().find(|line| !line.trim().is_empty());
-            bail!(
-                "{}: ended at once ({status}){}",
-                relay.name,
-                last.map_or_else(String::new, |last| format!(": {last}"))
-            );
+        if let Some(end) = self.end_of(&mut started) {
+            bail!("{}: ended at once {end}", relay.name);
         }
         Ok(Some(started))
+    }
+
+    /// Starts a command on its core.
+    pub(crate) fn launch(
+        &self,
+        mut command: Command,
+        core: Option<usize>,
+    ) -> anyhow::Result<StartedRelay> {
+        let log = File::create(self.log()).context("cannot write its log")?;
+        command.stdout(Stdio::null()).stderr(log);
+        // A group of its own: a signal from the terminal does not reach it, and what it starts ends with it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = spawn_on(command, core)?;
+        let group = Registered::new(child.id());
+        Ok(StartedRelay { child, group })
+    }
+
+    /// How the last one that was started has ended, with its last words; none if it runs.
+    pub(crate) fn end_of(&self, started: &mut StartedRelay) -> Option<String> {
+        let status = started.child.try_wait().ok()??;
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let last = log.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.map_or_else(String::new, |last| format!(": {last}"));
+        Some(format!("({status}){last}"))
     }
 }
 

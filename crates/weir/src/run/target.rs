@@ -94,12 +94,15 @@ impl RelayUrl {
 
     /// Whether only this machine or a private network is reached by it (draft-evens-moq-bench-00 §5.7).
     pub(crate) fn is_isolated(&self) -> bool {
-        match self.address.ip() {
-            IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
-            IpAddr::V6(ip) => {
-                ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local()
-            }
-        }
+        is_isolated(self.address.ip())
+    }
+}
+
+/// Whether an address is one of this machine or of a private network.
+pub(crate) fn is_isolated(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
     }
 }
 

@@ -1,0 +1,218 @@
+//! `weir h3 compare`: several HTTP/3 servers in turns, and a table of them.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Parser};
+use weir_bench::http3::{Comparison, markdown, page, table};
+
+use super::bench::{self, BenchArguments};
+use crate::{
+    cmd::{bench::check_writable, print_line, print_out, progress::Progress},
+    h3::{
+        comparing::{News, Turns},
+        contenders::Described,
+        namespace,
+        processes::loopback_mtu,
+    },
+    results,
+    run::Machine,
+    signals,
+};
+
+/// Measure several HTTP/3 servers in turns and put them in a table
+///
+/// A TOML file says how each server is started; profiles/contenders.toml is an example. Each round starts each server on
+/// its core, asks it for everything, and ends it with all that it started. Where the rights allow, all of this happens in
+/// a network namespace whose packets have 1500 bytes. Exit code 0: all runs were made; 1: not; 2: nothing was measured.
+#[derive(Debug, Args)]
+pub(crate) struct CompareArguments {
+    /// Description of the servers, TOML
+    file: PathBuf,
+    /// Rounds, instead of what the file says
+    #[arg(long, value_name = "COUNT")]
+    rounds: Option<u32>,
+    /// Seconds of each run, instead of what the file says
+    #[arg(long, value_name = "SECONDS")]
+    seconds: Option<f64>,
+    /// Measure only the server of this name; can be repeated
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Measure only this scenario, such as 15k, 2m or 1k-short; can be repeated
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    /// Use the machine's own loopback interface, whatever its packet size
+    #[arg(long)]
+    no_namespace: bool,
+    /// Set where this program runs itself again in a namespace
+    #[arg(long, hide = true)]
+    inside_namespace: bool,
+    /// Write the comparison as JSON, with every run
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write charts and tables as one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the tables into their section of this Markdown file, which is kept as it is besides
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+}
+
+/// The arguments of one run, made from the file.
+#[derive(Debug, Parser)]
+#[command(name = "weir h3 bench", no_binary_name = true)]
+struct RunLine {
+    #[command(flatten)]
+    run: BenchArguments,
+}
+
+pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
+    let machine = Machine::this();
+    let described = described(arguments, &machine)?;
+    let forms: [(&Option<PathBuf>, Form); 3] = [
+        (&arguments.json, Comparison::to_json),
+        (&arguments.html, page),
+        (&arguments.markdown, markdown),
+    ];
+    let files = forms.iter().filter_map(|(file, _)| file.as_ref());
+    for file in files.chain(&arguments.results) {
+        check_writable(file)?;
+    }
+    // Everything that can be wrong is found before the namespace is entered, where this begins anew.
+    let network = network(arguments)?;
+    let stop = signals::stop_on_signals()?;
+    let make = |line: &[String]| plan(line, &machine, arguments.inside_namespace);
+    let mut turns = Turns::new(described, machine.clone())?;
+    let mut progress = Progress::new();
+    let broken_off = turns.go(&make, &stop, &mut |news| match news {
+        News::Progress(line) => progress.say(line),
+        News::Run(line) => {
+            progress.end();
+            print_line(line);
+        }
+    });
+    progress.end();
+    let comparison = turns.comparison(&network, broken_off);
+    write_out(arguments, &forms, &comparison)?;
+    Ok(if comparison.broken_off.is_none() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Renders a comparison.
+type Form = fn(&Comparison) -> String;
+
+fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<Described> {
+    let mut described = Described::read(&arguments.file)?;
+    let file = arguments.file.display();
+    for name in &arguments.only {
+        if !described.server.iter().any(|server| server.name == *name) {
+            bail!("--only: there is no server {name:?} in {file}");
+        }
+    }
+    if !arguments.only.is_empty() {
+        described
+            .server
+            .retain(|server| arguments.only.contains(&server.name));
+    }
+    if !arguments.scenario.is_empty() {
+        described.scenarios.clone_from(&arguments.scenario);
+    }
+    described.rounds = arguments.rounds.unwrap_or(described.rounds);
+    described.seconds = arguments.seconds.unwrap_or(described.seconds);
+    described.check()?;
+    let default = |place: usize| {
+        machine
+            .cores
+            .get(place)
+            .or_else(|| machine.cores.last())
+            .copied()
+    };
+    described.server_core = described.server_core.or_else(|| default(0));
+    described.client_core = described.client_core.or_else(|| default(1));
+    for (what, core) in [
+        ("server_core", described.server_core),
+        ("client_core", described.client_core),
+    ] {
+        if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
+            bail!(
+                "{file}: {what}: there is no core {core} here; there are {:?}",
+                machine.cores
+            );
+        }
+    }
+    // What is wrong with the arguments is found before anything is started.
+    let line = described.arguments.iter().cloned();
+    let line: Vec<String> = std::iter::once("https://localhost:4433/".to_owned())
+        .chain(["--connect=127.0.0.1:4433", "--insecure"].map(str::to_owned))
+        .chain(line)
+        .collect();
+    plan(&line, machine, false).with_context(|| format!("{file}: arguments"))?;
+    Ok(described)
+}
+
+/// Enters a namespace if that is wanted and possible; says what carries the packets.
+fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
+    if arguments.inside_namespace {
+        return Ok(format!(
+            "A network namespace of its own with an MTU of {} bytes.",
+            namespace::MTU_BYTES
+        ));
+    }
+    let mtu = loopback_mtu().map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
+    if arguments.no_namespace {
+        return Ok(format!(
+            "The machine's own loopback interface with an MTU of {mtu} bytes."
+        ));
+    }
+    let problem = namespace::enter("--inside-namespace")?;
+    print_line(&format!("weir: no network namespace: {problem}"));
+    Ok(format!(
+        "No network namespace could be made ({problem}): the machine's own loopback interface with an MTU of {mtu} bytes, \
+         which favours who looks for large packets."
+    ))
+}
+
+fn plan(
+    line: &[String],
+    machine: &Machine,
+    is_inside: bool,
+) -> anyhow::Result<crate::h3::measuring::Plan> {
+    let parsed =
+        RunLine::try_parse_from(line).map_err(|error| anyhow::anyhow!("{}", error.render()))?;
+    let mut plan = bench::plan(&parsed.run, machine)?;
+    if is_inside {
+        plan.mtu_bytes = Some(namespace::MTU_BYTES);
+    }
+    Ok(plan)
+}
+
+fn write_out(
+    arguments: &CompareArguments,
+    forms: &[(&Option<PathBuf>, Form)],
+    comparison: &Comparison,
+) -> anyhow::Result<()> {
+    for (file, render) in forms {
+        if let Some(file) = file {
+            std::fs::write(file, render(comparison))
+                .with_context(|| format!("{}: cannot be written", file.display()))?;
+        }
+    }
+    if let Some(file) = &arguments.results {
+        let body = format!("## HTTP/3 servers side by side\n\n{}", markdown(comparison));
+        results::write_section(Path::new(file), SECTION, COMMAND, &body)?;
+    }
+    print_out(&table(comparison))
+}
+
+/// The section of the results, and the command that makes it.
+const SECTION: &str = "http3-servers";
+const COMMAND: &str = "make results-h3";
