@@ -92,7 +92,13 @@ export class Assembly {
  * @returns {WebTransportError}
  */
 export function streamError(code) {
-  return new WebTransportError("", { source: "stream", streamErrorCode: code });
+  try {
+    return new WebTransportError("", { source: "stream", streamErrorCode: code });
+  } catch {
+    // Chromium 156 still has the form of an older draft.
+    const Older = /** @type {new (init: { streamErrorCode: number }) => WebTransportError} */ (/** @type {unknown} */ (WebTransportError));
+    return new Older({ streamErrorCode: code });
+  }
 }
 
 /** For promises of which the failure is told elsewhere. */

@@ -44,7 +44,7 @@ export class Unpacker {
     const bytes = object.payload.length;
     const tag = tagOf(object.properties);
     try {
-      if (this.plan.packaging === "loc") {
+      if (!isFragment(object.payload)) {
         const description = findBytes(object.properties, LOC_VIDEO_CONFIG)?.slice();
         const frame = tag ?? this.#inferred(object, nowUs, object.payload, this.#locUs(object.properties));
         return frame ? [{ tag: frame, isTagged: tag !== undefined, data: object.payload, bytes, ...(description ? { description } : {}) }] : [];
@@ -109,6 +109,16 @@ export class Unpacker {
 export function tagOf(properties) {
   const bytes = findBytes(properties, FRAME_PROPERTY);
   return bytes && readTag(bytes);
+}
+
+/**
+ * Whether a payload is a fragment rather than a coded frame. A publisher that came back may pack in another way than the
+ * catalog says that a relay still has.
+ *
+ * @param {Uint8Array} payload
+ */
+function isFragment(payload) {
+  return payload.length > 8 && ["moof", "styp", "prft", "emsg"].includes(String.fromCharCode(...payload.subarray(4, 8)));
 }
 
 /** @param {import("./mp4.js").Sample} sample */

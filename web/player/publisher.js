@@ -67,6 +67,8 @@ export class Publisher {
     this.captured = new Map();
     /** @type {ReturnType<typeof setInterval> | undefined} */
     this.catalogTimer = undefined;
+    /** @type {(() => void) | undefined} */
+    this.publishCatalog = undefined;
   }
 
   /**
@@ -85,7 +87,7 @@ export class Publisher {
       this.sources.audio ? session.publish(track("audio"), 1n, []) : undefined,
       session.publish(track(CATALOG_TRACK), 2n, []),
     ]);
-    this.#publishCatalog(catalog, codec);
+    this.#offerCatalog(catalog, codec);
     const work = [this.#publishVideo(video, codec)];
     if (audio && this.sources.audio) work.push(this.#publishAudio(audio, this.sources.audio));
     const reason = await Promise.race([session.closed, Promise.all(work).then(() => "")]);
@@ -94,6 +96,17 @@ export class Publisher {
     this.isStopped = true;
     session.close();
     return reason;
+  }
+
+  /**
+   * Goes on in another quality: a new catalog says so, and a keyframe begins it.
+   *
+   * @param {Quality} quality
+   */
+  change(quality) {
+    this.quality = quality;
+    this.mustKey = true;
+    this.publishCatalog?.();
   }
 
   /** Ends the stream. */
@@ -134,29 +147,28 @@ export class Publisher {
    * @param {import("../moqt/publication.js").Publication} publication
    * @param {string} codec
    */
-  #publishCatalog(publication, codec) {
-    const { width, height, bitrate } = this.quality;
+  #offerCatalog(publication, codec) {
     const common = { packaging: "loc", isLive: true, renderGroup: 1, timescale: 1_000_000 };
-    const json = utf8(JSON.stringify({
+    const catalog = () => JSON.stringify({
       version: "draft-01",
-      generatedAt: Date.now(),
       weirStrategy: "weir",
       tracks: [
-        { ...common, name: "video", role: "video", codec, width, height, bitrate },
+        { ...common, name: "video", role: "video", codec, ...this.quality },
         ...(this.sources.audio
           ? [{ ...common, name: "audio", role: "audio", codec: "opus", samplerate: 48_000, channelConfig: "2" }]
           : []),
       ],
-    }));
+    });
     let group = 0n;
     const publish = () => {
       if (publication.isOver) return;
       const stream = publication.open(group, 0n, CATALOG_PRIORITY);
-      stream.write(0n, [], json);
+      stream.write(0n, [], utf8(catalog()));
       stream.close();
       group += 1n;
     };
     publish();
+    this.publishCatalog = publish;
     this.catalogTimer = setInterval(publish, CATALOG_MS);
   }
 
@@ -193,8 +205,8 @@ export class Publisher {
         this.stop();
       },
     });
-    encoder.configure(this.#videoConfig(codec));
     let offsetUs;
+    encoder.configure(this.#videoConfig(codec));
     for (;;) {
       const { value: frame, done } = await this.sources.video.read();
       if (done || this.isStopped) {
@@ -208,8 +220,12 @@ export class Publisher {
         continue;
       }
       const timestamp = frame.timestamp + offsetUs;
-      const isKey = timestamp - this.keyUs >= GROUP_US;
-      if (isKey) this.keyUs = timestamp;
+      const isKey = this.mustKey || timestamp - this.keyUs >= GROUP_US;
+      if (isKey) {
+        this.keyUs = timestamp;
+        if (this.mustKey) encoder.configure(this.#videoConfig(codec));
+        this.mustKey = false;
+      }
       const timed = new VideoFrame(frame, { timestamp });
       frame.close();
       encoder.encode(timed, { keyFrame: isKey });

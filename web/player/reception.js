@@ -247,12 +247,14 @@ export class Reception {
     /** @type {import("../moqt/session.js").Sink} */
     const sink = {
       onHead: (head) => {
+        if (!isCurrent()) return false;
         this.objectAt = performance.now();
-        return isCurrent() && inner.onHead?.(head) !== false;
+        return inner.onHead?.(head) !== false;
       },
       onObject: (object) => {
+        if (!isCurrent()) return;
         this.objectAt = performance.now();
-        if (isCurrent()) inner.onObject(object);
+        inner.onObject(object);
       },
       onStreamEnd: (group) => {
         if (isCurrent()) inner.onStreamEnd?.(group);

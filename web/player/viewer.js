@@ -58,6 +58,9 @@ export class Viewer {
     this.nextNumber = 0;
     /** @type {Sequence<() => void> | undefined} */
     this.sequence = undefined;
+    /** Groups of which a stream is open, for the sequence.
+     * @type {Set<number>} */
+    this.openGroups = new Set();
     /** @type {Freshness | undefined} */
     this.freshness = undefined;
     /** @type {Set<string>} */
@@ -144,6 +147,7 @@ export class Viewer {
     this.player = new Player(this.#playerSettings());
     const { inSequence, stopsStale } = this.player.settings;
     this.sequence = inSequence ? new Sequence() : undefined;
+    this.openGroups.clear();
     this.freshness = stopsStale ? new Freshness() : undefined;
     this.inPlayer.clear();
     this.video.restart();
@@ -165,7 +169,10 @@ export class Viewer {
       };
     }
     return {
-      onHead: ({ group, properties }) => this.#isWanted(Number(group), tagOf(properties)),
+      onHead: ({ group, properties }) => {
+        if (this.sequence && place === 0) this.openGroups.add(Number(group));
+        return this.#isWanted(Number(group), tagOf(properties));
+      },
       onObject: (object) => {
         const key = `${place}:${object.group}:${object.id}`;
         if (this.seen.has(key)) {
@@ -181,13 +188,26 @@ export class Viewer {
           if (this.sequence && place === 0) this.sequence.push(group, take);
           else take();
         }
+        if (place === 0) this.#endFetched(group);
         this.#pass();
       },
       onStreamEnd: (group) => {
+        this.openGroups.delete(Number(group));
         if (place === 0) this.sequence?.end(Number(group));
         this.#pass();
       },
     };
+  }
+
+  /**
+   * Of a group that was fetched whole no stream ends; that a later one comes says that nothing more of it will.
+   *
+   * @param {number} group
+   */
+  #endFetched(group) {
+    const { sequence } = this;
+    if (!sequence || sequence.current === null || sequence.current >= group) return;
+    if (!this.openGroups.has(sequence.current)) sequence.end(sequence.current);
   }
 
   /** Lets through what came in sequence. */

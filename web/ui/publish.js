@@ -32,12 +32,13 @@ element("form", HTMLFormElement).addEventListener("submit", (event) => {
   });
 });
 end.addEventListener("click", () => publisher?.stop());
+size.addEventListener("change", () => publisher?.change(quality()));
 setInterval(show, 500);
 if (parameters().has("start")) publish().catch((error) => say("lost", words(error)));
 
 async function publish() {
   begin.disabled = true;
-  const [width, height, kilobits] = size.value.split("x").map(Number);
+  const { width, height } = quality();
   const stream = isFake ? drawing(width, height) : await navigator.mediaDevices.getUserMedia({
     video: { width, height, frameRate: 30 },
     audio: element("with-sound", HTMLInputElement).checked,
@@ -48,7 +49,7 @@ async function publish() {
   const known = await target();
   publisher = new Publisher(
     { ...known, namespace: namespace.value || known.namespace },
-    { width, height, bitrate: kilobits * 1000 },
+    quality(),
     {
       video: new MediaStreamTrackProcessor({ track: video }).readable.getReader(),
       ...(audio ? { audio: new MediaStreamTrackProcessor({ track: audio }).readable.getReader() } : {}),
@@ -60,6 +61,12 @@ async function publish() {
   for (const track of stream.getTracks()) track.stop();
   say(reason ? "lost" : "stopped", reason);
   finish();
+}
+
+/** @returns {import("../player/publisher.js").Quality} */
+function quality() {
+  const [width, height, kilobits] = size.value.split("x").map(Number);
+  return { width, height, bitrate: kilobits * 1000 };
 }
 
 function finish() {

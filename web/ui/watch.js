@@ -151,7 +151,7 @@ function refresh() {
     `age     ${seconds(found.ageNow)}`,
     `buffer  ${seconds(found.buffered)} of ${seconds(found.target)}  ×${found.rate.toFixed(2)}`,
     `shown   ${percent(lately.shown)}  freezes ${lately.freezes}`,
-    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly ? "  base layer" : ""}`,
+    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly && found.byKind.B.received > 0 ? "  base layer" : ""}`,
   ].join("\n");
   showDetails(found);
   round += 1;

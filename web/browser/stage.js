@@ -1,0 +1,251 @@
+// What a story in a browser needs: a relay, publishers, a link that can be cut, a page. All of it ends with the test.
+
+import { execFileSync, spawn } from "node:child_process";
+import { X509Certificate } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+import { chromium } from "playwright-core";
+
+/** The program under test; without it the stories are skipped. */
+export const WEIR = process.env.WEIR ?? "";
+
+/** A child process that prints lines of JSON. */
+class Program {
+  /**
+   * @param {string} command
+   * @param {string[]} parameters
+   * @param {import("node:child_process").StdioOptions} stdio
+   */
+  constructor(command, parameters, stdio = ["ignore", "pipe", "ignore"]) {
+    this.child = spawn(command, parameters, { stdio });
+    /** @type {Promise<number | null>} */
+    this.ended = new Promise((resolve) => this.child.once("exit", resolve));
+  }
+
+  /** @returns {Promise<any>} its first line */
+  async ready() {
+    const { stdout } = this.child;
+    if (!stdout) throw new Error("the program has no output");
+    for await (const line of createInterface({ input: stdout })) return JSON.parse(line);
+    throw new Error("the program ended without a word");
+  }
+
+  /** @param {NodeJS.Signals} [signal] */
+  async end(signal = "SIGKILL") {
+    this.child.kill(signal);
+    await this.ended;
+  }
+}
+
+/** Everything of one story. */
+export class Stage {
+  constructor() {
+    this.folder = mkdtempSync(join(tmpdir(), "weir-web-"));
+    /** @type {Program[]} */
+    this.programs = [];
+    /** @type {Link[]} */
+    this.links = [];
+    /** @type {string[]} what the page complained of */
+    this.complaints = [];
+  }
+
+  /** A certificate that outlives a restart of the relay, as browsers take it by its hash. */
+  certificate() {
+    const [certificate, key] = [join(this.folder, "certificate.pem"), join(this.folder, "key.pem")];
+    execFileSync("openssl", [
+      "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "10",
+      "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate,
+    ], { stdio: "ignore" });
+    this.hash = new X509Certificate(readFileSync(certificate)).fingerprint256.replaceAll(":", "").toLowerCase();
+    this.files = { certificate, key };
+  }
+
+  /**
+   * Encodes a clip once, so that stories do not cost an encoder each.
+   *
+   * @param {string} size
+   * @returns {string}
+   */
+  clip(size) {
+    const path = join(this.folder, `${size}.mp4`);
+    execFileSync("ffmpeg", [
+      "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", `testsrc2=size=${size}:rate=24`, "-f", "lavfi", "-i",
+      "sine=frequency=330:sample_rate=48000", "-t", "90", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast",
+      "-b:v", "400k", "-g", "24", "-bf", "3", "-sc_threshold", "0", "-x264-params", "b-pyramid=none", "-c:a", "aac", "-f", "mp4",
+      "-movflags", "cmaf+frag_every_frame+empty_moov+default_base_moof", path,
+    ]);
+    return path;
+  }
+
+  /**
+   * @param {string[]} parameters of `weir`
+   * @param {boolean} [speaks] whether it says when it is ready
+   */
+  async weir(parameters, speaks = true) {
+    const program = new Program(WEIR, parameters);
+    this.programs.push(program);
+    return { program, ready: speaks ? await program.ready() : undefined };
+  }
+
+  /**
+   * @param {string} listen
+   * @param {string[]} [more]
+   */
+  async relay(listen, more = []) {
+    if (!this.files) this.certificate();
+    const { certificate, key } = /** @type {{ certificate: string, key: string }} */ (this.files);
+    return this.weir(["relay", "--listen", listen, "--cert", certificate, "--key", key, ...more]);
+  }
+
+  /**
+   * @param {string} relay its address
+   * @param {string} clip
+   * @param {string[]} [more]
+   */
+  async publisher(relay, clip, more = []) {
+    const { program } = await this.weir(
+      ["live", "publish", `moqt://${relay}`, "--insecure", "--input", clip, "--realtime", ...more],
+      false,
+    );
+    return program;
+  }
+
+  /**
+   * @param {string} relay its address
+   * @param {string[]} [more]
+   * @returns {Promise<string>} the address of the page
+   */
+  async page(relay, more = []) {
+    const { ready } = await this.weir([
+      "live", "watch", "--page", "127.0.0.1:0", "--relay", `https://${relay}/`, "--certificate-hash", this.hash ?? "", ...more,
+    ]);
+    return ready.page;
+  }
+
+  async browser() {
+    this.chromium = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+      headless: true,
+      args: ["--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream"],
+    });
+    return this.chromium;
+  }
+
+  /**
+   * Opens a page and listens to what it complains of.
+   *
+   * @param {string} address
+   * @param {import("playwright-core").BrowserContextOptions} [options]
+   */
+  async open(address, options = {}) {
+    const browser = this.chromium ?? (await this.browser());
+    const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+    const page = await context.newPage();
+    page.on("console", (message) => {
+      if (message.type() === "error") this.complaints.push(message.text());
+    });
+    page.on("pageerror", (error) => this.complaints.push(String(error.stack)));
+    await page.goto(address);
+    return new Watched(page);
+  }
+
+  async end() {
+    await this.chromium?.close();
+    for (const link of this.links) link.close();
+    await Promise.all(this.programs.map((program) => program.end()));
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+/** A page that plays. */
+class Watched {
+  /** @param {import("playwright-core").Page} page */
+  constructor(page) {
+    this.page = page;
+  }
+
+  /** @returns {Promise<any>} its figures */
+  figures() {
+    return this.page.evaluate("weir.figures()");
+  }
+
+  /** @returns {Promise<string>} */
+  async state() {
+    return (await this.page.textContent("#state")) ?? "";
+  }
+
+  /**
+   * Waits until the page says so.
+   *
+   * @param {string} state
+   * @param {number} [seconds]
+   */
+  async says(state, seconds = 20) {
+    await this.page.waitForFunction(`document.getElementById("state").textContent === ${JSON.stringify(state)}`, undefined, {
+      timeout: seconds * 1000,
+    });
+  }
+
+  /**
+   * Waits until so many more frames were drawn.
+   *
+   * @param {number} frames
+   * @param {number} [seconds]
+   */
+  async draws(frames, seconds = 20) {
+    const { video } = await this.figures();
+    await this.page.waitForFunction(`weir.figures().video.drawn >= ${video.drawn + frames}`, undefined, {
+      timeout: seconds * 1000,
+    });
+  }
+
+  /** @returns {Promise<string>} a digest of what is on the canvas */
+  picture() {
+    return this.page.evaluate(`(() => {
+      const canvas = document.getElementById("canvas");
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      let sum = 0;
+      for (let i = 0; i < data.length; i += 61) sum = (sum * 31 + data[i]) | 0;
+      return canvas.width + "x" + canvas.height + ":" + sum;
+    })()`);
+  }
+}
+
+/** Carries datagrams between clients and a relay, and can be cut. */
+export class Link {
+  /** @param {string} relay its address */
+  constructor(relay) {
+    const [host, port] = relay.split(":");
+    this.isCut = false;
+    this.front = createSocket("udp4");
+    /** @type {Map<string, import("node:dgram").Socket>} one towards the relay for each client */
+    this.backs = new Map();
+    this.front.on("message", (data, client) => {
+      const key = `${client.address}:${client.port}`;
+      let back = this.backs.get(key);
+      if (!back) {
+        back = createSocket("udp4");
+        back.on("message", (answer) => {
+          if (!this.isCut) this.front.send(answer, client.port, client.address);
+        });
+        this.backs.set(key, back);
+      }
+      if (!this.isCut) back.send(data, Number(port), host);
+    });
+  }
+
+  /** @returns {Promise<string>} where clients go */
+  async listen() {
+    await new Promise((resolve) => this.front.bind(0, "127.0.0.1", () => resolve(undefined)));
+    return `127.0.0.1:${this.front.address().port}`;
+  }
+
+  close() {
+    this.front.close();
+    for (const back of this.backs.values()) back.close();
+  }
+}

@@ -1,0 +1,192 @@
+// Stories of a page in a real browser, with real relays and publishers. WEIR names the program; without it they are skipped.
+//
+//     WEIR=target/debug/weir node --test web/browser/
+//
+// SCREENSHOTS names a folder for pictures of the page. Times are reported, never asserted.
+
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { Link, Stage, WEIR } from "./stage.js";
+
+const stage = new Stage();
+const skip = WEIR === "" ? "WEIR does not name the program" : false;
+const SCREENSHOTS = process.env.SCREENSHOTS;
+/** Warnings of the network that belong to the story. */
+const OF_THE_STORY = /net::ERR_|Failed to load resource|WebTransport/;
+/** @type {string} */
+let clip;
+/** @type {string} */
+let otherClip;
+
+before(() => {
+  if (skip) return;
+  clip = stage.clip("640x360");
+  otherClip = stage.clip("320x180");
+});
+after(() => stage.end());
+
+test("one command shows a stream", { skip, timeout: 60_000 }, async () => {
+  const { program, ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--input", clip]);
+  const watched = await stage.open(ready.page);
+  await watched.says("live");
+  await watched.draws(48);
+  const one = await watched.picture();
+  await watched.draws(12);
+  assert.notEqual(await watched.picture(), one, "pixels change");
+  await watched.page.click("#sound");
+  await watched.draws(72);
+  const { lately, byKind, video, audio, inSync } = await watched.figures();
+  console.log(`latency: median ${lately.latency_median.toFixed(3)} s, p95 ${lately.latency_p95.toFixed(3)} s; ` +
+    `shown ${(lately.shown * 100).toFixed(1)} %; picture behind sound ${inSync} s`);
+  assert.ok(byKind.I.shown > 0 && byKind.P.shown > 0 && byKind.B.shown > 0, "frames of all kinds are shown");
+  assert.equal(video.errors, 0);
+  assert.ok(audio.decoded > 0, "there is sound");
+  assert.deepEqual(stage.complaints, []);
+  const exported = /** @type {any} */ (await watched.page.evaluate("weir.export()"));
+  assert.equal(exported.strategy, "weir");
+  assert.ok(exported.frames.length > 100 && exported.figures.frames >= exported.frames.length);
+  if (SCREENSHOTS) {
+    await watched.page.emulateMedia({ colorScheme: "light" });
+    await watched.page.screenshot({ path: join(SCREENSHOTS, "watch-light.png") });
+    await watched.page.emulateMedia({ colorScheme: "dark" });
+    await watched.page.setViewportSize({ width: 1280, height: 800 });
+    await watched.draws(12);
+    await watched.page.screenshot({ path: join(SCREENSHOTS, "watch-dark.png") });
+  }
+  await watched.page.context().close();
+  await program.end("SIGINT");
+});
+
+test("every way of delivery and both packagings play", { skip, timeout: 90_000 }, async () => {
+  for (const [strategy, packaging] of [["baseline", "loc"], ["combined", "cmaf"], ["skip", "loc"], ["deprioritize-b", "cmaf"]]) {
+    const { program, ready } = await stage.weir([
+      "live", "watch", "--page", "127.0.0.1:0", "--input", clip, "--strategy", strategy, "--packaging", packaging,
+    ]);
+    const watched = await stage.open(`${ready.page}?buffer=strategy&join=current`);
+    await watched.says("live");
+    await watched.draws(36);
+    const found = await watched.figures();
+    assert.equal(found.strategy, strategy);
+    assert.equal(found.plan.video[0].packaging, packaging);
+    assert.equal(found.video.errors, 0);
+    console.log(`${strategy} as ${packaging}: latency median ${found.lately.latency_median.toFixed(3)} s, B shown ${found.byKind.B.shown}`);
+    await watched.page.context().close();
+    await program.end("SIGINT");
+  }
+  assert.deepEqual(stage.complaints, []);
+});
+
+test("the page recovers from whatever happens, without a reload", { skip, timeout: 150_000 }, async (context) => {
+  const first = await stage.relay("127.0.0.1:0");
+  const address = first.ready.listening;
+  const link = new Link(address);
+  stage.links.push(link);
+  const through = await link.listen();
+  const page = await stage.page(through);
+  const watched = await stage.open(page);
+  let relay = first.program;
+  /** @type {Awaited<ReturnType<Stage["publisher"]>>} */
+  let publisher;
+
+  await context.test("nothing is published yet", async () => {
+    await watched.says("waiting");
+    publisher = await stage.publisher(address, clip);
+    await watched.says("live");
+    await watched.draws(24);
+  });
+
+  await context.test("the publisher stops and starts", async () => {
+    await publisher.end("SIGINT");
+    await watched.says("ended");
+    publisher = await stage.publisher(address, clip);
+    await watched.says("live");
+    await watched.draws(24);
+  });
+
+  await context.test("the publisher vanishes and comes back with another picture", async () => {
+    await publisher.end();
+    publisher = await stage.publisher(address, otherClip, ["--packaging", "loc"]);
+    await watched.page.waitForFunction("document.getElementById('canvas').width === 320", undefined, { timeout: 30_000 });
+    await watched.draws(24);
+  });
+
+  await context.test("the link is cut for five seconds", async () => {
+    link.isCut = true;
+    await new Promise((resolve) => setTimeout(resolve, 5000));
+    link.isCut = false;
+    await watched.draws(48, 30);
+    const { connection } = await watched.figures();
+    console.log(`after the cut: ${connection.watchdogs} second connections, ${connection.reconnects} losses`);
+  });
+
+  await context.test("the relay is restarted in mid-stream", async () => {
+    await relay.end();
+    await publisher.end();
+    relay = (await stage.relay(address)).program;
+    publisher = await stage.publisher(address, clip);
+    await watched.draws(48, 30);
+  });
+
+  await context.test("the page is hidden and shown again", async () => {
+    const { dropped } = await watched.figures();
+    await watched.page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true }); document.dispatchEvent(new Event('visibilitychange'))");
+    await watched.page.waitForFunction(`weir.figures().dropped.hidden > ${dropped.hidden}`);
+    await watched.page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))");
+    await watched.draws(24);
+  });
+
+  await context.test("the relay goes away and names another", async () => {
+    const next = await stage.relay("127.0.0.1:0");
+    const successor = `https://${next.ready.listening}/`;
+    await relay.end();
+    await publisher.end();
+    relay = (await stage.relay(address, ["--set", `drain.successor=${successor}`])).program;
+    publisher = await stage.publisher(address, clip);
+    await stage.publisher(next.ready.listening, clip);
+    await watched.draws(48, 30);
+    relay.child.kill("SIGTERM");
+    await watched.page.waitForFunction("weir.figures().connection.goAways > 0", undefined, { timeout: 15_000 });
+    await relay.ended;
+    await watched.draws(48);
+  });
+
+  const grave = stage.complaints.filter((complaint) => !OF_THE_STORY.test(complaint));
+  assert.deepEqual(grave, []);
+  stage.complaints.length = 0;
+});
+
+test("two pages and a relay: a camera is published and watched, and changes its size", { skip, timeout: 60_000 }, async () => {
+  const { ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
+  const publishing = await stage.open(`${ready.page}publish.html`);
+  await publishing.page.selectOption("#size", "640x360x600");
+  await publishing.page.click("#begin");
+  await publishing.says("live");
+  const watched = await stage.open(ready.page);
+  await watched.says("live");
+  await watched.draws(24);
+  assert.match(await watched.picture(), /^640x360:/);
+  await publishing.page.selectOption("#size", "1280x720x1500");
+  await watched.page.waitForFunction("document.getElementById('canvas').width === 1280", undefined, { timeout: 20_000 });
+  await watched.draws(24);
+  if (SCREENSHOTS) await publishing.page.screenshot({ path: join(SCREENSHOTS, "publish.png") });
+  await publishing.page.click("#end");
+  await watched.says("ended");
+  assert.deepEqual(stage.complaints, []);
+});
+
+test("what is wrong is said in plain words", { skip, timeout: 60_000 }, async () => {
+  const { ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
+  const notice = (/** @type {Awaited<ReturnType<Stage["open"]>>} */ watched) => watched.page.textContent("#notice");
+  const refused = await stage.open(`${ready.page}?relay=${ready.relay}&hash=${"00".repeat(32)}`);
+  await refused.says("lost");
+  assert.match((await notice(refused)) ?? "", /its certificate is not the one that this page was told/);
+  const absent = await stage.open(`${ready.page}?relay=https://127.0.0.1:9/&hash=${"00".repeat(32)}`);
+  await absent.says("lost", 30);
+  assert.match((await notice(absent)) ?? "", /cannot be reached/);
+  const empty = await stage.open(ready.page);
+  await empty.says("waiting");
+  assert.match((await notice(empty)) ?? "", /Nobody publishes this stream yet/);
+  stage.complaints.length = 0;
+});
