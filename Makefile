@@ -35,6 +35,13 @@ lint: ## Formatting and clippy
 doc: ## The crates' documentation; a broken link is an error
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+.PHONY: test-web
+test-web: ## The page: types, vectors, and stories in a real browser (needs node, npm, chromium, ffmpeg, openssl)
+	cd web && npm ci --no-audit --no-fund --silent && npx tsc
+	node --test web/test/
+	$(CARGO) build --locked --bin weir
+	WEIR=$(CURDIR)/target/debug/weir node --test --test-reporter=spec web/browser/
+
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
 	@for target in $$($(CARGO) +$(FUZZ_TOOLCHAIN) fuzz list); do \

@@ -60,6 +60,8 @@ export class Receiver {
     this.retry = undefined;
     /** @type {Counters} */
     this.counters = { connects: 0, reconnects: 0, watchdogs: 0, goAways: 0 };
+    /** Whether the publisher has left. */
+    this.hasEnded = false;
     /** Whether objects may be expected. */
     this.isPublished = false;
     /** What receptions that are not the main one would play.
@@ -127,7 +129,9 @@ export class Receiver {
         if (this.main !== reception) return;
         this.isPublished = state === "subscribed";
         reception.objectAt = performance.now();
-        if (state !== "subscribed") this.handlers.onState(state, "");
+        // Who was there and left is waited for in other words than who never came.
+        if (state !== "subscribed" && !(this.hasEnded && state === "waiting")) this.handlers.onState(state, "");
+        this.hasEnded = state === "ended" || (this.hasEnded && state === "waiting");
       },
       onGoAway: (uri) => this.#onGoAway(reception, uri),
     });

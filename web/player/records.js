@@ -91,7 +91,8 @@ export class Records {
    * @param {object} about what else is to stand there
    */
   export(nowUs, about) {
-    return { ...about, figures: this.#figures(this.frames, this.startedUs, nowUs), frames: this.frames };
+    const figures = this.#figures(this.frames, this.startedUs, nowUs);
+    return { ...about, started_us: this.startedUs, ended_us: nowUs, figures, frames: this.frames };
   }
 
   /**

@@ -1,6 +1,6 @@
 //! One run in real time: an origin, our relay, a link that is too slow and a player, with real sockets.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -79,12 +79,7 @@ pub(crate) fn run(
         SourceChoice::Ffmpeg => {
             let inbox = Inbox::new(bell.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
-            let out = running
-                .child
-                .stdout
-                .take()
-                .context("ffmpeg has no output")?;
-            drop(inbox.fill(out, false, stop.clone())?);
+            drop(inbox.fill(running.output()?, false, stop.clone())?);
             Box::new(inbox)
         }
     };
@@ -131,13 +126,18 @@ pub(crate) fn run(
 }
 
 /// ffmpeg at work; ended when dropped.
-struct Encoder {
+pub(super) struct Encoder {
     child: Child,
 }
 
 impl Encoder {
+    /// What it encodes; once.
+    pub(super) fn output(&mut self) -> anyhow::Result<ChildStdout> {
+        self.child.stdout.take().context("ffmpeg has no output")
+    }
+
     /// Encodes what was the source of the committed trace, with another seed.
-    fn start(duration: Duration, seed: u64) -> anyhow::Result<Self> {
+    pub(super) fn start(duration: Duration, seed: u64) -> anyhow::Result<Self> {
         let graph = format!(
             "life=s=320x180:r=24:mold=10:ratio=0.1:seed={seed}:death_color=#C83232:life_color=#00ff00,scale=1280:720"
         );
@@ -169,7 +169,7 @@ impl Drop for Encoder {
     }
 }
 
-fn start<T: Send + 'static>(
+pub(super) fn start<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> anyhow::Result<JoinHandle<T>> {
@@ -177,7 +177,7 @@ fn start<T: Send + 'static>(
     thread.with_context(|| format!("cannot start the thread {name}"))
 }
 
-fn join<T>(thread: JoinHandle<T>) -> anyhow::Result<T> {
+pub(super) fn join<T>(thread: JoinHandle<T>) -> anyhow::Result<T> {
     let name = thread.thread().name().unwrap_or_default().to_owned();
     thread
         .join()

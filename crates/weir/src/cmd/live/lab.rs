@@ -14,6 +14,7 @@ use weir_quic::Congestion;
 use super::congestion;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
+    browser,
     conditions::Conditions,
     lab::{self, Run},
     net::{self, SourceChoice},
@@ -56,6 +57,9 @@ pub(crate) struct LabArguments {
     /// With real sockets, in real time: all strategies over one profile at the same time
     #[arg(long)]
     net: bool,
+    /// In real time with headless Chromium as the player, one run after the other; frames come from ffmpeg
+    #[arg(long, conflicts_with_all = ["net", "sweep", "agreement"])]
+    browser: bool,
     /// Both in virtual and in real time, and how far they are apart
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     agreement: bool,
@@ -101,7 +105,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         print_out(&text)?;
         return write_results(arguments, "live-agreement", &text);
     }
-    let done = if arguments.net {
+    let done = if arguments.browser {
+        in_browser(arguments, tasks()?)?
+    } else if arguments.net {
         really(arguments, tasks()?)?
     } else {
         virtually(arguments, tasks()?)?
@@ -127,6 +133,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     let name = match (arguments.net, arguments.sweep) {
+        _ if arguments.browser => "live-browser",
         (true, _) => "live-net",
         (false, true) => "live-sweep",
         (false, false) => "live-lab",
@@ -144,6 +151,7 @@ fn write_results(arguments: &LabArguments, name: &str, text: &str) -> anyhow::Re
 
 fn heading(name: &str) -> &'static str {
     match name {
+        "live-browser" => "## Live streaming to a browser",
         "live-net" => "## Live streaming in real time",
         "live-sweep" => "## Live streaming over other links",
         "live-agreement" => "## Live streaming: virtual time / real time (difference)",
@@ -236,6 +244,19 @@ fn really(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done
             &task.conditions,
             arguments.congestion,
             arguments.source,
+            task.seed,
+        )
+    })
+}
+
+/// In real time, to a browser. One at a time: a browser decodes, and so would feel another.
+fn in_browser(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
+    at_once(tasks, 1, |task| {
+        browser::run(
+            &task.strategy,
+            &task.profile,
+            &task.conditions,
+            arguments.congestion,
             task.seed,
         )
     })
