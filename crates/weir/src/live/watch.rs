@@ -101,7 +101,7 @@ mod tests {
                 let entry = entry.expect("an entry");
                 let path = folder.join(entry.file_name());
                 let name = path.to_str().expect("a plain name").to_owned();
-                if ["test", "node_modules"].contains(&&*name) {
+                if ["test", "browser", "node_modules"].contains(&&*name) {
                     continue;
                 }
                 if entry.file_type().expect("a type").is_dir() {
