@@ -60,6 +60,15 @@ export class RenderClock {
   }
 
   /**
+   * Whatever comes next is due this much later.
+   *
+   * @param {number} byUs
+   */
+  delay(byUs) {
+    if (this.resumed) this.resumed = [this.resumed[0] + byUs, this.resumed[1]];
+  }
+
+  /**
    * Goes on at another speed.
    *
    * @param {number} nowUs

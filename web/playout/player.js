@@ -13,6 +13,8 @@ import { Reorder } from "./reorder.js";
 const FAST = 1050;
 /** Thousandths of the media's speed while there is too little in the buffer. */
 const SLOW = 950;
+/** Share of the target that is buffered behind a frame that ended a pause at once. */
+const LEAD_PERCENT = 60;
 /** Frames that may wait; further ones are dropped. A minute at 60 frames per second. */
 const BUFFER_MAX = 3600;
 
@@ -22,6 +24,8 @@ const BUFFER_MAX = 3600;
  * @property {number | null} snapUs a gap of media time longer than this is not waited for; null: every gap is
  * @property {boolean} reorders whether frames of a second layer are put between those of the first by Algorithm 2
  * @property {boolean} catchesUp whether it plays up to 5 % faster or slower to come to its target
+ * @property {boolean} resumesAtOnce whether the next picture in order ends a pause at once; what follows it is buffered
+ *   for a part of the target
  * @property {boolean} inSequence whether the first track is taken as one stream: each group only after the one before it
  * @property {boolean} stopsStale whether keyframes are refused that begin to arrive when a newer one must be waiting
  *
@@ -56,6 +60,8 @@ export class Player {
     /** Since when there is something in the buffer of a player that does not play.
      * @type {number | null} */
     this.fillingSinceUs = null;
+    /** By how much what follows the next frame is put off, to have something in the buffer again. */
+    this.leadUs = 0;
   }
 
   /**
@@ -93,6 +99,8 @@ export class Player {
     this.buffer.shift();
     const isDecodable = this.decodable.isDecodable(frame.group, frame.references);
     if (isDecodable) this.clock.onShown(frame.presentationUs);
+    this.clock.delay(this.leadUs);
+    this.leadUs = 0;
     if (this.buffer.length === 0) {
       this.isPlaying = false;
       this.clock.pause();
@@ -112,7 +120,7 @@ export class Player {
     const frame = this.buffer[0];
     if (!frame) return undefined;
     if (this.isPlaying) return nowUs + this.clock.timeUntil(nowUs, frame.presentationUs);
-    return this.fillingSinceUs === null ? undefined : this.fillingSinceUs + this.target.targetUs();
+    return this.fillingSinceUs === null ? undefined : this.fillingSinceUs + this.#waitingUs();
   }
 
   /** @returns {number} how much media waits, by decode times */
@@ -152,11 +160,28 @@ export class Player {
   #begin(nowUs) {
     const since = this.fillingSinceUs;
     if (since === null || this.isPlaying) return;
-    const targetUs = this.target.targetUs();
-    if (this.buffer.length > 0 && (this.bufferedUs() >= targetUs || nowUs - since >= targetUs)) {
+    const isFilled = this.bufferedUs() >= this.target.targetUs();
+    if (this.buffer.length > 0 && (isFilled || nowUs - since >= this.#waitingUs())) {
+      if (this.#resumesAtOnce() && !isFilled) {
+        this.leadUs = Math.trunc((this.target.targetUs() * LEAD_PERCENT) / 100);
+      }
       this.isPlaying = true;
       this.fillingSinceUs = null;
     }
+  }
+
+  /** @returns {number} how long what there is waits for more before playing begins */
+  #waitingUs() {
+    return this.#resumesAtOnce() ? 0 : this.target.targetUs();
+  }
+
+  /** @returns {boolean} whether what there is ends a pause at once: no other picture belongs before it */
+  #resumesAtOnce() {
+    const frame = this.buffer[0];
+    const { lastUs } = this.clock;
+    if (!this.settings.resumesAtOnce || !frame || lastUs === null) return false;
+    const gapUs = frame.presentationUs - lastUs;
+    return frame.kind === "I" || gapUs <= frame.durationUs + Math.trunc(frame.durationUs / 2);
   }
 
   /** @param {number} nowUs */

@@ -15,6 +15,7 @@ const THESIS = {
   snapUs: null,
   reorders: false,
   catchesUp: false,
+  resumesAtOnce: false,
   inSequence: false,
   stopsStale: false,
 };
@@ -25,5 +26,8 @@ export const STRATEGIES = Object.freeze({
   "deprioritize-b": { tracks: ["video", "video-disposable"], player: { ...THESIS, reorders: true, inSequence: true } },
   skip: { tracks: ["video"], player: { ...THESIS, snapUs: SNAP_US } },
   combined: { tracks: ["video", "video-disposable"], player: { ...THESIS, reorders: true, snapUs: SNAP_US } },
-  weir: { tracks: ["video"], player: { ...THESIS, snapUs: SNAP_US, catchesUp: true, stopsStale: true } },
+  weir: {
+    tracks: ["video"],
+    player: { ...THESIS, snapUs: SNAP_US, catchesUp: true, resumesAtOnce: true, stopsStale: true },
+  },
 });

@@ -55,6 +55,7 @@ test("the player shows each frame when it should", () => {
       snapUs: vector.snap_us,
       reorders: vector.reorders,
       catchesUp: vector.catches_up,
+      resumesAtOnce: vector.resumes_at_once === true,
       inSequence: false,
       stopsStale: false,
     });
@@ -104,6 +105,7 @@ test("each strategy has the player that the origin's side means", () => {
       snapUs: one.snap_us,
       reorders: one.reorders,
       catchesUp: one.catches_up,
+      resumesAtOnce: one.resumes_at_once,
       inSequence: one.in_sequence,
       stopsStale: one.stops_stale,
     }, one.name);

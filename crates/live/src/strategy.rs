@@ -97,6 +97,7 @@ const THESIS_PLAYER: PlayerSettings = PlayerSettings {
     snap_us: None,
     reorders: false,
     catches_up: false,
+    resumes_at_once: false,
     in_sequence: false,
     stops_stale: false,
 };

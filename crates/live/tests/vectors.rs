@@ -79,6 +79,7 @@ fn settings(vector: &Value) -> PlayerSettings {
         snap_us: vector["snap_us"].as_i64(),
         reorders: vector["reorders"] == true,
         catches_up: vector["catches_up"] == true,
+        resumes_at_once: vector["resumes_at_once"] == true,
         in_sequence: vector["in_sequence"] == true,
         stops_stale: vector["stops_stale"] == true,
     }

@@ -54,6 +54,13 @@ impl RenderClock {
         self.resumed = None;
     }
 
+    /// Whatever comes next is due this much later.
+    pub fn delay(&mut self, by_us: i64) {
+        if let Some((local, _)) = &mut self.resumed {
+            *local += by_us;
+        }
+    }
+
     /// Goes on at `rate` thousandths of the media's speed, which is at least 1.
     pub fn set_rate(&mut self, now_us: i64, rate: i64) {
         let rate = rate.max(1);

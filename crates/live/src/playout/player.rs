@@ -19,6 +19,9 @@ pub struct PlayerSettings {
     pub reorders: bool,
     /// Whether it plays up to 5 % faster or slower to come to its target.
     pub catches_up: bool,
+    /// Whether the next picture in order ends a pause at once; what follows it is buffered for a part of the target.
+    /// The picture then stands still twice for a short time instead of once for a long one.
+    pub resumes_at_once: bool,
     /// Whether the first track is taken as one stream: each group only after the one before it.
     pub in_sequence: bool,
     /// Whether keyframes are refused that begin to arrive when a newer one must be waiting.
@@ -79,6 +82,8 @@ pub struct Player {
     is_playing: bool,
     /// Since when there is something in the buffer of a player that does not play.
     filling_since_us: Option<i64>,
+    /// By how much what follows the next frame is put off, to have something in the buffer again.
+    lead_us: i64,
 }
 
 impl Player {
@@ -93,6 +98,7 @@ impl Player {
             buffer: BTreeMap::new(),
             is_playing: false,
             filling_since_us: None,
+            lead_us: 0,
             settings,
         }
     }
@@ -141,6 +147,7 @@ impl Player {
         if is_decodable {
             self.clock.on_shown(presentation_us);
         }
+        self.clock.delay(std::mem::take(&mut self.lead_us));
         if self.buffer.is_empty() {
             self.is_playing = false;
             self.clock.pause();
@@ -160,7 +167,7 @@ impl Player {
             return Some(now_us + self.clock.time_until(now_us, presentation_us));
         }
         let since = self.filling_since_us?;
-        Some(since + self.target.target_us())
+        Some(since + self.waiting_us())
     }
 
     /// Presentation time of the frame that is on the screen.
@@ -188,12 +195,35 @@ impl Player {
         let Some(since) = self.filling_since_us.filter(|_| !self.is_playing) else {
             return;
         };
-        let target_us = self.target.target_us();
-        let is_filled = self.buffered_us() >= target_us;
-        if !self.buffer.is_empty() && (is_filled || now_us - since >= target_us) {
+        let is_filled = self.buffered_us() >= self.target.target_us();
+        if !self.buffer.is_empty() && (is_filled || now_us - since >= self.waiting_us()) {
+            if self.resumes_at_once() && !is_filled {
+                self.lead_us = self.target.target_us() * LEAD_PERCENT / 100;
+            }
             self.is_playing = true;
             self.filling_since_us = None;
         }
+    }
+
+    /// How long what there is waits for more before playing begins.
+    fn waiting_us(&self) -> i64 {
+        if self.resumes_at_once() {
+            0
+        } else {
+            self.target.target_us()
+        }
+    }
+
+    /// Whether what there is ends a pause at once: no other picture belongs before it.
+    fn resumes_at_once(&self) -> bool {
+        let first = self.buffer.first_key_value();
+        let is_next = first
+            .zip(self.clock.last_us())
+            .is_some_and(|((_, frame), last)| {
+                let gap_us = frame.presentation_us - last;
+                frame.kind == FrameKind::Key || gap_us <= frame.duration_us + frame.duration_us / 2
+            });
+        self.settings.resumes_at_once && is_next
     }
 
     /// How much media waits, by decode times: by presentation times, one frame ahead of its B-frames
@@ -219,6 +249,8 @@ impl Player {
     }
 }
 
+/// Share of the target that is buffered behind a frame that ended a pause at once.
+const LEAD_PERCENT: i64 = 60;
 /// Thousandths of the media's speed while there is too much in the buffer.
 const FAST: i64 = 1050;
 /// Thousandths of the media's speed while there is too little in the buffer.

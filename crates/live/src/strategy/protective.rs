@@ -64,6 +64,7 @@ impl Strategy for Protective {
         PlayerSettings {
             snap_us: Some(SNAP_US),
             catches_up: true,
+            resumes_at_once: true,
             stops_stale: true,
             ..THESIS_PLAYER
         }
@@ -99,4 +100,4 @@ const PRIORITY: u8 = 128;
 /// Keyframes that may be on their way at once.
 const KEYFRAMES_MAX: usize = 6;
 /// A disposable frame that is older than this would come too late to be shown.
-const DISPOSABLE_LIFE: Duration = Duration::from_millis(300);
+const DISPOSABLE_LIFE: Duration = Duration::from_millis(200);
