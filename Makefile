@@ -56,6 +56,11 @@ interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-
 	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
 	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
 
+.PHONY: results-relays
+results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our relay and others carry, into docs/results.md (25 minutes, a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/relays.toml --find-max --results docs/results.md
+
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 

@@ -4,11 +4,14 @@
 //! changes on the machine meanwhile meets all relays alike.
 
 mod league;
+mod limits;
 mod rank;
+mod table;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::league::{html, markdown, terminal};
+pub use self::limits::{LIMITS, Limits, RelayLimit};
 pub use self::rank::{Test, rank_sum};
 use crate::find_max::{Figures, Probe, ProbeOutcome};
 
@@ -163,6 +166,11 @@ impl Standing {
             .filter_map(|run| run.figures.cpu_us_per_delivered_object)
             .collect()
     }
+}
+
+/// The median of some figures, for a column.
+fn printable_median(middle: Option<Middle>) -> String {
+    middle.map_or_else(|| "–".to_owned(), |middle| format!("{:.1}", middle.median))
 }
 
 impl Middle {

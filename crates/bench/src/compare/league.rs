@@ -1,5 +1,6 @@
 //! The league table: for the terminal, as Markdown, and as a page.
 
+use super::table::{self, Table};
 use super::{Comparison, Middle, Standing};
 use crate::report::html::page;
 
@@ -75,65 +76,32 @@ fn notes(comparison: &Comparison) -> Vec<String> {
     notes
 }
 
+fn table(comparison: &Comparison) -> Table {
+    let (left, right) = (table::LEFT, table::RIGHT);
+    Table {
+        heading: HEADING.map(str::to_owned).to_vec(),
+        alignment: vec![left, left, left, right, right, right, right, right, left],
+        rows: comparison
+            .relays
+            .iter()
+            .map(|standing| cells(standing).to_vec())
+            .collect(),
+        notes: notes(comparison),
+    }
+}
+
 /// The table for a terminal; every line ends with a line feed.
 pub fn terminal(comparison: &Comparison) -> String {
-    let rows: Vec<[String; 9]> = std::iter::once(HEADING.map(str::to_owned))
-        .chain(comparison.relays.iter().map(cells))
-        .collect();
-    let widths: [usize; 9] = std::array::from_fn(|column| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for row in &rows {
-        let padded = row.iter().zip(widths).enumerate();
-        let line: Vec<String> = padded
-            .map(|(column, (cell, width))| {
-                let cell = crate::report::printable(cell);
-                if column < 3 || column == 8 {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            })
-            .collect();
-        text.push_str(line.join("  ").trim_end());
-        text.push('\n');
-    }
-    for note in notes(comparison) {
-        text.push_str(&note);
-        text.push('\n');
-    }
-    text
+    table(comparison).terminal()
 }
 
 /// The table as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
-    let row = |cells: &[String; 9]| {
-        let cells = cells
-            .each_ref()
-            .map(|cell| cell.replace('|', "\\|").replace('\n', " "));
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let mut text = row(&HEADING.map(str::to_owned));
-    text.push_str("|---|---|---|--:|--:|--:|--:|--:|---|\n");
-    for standing in &comparison.relays {
-        text.push_str(&row(&cells(standing)));
-    }
-    for note in notes(comparison) {
-        text.push('\n');
-        text.push_str(&note);
-        text.push('\n');
-    }
-    text
+    table(comparison).markdown()
 }
 
 /// The table as one HTML file that needs no network.
 pub fn html(comparison: &Comparison) -> String {
-    let rows: Vec<Vec<String>> = comparison
-        .relays
-        .iter()
-        .map(|standing| cells(standing).to_vec())
-        .collect();
-    page("Relays compared", &HEADING, &rows, &notes(comparison))
+    let table = table(comparison);
+    page("Relays compared", &HEADING, &table.rows, &table.notes)
 }

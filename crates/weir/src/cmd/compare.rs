@@ -1,5 +1,7 @@
 //! `weir bench compare`: several relays in turns, and a table of them.
 
+mod league;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -44,6 +46,10 @@ pub(super) struct CompareArguments {
     /// Measure only the relay of this name; can be repeated
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Find the largest number of subscribers that each relay carries, as `find_max` in the file says, instead of
+    /// measuring all under one load
+    #[arg(long, conflicts_with = "repeats")]
+    find_max: bool,
     /// Write the comparison as JSON, with every run
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -95,6 +101,9 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         }
     }
     let folder = arguments.file.parent().unwrap_or_else(|| Path::new("."));
+    if arguments.find_max {
+        return league::run(arguments, &described, folder);
+    }
     let mut turns = Turns::new(described, folder)?;
     let stop = signals::stop_on_signals()?;
     let broken_off = turns.go(&stop)?;
@@ -115,6 +124,37 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The arguments of `weir bench` for one relay, as the file says.
+fn run_line(
+    described: &Described,
+    relay: &DescribedRelay,
+    profile: &Path,
+    pid: u32,
+) -> Vec<String> {
+    let mut line = vec![
+        profile.display().to_string(),
+        format!("--relay={}", relay.url),
+        format!("--relay-pid={pid}"),
+    ];
+    if let Some(flow) = &relay.publish_flow {
+        line.push(format!("--publish-flow={flow}"));
+    }
+    line.extend(described.arguments.iter().cloned());
+    line.extend(relay.arguments.iter().cloned());
+    let trusts = |word: &String| word == "--insecure" || word.starts_with("--ca");
+    if !line.iter().any(trusts) {
+        line.push("--insecure".to_owned());
+    }
+    line
+}
+
+fn parse_plan(line: &[String], relay: &DescribedRelay, machine: &Machine) -> anyhow::Result<Plan> {
+    let parsed = RunLine::try_parse_from(line)
+        .map_err(|error| anyhow::anyhow!("{}", error.render()))
+        .with_context(|| format!("relay {:?}", relay.name))?;
+    bench::plan(&parsed.run, machine).with_context(|| format!("relay {:?}", relay.name))
 }
 
 /// Renders a comparison.
@@ -232,31 +272,14 @@ impl Turns {
 
     fn plan(&self, relay: &DescribedRelay, pid: u32) -> anyhow::Result<Plan> {
         let described = &self.described;
-        let mut line = vec![
-            self.profile.display().to_string(),
-            format!("--relay={}", relay.url),
-            format!("--relay-pid={pid}"),
-        ];
+        let mut line = run_line(described, relay, &self.profile, pid);
         if let Some(subscribers) = described.subscribers {
             line.push(format!("--subscribers={subscribers}"));
         }
         if let Some(slo) = &described.slo {
             line.push(format!("--slo={slo}"));
         }
-        if let Some(flow) = &relay.publish_flow {
-            line.push(format!("--publish-flow={flow}"));
-        }
-        line.extend(described.arguments.iter().cloned());
-        line.extend(relay.arguments.iter().cloned());
-        let trusts = |word: &String| word == "--insecure" || word.starts_with("--ca");
-        if !line.iter().any(trusts) {
-            line.push("--insecure".to_owned());
-        }
-        let parsed = RunLine::try_parse_from(&line)
-            .map_err(|error| anyhow::anyhow!("{}", error.render()))
-            .with_context(|| format!("relay {:?}", relay.name))?;
-        let mut plan = bench::plan(&parsed.run, &self.machine)
-            .with_context(|| format!("relay {:?}", relay.name))?;
+        let mut plan = parse_plan(&line, relay, &self.machine)?;
         if let Some(seconds) = described.seconds {
             let seconds = Duration::from_secs(seconds.max(1));
             plan.profile = load::with_windows(&plan.profile, SETTLE, seconds);

@@ -34,8 +34,51 @@ pub(crate) struct Described {
     /// Further arguments of `weir bench`.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
+    /// How --find-max searches.
+    #[serde(default)]
+    pub(crate) find_max: DescribedSearch,
     /// The relays.
     pub(crate) relay: Vec<DescribedRelay>,
+}
+
+/// How the limits of the relays are searched.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct DescribedSearch {
+    /// The profiles, seen from the file's folder; the file's one if none is named.
+    pub(crate) profiles: Vec<PathBuf>,
+    /// What has to hold; as for single runs if it is not given.
+    pub(crate) slo: Option<String>,
+    /// Subscribers of the first probe.
+    pub(crate) from: u64,
+    /// Subscribers at most.
+    pub(crate) most: u64,
+    /// How close the two sides of the boundary have to come, in per cent.
+    pub(crate) precision: u64,
+    /// Probes of each side of the boundary.
+    pub(crate) repeats: u32,
+    /// How many of them have to hold.
+    pub(crate) needed: u32,
+    /// Seconds that a probe sends and is judged by.
+    pub(crate) steady_seconds: u64,
+    /// Seconds after which a search begins no further probe.
+    pub(crate) search_seconds: u64,
+}
+
+impl Default for DescribedSearch {
+    fn default() -> Self {
+        Self {
+            profiles: Vec::new(),
+            slo: None,
+            from: 100,
+            most: 10_000,
+            precision: 10,
+            repeats: 2,
+            needed: 2,
+            steady_seconds: 5,
+            search_seconds: 210,
+        }
+    }
 }
 
 /// One relay.
@@ -98,6 +141,12 @@ impl Described {
         }
         if self.repeats == 0 || self.repeats > REPEATS_MAX {
             bail!("repeats: expected 1 to {REPEATS_MAX}");
+        }
+        let search = &self.find_max;
+        if search.steady_seconds == 0 || search.repeats == 0 || search.needed > search.repeats {
+            bail!(
+                "find_max: expected steady_seconds and repeats of at least 1, and needed up to repeats"
+            );
         }
         for (number, relay) in self.relay.iter().enumerate() {
             let name = &relay.name;

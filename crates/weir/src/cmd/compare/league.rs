@@ -1,0 +1,212 @@
+//! `weir bench compare --find-max`: what each relay carries at most.
+
+use std::{path::Path, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+use weir_bench::{
+    compare::{Limits, RelayLimit},
+    find_max::{Dimension, Probe, Record, heading, row},
+    report::live::Moment,
+};
+use weir_net::{Stop, clock};
+
+use super::{
+    super::{bench, print_line, print_out, progress::Progress},
+    CompareArguments, parse_plan, run_line,
+};
+use crate::{
+    results,
+    run::{
+        Machine, Plan, RelayChoice,
+        relays::{Described, DescribedRelay, StartedRelay, Workplace},
+        search::{Method, Onlooker, Search},
+    },
+    signals,
+};
+
+/// Searches the limit of each relay in each scenario, one after the other; each probe gets a relay that was just
+/// started.
+pub(super) fn run(
+    arguments: &CompareArguments,
+    described: &Described,
+    folder: &Path,
+) -> anyhow::Result<ExitCode> {
+    let machine = Machine::this();
+    let place = Workplace::new()?;
+    let mut profiles = described.find_max.profiles.clone();
+    if profiles.is_empty() {
+        profiles.push(described.profile.clone());
+    }
+    let mut versions = Vec::new();
+    for relay in &described.relay {
+        versions.push(place.version(relay)?.unwrap_or_default());
+        // What is wrong with the arguments is found before the first search.
+        for profile in &profiles {
+            plan(described, relay, &folder.join(profile), &machine)?;
+        }
+    }
+    let stop = signals::stop_on_signals()?;
+    let started = clock::now();
+    let mut searches = Vec::new();
+    let mut broken_off = None;
+    'all: for profile in &profiles {
+        for (relay, version) in described.relay.iter().zip(&versions) {
+            if stop.is_requested() {
+                broken_off = Some("it was interrupted".to_owned());
+                break 'all;
+            }
+            print_line(&format!("{}, {}:", profile.display(), relay.name));
+            print_line(&heading(Dimension::Subscribers.unit()));
+            let plan = plan(described, relay, &folder.join(profile), &machine)?;
+            let mut search =
+                Search::new(method(described), plan, machine.clone(), relay.url.clone())?;
+            let mut league = League {
+                place: &place,
+                relay,
+                progress: Progress::new(),
+            };
+            let ended = search.go(&stop, &mut league);
+            drop(league);
+            let record = match ended {
+                Ok(reason) => search.record(reason),
+                // One relay that cannot be measured leaves the others.
+                Err(error) => search.record(Some(format!("{error:#}").as_str())),
+            };
+            print_line(&format!("  {}", record.sentence));
+            let best = search.best.as_ref();
+            searches.push(RelayLimit {
+                profile: profile.display().to_string(),
+                relay: relay.name.clone(),
+                version: match version.as_str() {
+                    "" => best
+                        .and_then(|best| best.relay.implementation.clone())
+                        .unwrap_or_default(),
+                    version => version.to_owned(),
+                },
+                draft: best.and_then(|best| best.run.draft.clone()),
+                record,
+            });
+        }
+    }
+    let setting = setting(described, &machine, clock::now() - started);
+    let limits = Limits::new(vec![setting], searches, broken_off);
+    write(arguments, &limits)?;
+    print_out(&limits.terminal())?;
+    let are_all_found = limits
+        .searches
+        .iter()
+        .all(|one| one.record.answer.limit().is_some());
+    Ok(if limits.broken_off.is_none() && are_all_found {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn plan(
+    described: &Described,
+    relay: &DescribedRelay,
+    profile: &Path,
+    machine: &Machine,
+) -> anyhow::Result<Plan> {
+    let mut line = run_line(described, relay, profile, std::process::id());
+    let slo = described.find_max.slo.as_ref().or(described.slo.as_ref());
+    line.extend(slo.map(|slo| format!("--slo={slo}")));
+    parse_plan(&line, relay, machine)
+}
+
+fn method(described: &Described) -> Method {
+    let search = &described.find_max;
+    Method {
+        dimension: Dimension::Subscribers,
+        from: Some(search.from),
+        least: 1,
+        most: Some(search.most),
+        precision_percent: search.precision,
+        repeats: search.repeats,
+        needed: search.needed,
+        settle: Duration::from_secs(1),
+        steady: Duration::from_secs(search.steady_seconds),
+        // Each probe has a relay of its own.
+        cool_down: Duration::ZERO,
+        time_max: Some(Duration::from_secs(search.search_seconds)),
+        probes_max: PROBES_MAX,
+        calibrate: true,
+    }
+}
+
+fn setting(described: &Described, machine: &Machine, took: Duration) -> String {
+    let search = &described.find_max;
+    let slo = search.slo.as_ref().or(described.slo.as_ref());
+    format!(
+        "Service level {}; probes of {} s after one that is not judged, each with a relay just started; both sides of \
+         the boundary {} times; relays on one core, publishers and subscribers on another; {}, {} cores; {} minutes \
+         in all.",
+        slo.map_or("of the program", String::as_str),
+        search.steady_seconds,
+        search.repeats,
+        machine.cpu_model,
+        machine.cores.len(),
+        took.as_secs().div_ceil(60),
+    )
+}
+
+fn write(arguments: &CompareArguments, limits: &Limits) -> anyhow::Result<()> {
+    for (file, text) in [
+        (&arguments.json, limits.to_json()),
+        (&arguments.html, limits.html()),
+        (&arguments.markdown, limits.markdown()),
+    ] {
+        if let Some(file) = file {
+            std::fs::write(file, text)
+                .with_context(|| format!("{}: cannot be written", file.display()))?;
+        }
+    }
+    if let Some(file) = &arguments.results {
+        let body = format!("## What relays carry\n\n{}", limits.markdown());
+        results::write_section(file, "relay-limits", &command(arguments), &body)?;
+    }
+    Ok(())
+}
+
+/// What makes the section again.
+fn command(arguments: &CompareArguments) -> String {
+    if arguments.file == Path::new("profiles/relays.toml") {
+        "make results-relays".to_owned()
+    } else {
+        bench::command_line()
+    }
+}
+
+/// Starts a relay for each probe, and shows the probes.
+struct League<'a> {
+    place: &'a Workplace,
+    relay: &'a DescribedRelay,
+    progress: Progress,
+}
+
+impl Onlooker for League<'_> {
+    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<StartedRelay>> {
+        let started = self.place.start(self.relay, stop)?;
+        if let (RelayChoice::At { pid, .. }, Some(started)) = (&mut plan.relay, &started) {
+            *pid = Some(started.pid());
+        }
+        Ok(started)
+    }
+
+    fn see(&mut self, moment: &Moment) {
+        self.progress.show(&Moment {
+            label: format!("{}: {}", self.relay.name, moment.label),
+            ..moment.clone()
+        });
+    }
+
+    fn note(&mut self, probe: &Probe, _record: &Record) -> anyhow::Result<()> {
+        self.progress.end();
+        print_line(&row(probe));
+        Ok(())
+    }
+}
+
+/// More than a search of this precision needs.
+const PROBES_MAX: usize = 40;
