@@ -183,7 +183,9 @@ impl Workplace {
         let place = Self {
             folder: std::env::temp_dir().join(number),
         };
-        fs::create_dir(&place.folder).context("cannot make a folder for certificates")?;
+        fs::create_dir(&place.folder)
+            .and_then(|()| fs::create_dir(place.tls()))
+            .context("cannot make a folder for certificates")?;
         let names = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         let made =
             rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
@@ -198,12 +200,18 @@ impl Workplace {
         &self.folder
     }
 
+    /// Where certificates lie and nothing else: a relay that watches the folder of its certificate, to load it again,
+    /// would otherwise see each line of its own log as a change, and do little else.
+    fn tls(&self) -> PathBuf {
+        self.folder.join("tls")
+    }
+
     fn certificate(&self) -> PathBuf {
-        self.folder.join("certificate.pem")
+        self.tls().join("certificate.pem")
     }
 
     fn key(&self) -> PathBuf {
-        self.folder.join("key.pem")
+        self.tls().join("key.pem")
     }
 
     fn log(&self) -> PathBuf {
