@@ -9,7 +9,7 @@ pub(crate) mod markup;
 pub(crate) mod plot;
 pub(crate) mod tables;
 
-use self::charts::{latency, relay as relay_charts, subscribers};
+use self::charts::{heat, latency, relay as relay_charts, subscribers};
 pub(crate) use self::league::page;
 use self::markup::Markup;
 use super::statistics::float;
@@ -354,6 +354,8 @@ fn track_section(markup: &mut Markup, track: &TrackReport, number: usize) {
         |markup| {
             markup.element("div", &[("class", &"plots")], |markup| {
                 latency::over_time(markup, &track.latency, "object");
+                heat::latency(markup, track);
+                heat::loss(markup, track);
                 latency::histogram(markup, &track.latency, "object");
                 subscribers::spread(markup, track);
                 latency::objects_over_time(markup, track);
@@ -363,6 +365,7 @@ fn track_section(markup: &mut Markup, track: &TrackReport, number: usize) {
             tables::completion(markup, track);
             tables::distributions(markup, track);
             tables::delivery(markup, track);
+            tables::set_apart(markup, track);
             tables::progress(markup, track);
             tables::subscribers(markup, track, number);
         },
@@ -393,9 +396,20 @@ fn relay_section(markup: &mut Markup, report: &Report) {
                 markup.element("div", &[("class", &"plots")], |markup| {
                     relay_charts::cpu(markup, relay);
                     relay_charts::memory(markup, relay);
+                    relay_charts::context_switches(markup, relay);
                 });
             }
             tables::facts(markup, &tables::relay_cost(cost));
+        }
+        if !relay.metrics.is_empty() {
+            markup.leaf(
+                "h4",
+                &[("class", &"table-title")],
+                &"The relay’s own metrics, on the same clock",
+            );
+            markup.element("div", &[("class", &"plots")], |markup| {
+                relay_charts::metrics(markup, relay);
+            });
         }
         let counters: Vec<(&str, String)> = relay
             .counters
@@ -427,6 +441,14 @@ fn generator_section(markup: &mut Markup, report: &Report) {
                 for reason in generator.reasons.iter().take(ENTRIES_MAX) {
                     markup.leaf("li", &[], &cut(reason));
                 }
+            });
+        }
+        if let Some(calibration) = &generator.calibration {
+            markup.leaf("p", &[("class", &"lead")], &cut(&calibration.sentence()));
+        }
+        if generator.per_second.len() > 1 {
+            markup.element("div", &[("class", &"plots")], |markup| {
+                relay_charts::generator(markup, generator);
             });
         }
         tables::threads(markup, generator);

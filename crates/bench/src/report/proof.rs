@@ -72,6 +72,37 @@ pub struct Calibration {
 }
 
 impl Calibration {
+    /// What it shows, in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        if !self.held {
+            return format!(
+                "Against a null relay the same load did not hold either: {}.",
+                self.reasons.join("; ")
+            );
+        }
+        let mut parts = vec![format!(
+            "{} objects/s",
+            super::figures::decimal(self.objects_per_second)
+        )];
+        parts.extend(
+            self.latency_p99_ms
+                .map(|p99| format!("p99 {}", super::figures::milliseconds(p99))),
+        );
+        let cpu = self.generator_cpu_percent;
+        parts.extend(cpu.map(|cpu| format!("busiest thread {} %", super::figures::decimal(cpu))));
+        let null = self.null_relay_cpu_us_per_object;
+        parts.extend(null.map(|us| {
+            format!(
+                "the null relay spent {} µs per object",
+                super::figures::decimal(us)
+            )
+        }));
+        format!(
+            "Against a null relay the same load held: {}.",
+            parts.join(", ")
+        )
+    }
+
     /// What a run against the null relay says.
     pub fn of(report: &Report) -> Self {
         let broken = report

@@ -123,12 +123,25 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         );
     }
     screen.entry("lost", Paint::Strong, 2, LABEL, &lost);
+    if track.completion.lost_objects.sum > 0 {
+        let how = format!(
+            "{} to resets of streams, {} without a word",
+            figures::count(delivery.cut_by_reset),
+            figures::count(delivery.dropped)
+        );
+        screen.paragraph(Paint::Faint, LABEL, &how);
+    }
     let irregular = format!(
-        "{} late, {} reordered, {}, {} cut by a reset, {} malformed",
+        "{} late{}, {} reordered, {}, {} malformed",
         figures::count(delivery.late),
+        delivery
+            .first_late
+            .map_or_else(String::new, |first| format!(
+                " (first: object {} of group {})",
+                first.object, first.group
+            )),
         figures::count(delivery.reordered),
         figures::counted(delivery.duplicates, "duplicate"),
-        figures::count(delivery.cut_by_reset),
         figures::count(delivery.malformed)
     );
     if let Some(jain) = track.fairness.jain_objects {
@@ -142,6 +155,19 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
     }
     screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
+    if track.set_apart.is_anybody() {
+        let apart = &track.set_apart;
+        let text = format!(
+            "{} read slowly, {} came and went, {}; {} objects received, {} missed, {} of them to resets",
+            figures::count(apart.slow_readers),
+            figures::count(apart.churning),
+            figures::counted(apart.sessions, "session"),
+            figures::count(apart.objects_received),
+            figures::count(apart.lost_objects),
+            figures::count(apart.cut_by_reset)
+        );
+        screen.entry("set apart", Paint::Strong, 2, LABEL, &text);
+    }
     let ends = format!(
         "{} good, {} incomplete, {} failed",
         figures::count(status.good),
@@ -272,6 +298,14 @@ fn generator(screen: &mut Screen, report: &Report) {
     );
     for reason in &generator.reasons {
         screen.paragraph(paint, LABEL, reason);
+    }
+    if let Some(calibration) = &generator.calibration {
+        let paint = if calibration.held {
+            Paint::Faint
+        } else {
+            Paint::Warn
+        };
+        screen.paragraph(paint, LABEL, &calibration.sentence());
     }
 }
 

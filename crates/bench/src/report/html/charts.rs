@@ -1,5 +1,6 @@
 //! The plots of a report, each as a captioned figure.
 
+pub(super) mod heat;
 pub(crate) mod latency;
 pub(super) mod relay;
 pub(super) mod subscribers;

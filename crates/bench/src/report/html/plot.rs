@@ -191,6 +191,15 @@ pub(crate) struct Plot {
     height: f64,
 }
 
+/// A rectangle by the values that it spans.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    /// From left to right.
+    pub(crate) span: (f64, f64),
+    /// From low to high.
+    pub(crate) heights: (f64, f64),
+}
+
 /// How many strips answer to a pointer at most.
 pub(crate) const STRIPS_MAX: usize = 240;
 
@@ -300,6 +309,20 @@ impl Plot {
             (left, low - tall),
             ((right - left - gap).max(0.6), tall),
         );
+    }
+
+    /// Cells of one colour, as one path.
+    pub(crate) fn cells(self, markup: &mut Markup, class: &str, cells: &[Cell]) {
+        let mut path = String::new();
+        for Cell { span, heights } in cells {
+            let (left, top) = (self.across(span.0), self.down(heights.1));
+            let (wide, tall) = (self.across(span.1) - left, self.down(heights.0) - top);
+            write!(path, "M{left:.1} {top:.1}h{wide:.1}v{tall:.1}h-{wide:.1}z")
+                .expect("a String takes all");
+        }
+        if !path.is_empty() {
+            markup.empty("path", &[("class", &class), ("d", &path)]);
+        }
     }
 
     /// A thick stroke over `from..to` at one height.

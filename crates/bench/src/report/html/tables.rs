@@ -4,8 +4,8 @@ use super::markup::Markup;
 use super::{ENTRIES_MAX, cut};
 use crate::report::statistics::float;
 use crate::report::{
-    Count, Distribution, Generator, Headroom, RelayCost, Report, Run, Spread, Status,
-    SubscriberReport, TrackReport, figures,
+    Count, Distribution, Generator, Headroom, ObjectPosition, RelayCost, Report, Run, Spread,
+    Status, SubscriberReport, TrackReport, figures,
 };
 
 /// Subscriptions listed at most, the worst of them; the JSON has them all.
@@ -208,7 +208,10 @@ pub(super) fn delivery(markup: &mut Markup, track: &TrackReport) {
             ("Late", figures::count(delivery.late)),
             ("Reordered", figures::count(delivery.reordered)),
             ("Duplicates", figures::count(delivery.duplicates)),
-            ("Cut by a reset", figures::count(delivery.cut_by_reset)),
+            ("Lost to resets", figures::count(delivery.cut_by_reset)),
+            ("Lost without a word", figures::count(delivery.dropped)),
+            ("First lost", place(delivery.first_lost)),
+            ("First late", place(delivery.first_late)),
             ("Malformed messages", figures::count(delivery.malformed)),
             (
                 "Expired at the publisher",
@@ -218,6 +221,44 @@ pub(super) fn delivery(markup: &mut Markup, track: &TrackReport) {
             (
                 "Jitter (RFC 3550), mean",
                 spread(track.variance.jitter_rfc3550_ms),
+            ),
+        ],
+    );
+}
+
+/// Where an object stands.
+fn place(position: Option<ObjectPosition>) -> String {
+    position.map_or_else(
+        || figures::NONE.to_owned(),
+        |at| {
+            format!(
+                "object {} of group {}",
+                figures::count(at.object),
+                figures::count(at.group)
+            )
+        },
+    )
+}
+
+/// Those that figures over subscribers leave out.
+pub(super) fn set_apart(markup: &mut Markup, track: &TrackReport) {
+    let apart = &track.set_apart;
+    if !apart.is_anybody() {
+        return;
+    }
+    let title = "Set apart: subscribers that made it hard on purpose";
+    markup.leaf("h4", &[("class", &"table-title")], &title);
+    facts(
+        markup,
+        &[
+            ("Slow readers", figures::count(apart.slow_readers)),
+            ("Coming and going", figures::count(apart.churning)),
+            ("Their sessions", figures::count(apart.sessions)),
+            ("Objects received", figures::count(apart.objects_received)),
+            ("Objects missed", figures::count(apart.lost_objects)),
+            (
+                "Of these lost to resets",
+                figures::count(apart.cut_by_reset),
             ),
         ],
     );
