@@ -91,6 +91,12 @@ live-demo: ## A live stream from ffmpeg over a link of 500 kbit/s, with a report
 	$(CARGO) build --release --locked --bin weir
 	scripts/live-demo.sh target/release/weir
 
+.PHONY: results-h3
+results-h3: contenders ## HTTP/3 servers side by side, into docs/results.md (five minutes on a quiet machine)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir h3 compare profiles/contenders.toml \
+		--results docs/results.md --html target/h3-compare.html --json target/h3-compare.json
+
 .PHONY: floor
 floor: ## What a datagram costs at the very least on this machine
 	$(CARGO) bench --locked -p weir-net --bench floor

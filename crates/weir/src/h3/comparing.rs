@@ -276,7 +276,7 @@ impl Turns {
         };
         let setting = vec![
             format!(
-                "{}, Linux {}. Servers on {}, `weir h3 bench` on {}, one thread; loopback bills the receiving of a packet \
+                "{}, Linux {}. Servers on {}, the client (weir h3 bench) on {}, one thread; loopback bills the receiving of a packet \
                  to its sender.",
                 self.machine.cpu_model,
                 self.machine.kernel,
@@ -285,7 +285,7 @@ impl Turns {
             ),
             format!(
                 "Interleaved rounds: {}, {} s for each server and load, {} s before each that do not count. Certificate: \
-                 ECDSA P-256. `max_udp_payload_size` 1350. {network}{more}",
+                 ECDSA P-256. max_udp_payload_size 1350. {network}{more}",
                 described.rounds, described.seconds, described.warm_up_seconds,
             ),
         ];
