@@ -74,7 +74,7 @@ $(PEERS)/bin/moq-pub $(PEERS)/bin/moq-sub:
 	$(CARGO) install --locked --root $(PEERS) moq-pub@0.10.0 moq-sub@0.5.0
 
 .PHONY: contenders
-contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3-server) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
+contenders: $(addprefix $(PEERS)/bin/,tquic_server caddy quinn-h3) ## Other people's HTTP/3 servers, to compare with (weir h3 compare)
 	@command -v gtlsserver >/dev/null || echo "missing: gtlsserver, from Debian: apt-get install ngtcp2-server"
 
 $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (Debian: libclang-dev)
@@ -83,7 +83,7 @@ $(PEERS)/bin/tquic_server: # Also makes tquic_client; needs cmake and libclang (
 $(PEERS)/bin/caddy: # Needs Go
 	GOBIN=$(abspath $(PEERS)/bin) go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9
 
-$(PEERS)/bin/quinn-h3-server: $(wildcard contenders/quinn-h3/Cargo.* contenders/quinn-h3/src/*)
+$(PEERS)/bin/quinn-h3: $(wildcard contenders/quinn-h3/Cargo.* contenders/quinn-h3/src/*)
 	$(CARGO) install --locked --root $(PEERS) --path contenders/quinn-h3
 
 .PHONY: live-demo

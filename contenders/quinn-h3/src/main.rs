@@ -1,12 +1,12 @@
 //! A minimal HTTP/3 server with quinn and h3 on one thread: the files of a folder, kept in memory.
 //!
-//! quinn-h3-server ADDRESS FOLDER CERTIFICATE KEY
+//! quinn-h3 --listen ADDRESS --root FOLDER --cert FILE --key FILE
 //!
 //! It is as quick as a plain use of the two libraries is, with GSO, P-256 and tickets: a contender, not an example of tuning.
 
 use std::{collections::HashMap, fs, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bytes::Bytes;
 use h3::server::RequestStream;
 use http::{Method, Request, Response, StatusCode};
@@ -17,12 +17,21 @@ type Files = Arc<HashMap<String, Bytes>>;
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [address, folder, certificate, key] = &arguments[..] else {
-        bail!("usage: quinn-h3-server ADDRESS FOLDER CERTIFICATE KEY");
+    if arguments == ["--version"] {
+        println!(
+            "quinn-h3 {}: quinn 0.11, h3 0.0.8",
+            env!("CARGO_PKG_VERSION")
+        );
+        return Ok(());
+    }
+    let value = |flag: &str| {
+        let place = arguments.iter().position(|argument| argument == flag);
+        let value = place.and_then(|place| arguments.get(place + 1));
+        value.with_context(|| format!("{flag} is missing; see the head of main.rs"))
     };
-    let address: SocketAddr = address.parse().context("ADDRESS")?;
-    let files = load(Path::new(folder)).context("FOLDER")?;
-    let config = config(certificate, key)?;
+    let address: SocketAddr = value("--listen")?.parse().context("--listen")?;
+    let files = load(Path::new(value("--root")?)).context("--root")?;
+    let config = config(value("--cert")?, value("--key")?)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -44,8 +53,8 @@ fn load(folder: &Path) -> anyhow::Result<Files> {
 fn config(certificate: &str, key: &str) -> anyhow::Result<quinn::ServerConfig> {
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .context("CERTIFICATE")?;
-    let key = PrivateKeyDer::from_pem_file(key).context("KEY")?;
+        .context("--cert")?;
+    let key = PrivateKeyDer::from_pem_file(key).context("--key")?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut tls = rustls::ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?

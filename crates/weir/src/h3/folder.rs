@@ -18,11 +18,14 @@ pub(crate) fn load(root: &Path, limits: SiteLimits) -> anyhow::Result<Site> {
     }
     let mut site = Site::new(limits);
     let mut folders = vec![(real.clone(), String::new(), 0)];
+    let mut read_folders = 0;
     while let Some((folder, url, depth)) = folders.pop() {
-        if depth > DEPTH_MAX {
+        read_folders += 1;
+        if depth > DEPTH_MAX || read_folders > limits.files_max {
             bail!(
-                "{}: deeper than {DEPTH_MAX} folders; does a link lead in a circle?",
-                folder.display()
+                "{}: deeper than {DEPTH_MAX} folders, or more than {} in all; does a link lead in a circle?",
+                folder.display(),
+                limits.files_max
             );
         }
         for (name, path) in entries(&folder)? {
@@ -73,3 +76,95 @@ fn read(path: &Path, bytes_max: u64) -> std::io::Result<Vec<u8>> {
 
 /// Deeper folders are a mistake.
 const DEPTH_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of the test's own, which goes with it.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let path = std::env::temp_dir().join(format!("weir-{name}-{}", std::process::id()));
+            fs::create_dir_all(path.join("root/sub")).unwrap();
+            Self(path)
+        }
+
+        fn write(&self, name: &str, content: &str) {
+            fs::write(self.0.join(name), content).unwrap();
+        }
+
+        fn link(&self, target: &str, name: &str) {
+            std::os::unix::fs::symlink(self.0.join(target), self.0.join(name)).unwrap();
+        }
+
+        fn load(&self, limits: SiteLimits) -> Result<usize, String> {
+            let site = load(&self.0.join("root"), limits);
+            site.map(|site| site.len())
+                .map_err(|error| format!("{error:#}"))
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            // What stays behind is in the system's folder for that.
+            let _left = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn limits() -> SiteLimits {
+        SiteLimits {
+            made_bytes_max: 0,
+            ..SiteLimits::default()
+        }
+    }
+
+    #[test]
+    fn files_of_a_folder_and_those_below() {
+        let scratch = Scratch::new("folder-files");
+        scratch.write("root/a.txt", "a");
+        scratch.write("root/sub/b.txt", "b");
+        scratch.write("root/.secret", "c");
+        scratch.link("root/a.txt", "root/sub/link.txt");
+        assert_eq!(scratch.load(limits()), Ok(3));
+        let few = SiteLimits {
+            files_max: 2,
+            ..limits()
+        };
+        let error = scratch.load(few).unwrap_err();
+        assert!(error.ends_with("more than 2 files"), "{error}");
+        let small = SiteLimits {
+            bytes_max: 2,
+            ..limits()
+        };
+        let error = scratch.load(small).unwrap_err();
+        assert!(error.ends_with("more than 2 bytes in all"), "{error}");
+    }
+
+    #[test]
+    fn no_link_leads_out() {
+        let scratch = Scratch::new("folder-links");
+        scratch.write("outside", "x");
+        scratch.link("outside", "root/inside");
+        let error = scratch.load(limits()).unwrap_err();
+        assert!(error.contains("root/inside: leads out of"), "{error}");
+    }
+
+    #[test]
+    fn no_link_leads_in_a_circle() {
+        let scratch = Scratch::new("folder-circle");
+        scratch.link("root", "root/sub/again");
+        let error = scratch.load(limits()).unwrap_err();
+        assert!(error.contains("deeper than 32 folders"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_folder() {
+        let scratch = Scratch::new("folder-none");
+        scratch.write("file", "x");
+        let error = load(&scratch.0.join("file"), limits()).unwrap_err();
+        assert!(format!("{error:#}").contains("is no folder"));
+        assert!(load(&scratch.0.join("none"), limits()).is_err());
+    }
+}
