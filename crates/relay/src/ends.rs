@@ -60,6 +60,11 @@ impl Ends {
         self.admits(location, object.status, &object.properties, largest)
     }
 
+    /// The last object of the track is known from an answer to a fetch.
+    pub(crate) fn end_track(&mut self, last: Location) {
+        self.track.get_or_insert(last);
+    }
+
     /// The last object of a group is known.
     pub(crate) fn end_group(&mut self, group: u64, object: u64) {
         if self.groups.iter().any(|&(known, _)| known == group) {
@@ -109,6 +114,15 @@ mod tests {
         assert!(!admits(&mut ends, at(3, 1), normal));
         assert!(!admits(&mut ends, at(4, 0), normal));
         assert!(admits(&mut ends, at(2, 9), normal));
+    }
+
+    #[test]
+    fn a_fetch_may_tell_the_end_of_the_track() {
+        let (mut ends, normal) = (Ends::default(), ObjectStatus::Normal);
+        ends.end_track(at(3, 4));
+        assert!(admits(&mut ends, at(3, 4), normal));
+        assert!(!admits(&mut ends, at(3, 5), normal));
+        assert!(!admits(&mut ends, at(4, 0), normal));
     }
 
     #[test]

@@ -203,6 +203,9 @@ impl Relay {
             track.properties = ok.properties.clone();
             track.cache.default_priority = ok.properties.publisher_priority();
         }
+        if ok.end_of_track {
+            track.ends.end_track(ok.end);
+        }
         if ok.end < span.end || ok.end_of_track {
             track.cache.largest = track.cache.largest.max(Some(ok.end));
         }

@@ -15,6 +15,7 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
+    ends::Ends,
     peer::Part,
     timers::Timer,
     track::{Origin, Source},
@@ -237,6 +238,7 @@ impl Relay {
             if largest < track.largest {
                 // It counts anew: what is remembered is not what it will send.
                 track.cache.clear(&mut self.ledger);
+                track.ends = Ends::default();
                 if track.subscribers.is_empty() {
                     track.largest = None;
                 }

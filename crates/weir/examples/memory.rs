@@ -375,5 +375,5 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const SETTLING: Duration = Duration::from_secs(5);
 /// How long all are sent the speech.
 const SPEECH: Duration = Duration::from_secs(20);
-const TIME_MAX: Duration = Duration::from_mins(1);
+const TIME_MAX: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(50);

@@ -3,12 +3,16 @@
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId},
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
+    location::Location,
     parameter::Parameters,
     property::{IMMUTABLE, PRIOR_OBJECT_ID_GAP, Properties},
     session::CloseReason,
 };
 
-use crate::stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, story};
+use crate::{
+    archive::Serving,
+    stage::{Asked, Setting, Stage, datagram, millis, object, payload, plain, story},
+};
 
 fn under_way(stage: &mut Stage) -> (Asked, Asked) {
     let [publisher, subscriber] = [stage.client(), stage.client()];
@@ -243,6 +247,34 @@ fn a_publisher_may_not_contradict_itself() {
             expect_malformed(stage, publication, subscription);
         });
     }
+}
+
+#[test]
+fn nothing_comes_behind_the_end_that_a_fetch_told_of() {
+    story(&Setting::default(), |stage| {
+        let [archive, publisher, client] = [(); 3].map(|()| stage.client());
+        stage.direct(archive, |actor| {
+            actor.archive.fill(0, 2, 3, 300);
+            actor.archive.serving = Serving::ServeWhole;
+        });
+        let announcement = stage.announce(archive, "a");
+        stage.wait(millis(50));
+        let fetch = stage.fetch(client, "a--x", (0, 0), (9, 0));
+        stage.step("a fetch, which says that the track ends", millis(200));
+        assert_eq!(stage.fetched(fetch).places(300).len(), 9);
+        stage.cancel(announcement);
+        let so_far = Parameters {
+            largest_object: Some(Location::new(2, 2)),
+            ..Parameters::default()
+        };
+        let publication = stage.publish_with(publisher, "a--x", so_far, Properties::EMPTY);
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(client, "a--x");
+        stage.step("it is published all the same", millis(50));
+        stage.group(publication, 3, 1, 300);
+        stage.step("with one more group", millis(200));
+        expect_malformed(stage, publication, subscription);
+    });
 }
 
 #[test]
