@@ -215,6 +215,9 @@ impl Clients {
                     && self.publisher != Some(handle)
                 {
                     self.crowd.subscribed.fetch_add(1, Ordering::Relaxed);
+                } else if let session::Event::Rejected { .. } = event {
+                    // A relay that has too much to do just now: once more.
+                    self.waiting.push(handle);
                 }
             }
         }
@@ -249,7 +252,7 @@ impl Clients {
         for handle in self.waiting.split_off(first) {
             let track = self.track.clone();
             self.with(now, endpoint, handle, |session, connection| {
-                // A refusal shows, as not all subscriptions come about.
+                // One that is not sent shows, as not all subscriptions come about.
                 let _asked = session.subscribe(connection, track, Parameters::default());
             });
         }
