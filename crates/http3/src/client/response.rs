@@ -317,4 +317,27 @@ mod tests {
             assert_eq!(response.finish(None), Ok(body as u64));
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_that_a_server_sends_panics(
+            stream in proptest::collection::vec(proptest::num::u8::ANY, 0..300),
+            starts_well in proptest::bool::ANY,
+            piece in 1_usize..60,
+        ) {
+            let mut stream = stream;
+            if starts_well {
+                stream.splice(0..0, ok("100"));
+            }
+            let (mut response, mut last) = (Response::new(MAX), LastHead::new(MAX));
+            let pushed = stream
+                .chunks(piece)
+                .try_for_each(|piece| response.push(Bytes::copy_from_slice(piece), &mut last));
+            if pushed.is_ok() {
+                // Whatever it is judged to be, it has no more content than came.
+                let bytes = response.finish(None).unwrap_or(0);
+                assert!(bytes <= stream.len() as u64);
+            }
+        }
+    }
 }
