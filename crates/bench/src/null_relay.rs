@@ -2,7 +2,7 @@
 //!
 //! It has no cache, no authority, no limits of fairness, no memory of what was sent, and it tells nobody what there is. A
 //! load generator is calibrated against it: what it cannot do here, it cannot do against any relay. What it is *not*:
-//! a relay to serve anybody with. Tests let it misbehave ([`Faults`]).
+//! a relay to serve anybody with. Tests let it misbehave (`Faults`).
 
 mod forwarding;
 
