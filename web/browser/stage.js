@@ -13,6 +13,9 @@ import { chromium } from "playwright-core";
 /** The program under test; without it the stories are skipped. */
 export const WEIR = process.env.WEIR ?? "";
 
+/** How long a program may take to leave, in milliseconds. A relay says good-bye for up to ten seconds. */
+const LEAVE_MS = 15_000;
+
 /** A child process that prints lines of JSON. */
 class Program {
   /**
@@ -38,6 +41,14 @@ class Program {
   async end(signal = "SIGKILL") {
     this.child.kill(signal);
     await this.ended;
+  }
+
+  /** Asks it to end, with what it started, and does not wait for ever. */
+  async leave() {
+    this.child.kill("SIGINT");
+    const timer = setTimeout(() => this.child.kill("SIGKILL"), LEAVE_MS);
+    await this.ended;
+    clearTimeout(timer);
   }
 }
 
@@ -156,7 +167,7 @@ export class Stage {
   async end() {
     await this.chromium?.close();
     for (const link of this.links) link.close();
-    await Promise.all(this.programs.map((program) => program.end()));
+    await Promise.all(this.programs.map((program) => (program.child.exitCode === null && program.child.signalCode === null ? program.leave() : undefined)));
     rmSync(this.folder, { recursive: true, force: true });
   }
 }
