@@ -86,6 +86,16 @@ impl Network {
         self.links[index].link = Link::new(now, config, self.link_seed(from, to));
     }
 
+    /// Puts one empty link in place of those between all of these pairs, which share it from now on.
+    pub(crate) fn share_link(&mut self, now: Instant, pairs: &[(usize, usize)], config: Config) {
+        let Some(&(from, to)) = pairs.first() else {
+            return;
+        };
+        self.replace_link(now, from, to, config);
+        let index = self.link_index(now, from, to);
+        self.by_pair.extend(pairs.iter().map(|pair| (*pair, index)));
+    }
+
     pub(crate) fn link(&mut self, index: usize) -> &mut Link<Datagram> {
         &mut self.links[index].link
     }

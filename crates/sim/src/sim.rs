@@ -229,6 +229,14 @@ impl Sim {
         self.set_link(other, one, config);
     }
 
+    /// Puts one new link between several pairs of nodes, from the first to the second of each, as where the ways of
+    /// several connections meet. Packets in the old ones are lost; [`change_link`](Self::change_link) for one pair is
+    /// for all.
+    pub fn share_link(&mut self, pairs: &[(NodeId, NodeId)], config: Config) {
+        let pairs: Vec<_> = pairs.iter().map(|(from, to)| (from.0, to.0)).collect();
+        self.network.share_link(self.clock.now(), &pairs, config);
+    }
+
     /// Changes the link in one direction between two nodes, with the packets inside it.
     pub fn change_link(
         &mut self,

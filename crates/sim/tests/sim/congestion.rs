@@ -73,8 +73,11 @@ impl App for Pump {
     }
 }
 
-/// Takes everything and answers nothing.
-struct Drain;
+/// Takes everything, counts it and answers nothing.
+#[derive(Default)]
+struct Drain {
+    bytes: u64,
+}
 
 impl App for Drain {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
@@ -82,7 +85,9 @@ impl App for Drain {
         if let Event::Readable { handle, stream } = event
             && let Some(mut connection) = endpoint.connection(now, handle)
         {
-            while let Read::Data(_) = connection.read(stream) {}
+            while let Read::Data(data) = connection.read(stream) {
+                self.bytes += data.len() as u64;
+            }
         }
     }
 
@@ -99,63 +104,129 @@ impl App for Drain {
     }
 }
 
-/// Megabits per second that a pump got through a link of 5 Mbit/s in the last 10 of 15 seconds, with a queue
-/// of 500 ms and 100 ms there and back without it; and its median round trip.
-fn pumped(congestion: Congestion) -> (f64, Duration) {
-    let mut sim = Sim::new(7);
-    let delay = Delay::fixed(millis(50)).expect("short");
-    sim.set_default_link(Config {
-        delay,
-        ..Config::default()
-    });
-    let server = Some(sim.server_tls(&[PROTOCOL]));
-    let drain = sim.add_node(NodeConfig {
-        server,
-        ..NodeConfig::default()
-    });
-    sim.start(drain, Drain);
-    let limits = Limits {
-        congestion,
-        ..Limits::default()
-    };
-    let source = sim.add_node(NodeConfig {
-        limits,
-        ..NodeConfig::default()
-    });
-    let link = Config {
-        rate: Rate::Fixed(Bitrate::from_megabits_per_second(5)),
-        queue: Queue {
-            bytes_max: 5_000_000 / 8 / 2,
-            packets_max: 1_000_000,
-        },
-        delay,
-        ..Config::default()
-    };
-    sim.set_link(source, drain, link);
-    let pump = Pump::new(&sim, drain);
-    sim.start(source, pump);
-    sim.run_until(secs(5), |_| false);
-    let before = sim.link_stats(source, drain).delivered_bytes;
-    sim.run_until(secs(15), |_| false);
-    let bytes = sim.link_stats(source, drain).delivered_bytes - before;
-    let rate = f64::from(u32::try_from(bytes).expect("it was slow")) * 8.0 / 10.0 / 1e6;
-    let mut round_trips = sim.app::<Pump>(source).round_trips.clone();
-    round_trips.sort_unstable();
-    (rate, round_trips[round_trips.len() / 2])
+/// Sources that share a link of 5 Mbit/s with a queue of 500 ms, on a way of 100 ms there and back.
+struct Meeting {
+    sim: Sim,
+    sources: Vec<NodeId>,
+    drains: Vec<NodeId>,
+}
+
+impl Meeting {
+    fn new(controllers: &[Congestion]) -> Self {
+        let mut sim = Sim::new(7);
+        let delay = Delay::fixed(millis(50)).expect("short");
+        sim.set_default_link(Config {
+            delay,
+            ..Config::default()
+        });
+        let (mut sources, mut drains) = (Vec::new(), Vec::new());
+        for congestion in controllers {
+            let server = Some(sim.server_tls(&[PROTOCOL]));
+            drains.push(sim.add_node(NodeConfig {
+                server,
+                ..NodeConfig::default()
+            }));
+            let limits = Limits {
+                congestion: *congestion,
+                ..Limits::default()
+            };
+            sources.push(sim.add_node(NodeConfig {
+                limits,
+                ..NodeConfig::default()
+            }));
+        }
+        let pairs: Vec<_> = sources
+            .iter()
+            .copied()
+            .zip(drains.iter().copied())
+            .collect();
+        let link = Config {
+            rate: Rate::Fixed(Bitrate::from_megabits_per_second(5)),
+            queue: Queue {
+                bytes_max: 5_000_000 / 8 / 2,
+                packets_max: 1_000_000,
+            },
+            delay,
+            ..Config::default()
+        };
+        sim.share_link(&pairs, link);
+        for (source, drain) in pairs {
+            sim.start(drain, Drain::default());
+            let pump = Pump::new(&sim, drain);
+            sim.start(source, pump);
+        }
+        Self {
+            sim,
+            sources,
+            drains,
+        }
+    }
+
+    /// Megabits per second that each source got through from one second to another.
+    fn rates(&mut self, from: u64, until: u64) -> Vec<f64> {
+        let bytes = |meeting: &Self| -> Vec<u64> {
+            let drains = meeting.drains.iter();
+            let bytes = drains.map(|drain| meeting.sim.app::<Drain>(*drain).bytes);
+            bytes.collect()
+        };
+        self.sim.run_until(secs(from), |_| false);
+        let before = bytes(self);
+        self.sim.run_until(secs(until), |_| false);
+        let after = bytes(self);
+        let rate = |(before, after): (u64, u64)| {
+            let bits = u32::try_from((after - before) * 8 / (until - from)).expect("it was slow");
+            f64::from(bits) / 1e6
+        };
+        before.into_iter().zip(after).map(rate).collect()
+    }
+
+    /// The median of the round trips of the first source.
+    fn round_trip(&self) -> Duration {
+        let pump = self.sim.app::<Pump>(self.sources[0]);
+        let mut round_trips = pump.round_trips.clone();
+        round_trips.sort_unstable();
+        round_trips[round_trips.len() / 2]
+    }
 }
 
 #[test]
 fn a_controller_that_listens_to_delay_keeps_the_rate_and_not_the_queue() {
-    let (rate, round_trip) = pumped(Congestion::LOW_LATENCY);
+    let mut meeting = Meeting::new(&[Congestion::LOW_LATENCY]);
+    let (rate, round_trip) = (meeting.rates(5, 15)[0], meeting.round_trip());
     println!("{rate} Mbit/s, {round_trip:?}");
     assert!(rate >= 4.5, "{rate}");
+    // 100 ms, the 60 ms that it aims at, and a little.
     assert!(round_trip < millis(165), "{round_trip:?}");
 }
 
 #[test]
 fn cubic_fills_the_queue() {
-    let (rate, round_trip) = pumped(Congestion::Cubic);
+    let mut meeting = Meeting::new(&[Congestion::Cubic]);
+    let (rate, round_trip) = (meeting.rates(5, 15)[0], meeting.round_trip());
     println!("{rate} Mbit/s, {round_trip:?}");
     assert!(rate >= 4.5, "{rate}");
     assert!(round_trip > millis(300), "{round_trip:?}");
+}
+
+/// They keep the queue short together, but nothing makes their shares equal: each takes the shortest round trip that it
+/// has seen for that of an empty queue, and who has seen a longer one yields less.
+#[test]
+fn two_that_listen_to_delay_keep_the_queue_short_together() {
+    let mut meeting = Meeting::new(&[Congestion::LOW_LATENCY; 2]);
+    let (rates, round_trip) = (meeting.rates(10, 40), meeting.round_trip());
+    println!("{rates:?} Mbit/s, {round_trip:?}");
+    assert!(rates[0] + rates[1] >= 4.5, "{rates:?}");
+    assert!(rates[0].min(rates[1]) >= 0.2, "{rates:?}");
+    assert!(round_trip < millis(200), "{round_trip:?}");
+}
+
+/// Whoever keeps the queue at 60 ms finds it at 500 ms, where the other keeps it, and yields for ever.
+#[test]
+fn one_that_listens_to_delay_yields_to_one_that_fills_the_queue() {
+    let mut meeting = Meeting::new(&[Congestion::LOW_LATENCY, Congestion::Cubic]);
+    let rates = meeting.rates(10, 40);
+    println!("{rates:?} Mbit/s, {:?}", meeting.round_trip());
+    assert!(rates[0] + rates[1] >= 4.5, "{rates:?}");
+    assert!(rates[1] > rates[0], "{rates:?}");
+    assert!(rates[0] >= 0.05, "it goes on: {rates:?}");
 }
