@@ -93,7 +93,10 @@ fn sentence(report: &Report, limit: Limit) -> String {
     let cost = server
         .and_then(|server| server.cpu_us_per_request)
         .map_or_else(String::new, |cost| {
-            format!(" It spent {} µs of CPU on each.", figures::decimal(cost))
+            format!(
+                " The server spent {} µs of CPU on each.",
+                figures::decimal(cost)
+            )
         });
     let died = server
         .and_then(|server| server.died.as_ref())
