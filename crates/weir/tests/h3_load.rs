@@ -204,10 +204,16 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let report = json(&file);
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended in mid-run"), "{died}");
-    let failed = &report["requests"]["failed"];
-    let refused = &report["connections"]["refused"];
-    assert!(failed.as_u64().unwrap() + refused.as_u64().unwrap() > 0);
-    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 4_000.0);
+    // On a busy machine the time may be over before anything is given up.
+    let places = [
+        ("requests", "failed"),
+        ("requests", "unfinished"),
+        ("connections", "refused"),
+        ("connections", "unfinished"),
+    ];
+    let missed = places.map(|(part, field)| report[part][field].as_u64().unwrap());
+    assert!(missed.iter().sum::<u64>() > 0, "{missed:?}");
+    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 8_000.0);
 }
 
 #[test]
