@@ -9,11 +9,11 @@ use crate::{
     report::{
         figures,
         html::{
+            bars::{Bar, bars},
             brand,
             charts::figure,
             cut, document,
             markup::Markup,
-            plot::{Bar, bars},
             section, tables,
         },
     },

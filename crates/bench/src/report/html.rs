@@ -3,6 +3,7 @@
 //! Plots are SVG drawn here, visible without a script; a little script shows figures under the pointer.
 //! The file's size is bounded: curves are thinned, and tables of subscribers and tracks are cut with a note.
 
+pub(crate) mod bars;
 pub(crate) mod charts;
 mod league;
 pub(crate) mod markup;

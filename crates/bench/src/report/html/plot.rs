@@ -6,9 +6,9 @@ use super::markup::Markup;
 use crate::report::figures;
 
 /// Width of a plot in its own units; about its width in pixels on a laptop.
-const WIDTH: f64 = 560.0;
+pub(super) const WIDTH: f64 = 560.0;
 const LEFT: f64 = 52.0;
-const RIGHT: f64 = 14.0;
+pub(super) const RIGHT: f64 = 14.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 40.0;
 
@@ -438,54 +438,8 @@ impl Plot {
     }
 }
 
-/// One bar of a list.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Bar {
-    /// What it stands for.
-    pub(crate) name: String,
-    /// How long it is.
-    pub(crate) value: f64,
-    /// The smallest and the largest of the values that it stands for.
-    pub(crate) span: (f64, f64),
-    /// What is written at its end.
-    pub(crate) label: String,
-    /// Drawn paler, since it says less.
-    pub(crate) is_pale: bool,
-}
-
-/// A list of bars from left to right, one below the other, each with its name above it.
-pub(crate) fn bars(markup: &mut Markup, title: &str, description: &str, list: &[Bar]) {
-    let longest = list.iter().map(|bar| bar.span.1.max(bar.value));
-    let longest = longest.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-    let across = |value: f64| (value / longest).clamp(0.0, 1.0) * (WIDTH - RIGHT - 2.0);
-    let rows = u32::try_from(list.len()).unwrap_or(u32::MAX);
-    let view = format!("0 0 {WIDTH} {}", f64::from(rows) * BAR_ROW);
-    markup.element("svg", &[("viewBox", &view), ("role", &"img")], |markup| {
-        markup.leaf("title", &[], &title);
-        markup.leaf("desc", &[], &description);
-        for (number, bar) in (0_u32..).zip(list) {
-            let top = f64::from(number) * BAR_ROW;
-            label(markup, "name", (2.0, top + 13.0), &bar.name);
-            label(markup, "end", (WIDTH - RIGHT, top + 13.0), &bar.label);
-            let class = if bar.is_pale { "bar pale" } else { "bar" };
-            let size = (across(bar.value).max(VISIBLE), BAR_THICK);
-            rectangle(markup, class, (2.0, top + 19.0), size);
-            let (low, high) = (2.0 + across(bar.span.0), 2.0 + across(bar.span.1));
-            if high - low > 1.0 {
-                let middle = top + 19.0 + BAR_THICK / 2.0;
-                line(markup, "axis", (low, middle), (high, middle));
-            }
-        }
-    });
-}
-
-/// From one bar of a list to the next.
-const BAR_ROW: f64 = 42.0;
-/// How thick a bar of a list is.
-const BAR_THICK: f64 = 13.0;
-
 /// The least height of a bar that stands for something.
-const VISIBLE: f64 = 1.5;
+pub(super) const VISIBLE: f64 = 1.5;
 
 /// About how wide `text` is in a plot.
 fn width_of(text: &str) -> f64 {
@@ -496,7 +450,7 @@ fn place(value: f64) -> String {
     format!("{value:.1}")
 }
 
-fn line(markup: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
+pub(super) fn line(markup: &mut Markup, class: &str, from: (f64, f64), to: (f64, f64)) {
     let path = format!("M{:.1} {:.1}L{:.1} {:.1}", from.0, from.1, to.0, to.1);
     markup.empty("path", &[("class", &class), ("d", &path)]);
 }
@@ -513,7 +467,7 @@ fn dot(markup: &mut Markup, class: &str, at: (f64, f64)) {
     );
 }
 
-fn rectangle(markup: &mut Markup, class: &str, at: (f64, f64), size: (f64, f64)) {
+pub(super) fn rectangle(markup: &mut Markup, class: &str, at: (f64, f64), size: (f64, f64)) {
     markup.empty(
         "rect",
         &[
@@ -526,7 +480,7 @@ fn rectangle(markup: &mut Markup, class: &str, at: (f64, f64), size: (f64, f64))
     );
 }
 
-fn label(markup: &mut Markup, class: &str, at: (f64, f64), text: &str) {
+pub(super) fn label(markup: &mut Markup, class: &str, at: (f64, f64), text: &str) {
     markup.leaf(
         "text",
         &[("class", &class), ("x", &place(at.0)), ("y", &place(at.1))],
