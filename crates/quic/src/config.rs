@@ -272,3 +272,29 @@ const JOINED_MAX: usize = 16;
 const UDP_PAYLOAD_BYTES_MIN: u16 = 1200;
 /// No packet that we take is larger, with what the engine needs to keep its contents.
 pub(crate) const PACKET_BYTES_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(packets: Packets) -> Result<(), ConfigError> {
+        let limits = Limits::default();
+        limits.transport(&packets, true, None).map(|_| ())
+    }
+
+    #[test]
+    fn packets_at_the_limits_and_one_past_them() {
+        let sized = |bytes| Packets {
+            send_bytes_fixed: Some(bytes),
+            ..Packets::default()
+        };
+        assert_eq!(check(sized(1200)), Ok(()));
+        assert_eq!(check(sized(1199)), Err(ConfigError("send_bytes_fixed")));
+        let joined = |joined_max| Packets {
+            joined_max,
+            ..Packets::default()
+        };
+        assert_eq!(check(joined(1)), Ok(()));
+        assert_eq!(check(joined(0)), Err(ConfigError("joined_max")));
+    }
+}
