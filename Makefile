@@ -56,6 +56,12 @@ interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-
 	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
 	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
 
+.PHONY: generator-memory
+generator-memory: ## The load generator's memory from 10^6 to 10^7 objects (four minutes)
+	$(CARGO) build --release --locked --bin weir
+	target/release/weir bench profiles/audio.ini --subscribers 1000 --ramp 500 --seconds 210 --slo 'loss<100%' --json target/generator-memory.json > target/generator-memory.txt || true
+	scripts/generator-memory.sh target/generator-memory.json
+
 .PHONY: results-relays
 results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our relay and others carry, into docs/results.md (25 minutes, a quiet machine)
 	$(CARGO) build --release --locked --bin weir
