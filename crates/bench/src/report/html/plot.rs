@@ -191,14 +191,8 @@ pub(crate) struct Plot {
     height: f64,
 }
 
-/// A rectangle by the values that it spans.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cell {
-    /// From left to right.
-    pub(crate) span: (f64, f64),
-    /// From low to high.
-    pub(crate) heights: (f64, f64),
-}
+/// A rectangle by the values that it spans: from left to right, and from low to high.
+pub(crate) type Cell = ((f64, f64), (f64, f64));
 
 /// How many strips answer to a pointer at most.
 pub(crate) const STRIPS_MAX: usize = 240;
@@ -314,7 +308,7 @@ impl Plot {
     /// Cells of one colour, as one path.
     pub(crate) fn cells(self, markup: &mut Markup, class: &str, cells: &[Cell]) {
         let mut path = String::new();
-        for Cell { span, heights } in cells {
+        for (span, heights) in cells {
             let (left, top) = (self.across(span.0), self.down(heights.1));
             let (wide, tall) = (self.across(span.1) - left, self.down(heights.0) - top);
             write!(path, "M{left:.1} {top:.1}h{wide:.1}v{tall:.1}h-{wide:.1}z")

@@ -162,7 +162,7 @@ fn levels(
                 && here != Some(number)
             {
                 let span = (heat.seconds_at(from), heat.seconds_at(column));
-                levels[number].1.push(Cell { span, heights });
+                levels[number].1.push((span, heights));
                 run = None;
             }
             run = run.or_else(|| here.map(|number| (number, column)));
