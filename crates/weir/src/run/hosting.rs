@@ -196,6 +196,7 @@ pub(crate) struct LoadHost {
     latency: (u64, Option<(f64, f64)>),
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
+    next_waste: Instant,
     is_started: bool,
     is_released: bool,
     refused_release: Option<String>,
@@ -214,8 +215,9 @@ impl LoadHost {
     /// Follows the conductor, and shows what there is to see.
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_look = now + LOOK_PERIOD;
-        if self.waste_percent > 0 {
-            let until = now + LOOK_PERIOD * self.waste_percent / 100;
+        if self.waste_percent > 0 && self.next_waste <= now {
+            self.next_waste = now + WASTE_PERIOD;
+            let until = now + WASTE_PERIOD * self.waste_percent / 100;
             while clock::now() < until {
                 std::hint::spin_loop();
             }
@@ -317,6 +319,7 @@ impl Hosted {
             origin: setting.origin,
             latency: (0, None),
             waste_percent: setting.waste_percent,
+            next_waste: setting.origin,
             is_started: false,
             is_released: false,
             refused_release: None,
@@ -418,6 +421,8 @@ fn socket_config(sockets: u32) -> SocketConfig {
 
 /// How often a role looks at the gate and shows itself.
 const LOOK_PERIOD: Duration = Duration::from_millis(10);
+/// Time is wasted in stretches of this: long enough to be seen as lag, whatever else the machine does.
+const WASTE_PERIOD: Duration = Duration::from_millis(200);
 /// Pings of clients, so that relays with short idle time-outs keep them while they wait for the start.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Receive buffer when all subscribers share one socket: a burst to ten thousand of them.
