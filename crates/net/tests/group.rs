@@ -11,7 +11,7 @@ use std::{
     collections::BTreeSet,
     net::{SocketAddr, UdpSocket as PlainSocket},
     sync::{
-        Arc,
+        Arc, Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -187,8 +187,9 @@ fn start_server(is_crossed: bool) -> Server {
     let stop = Stop::new().unwrap();
     let ends = posts(THREADS, MAILBOX_ITEMS).unwrap();
     let threads = group.sockets.into_iter().zip(ends).zip(0..);
+    let over = Arc::new(Barrier::new(usize::from(THREADS)));
     let threads = threads.map(|((socket, post), index)| {
-        let (tls, stop) = (tls.clone(), stop.clone());
+        let (tls, stop, over) = (tls.clone(), stop.clone(), Arc::clone(&over));
         let run = move || {
             let shard = Shard::new(index, THREADS).unwrap();
             let endpoint = Endpoint::with_shard(config(Some(tls)), shard).unwrap();
@@ -199,12 +200,15 @@ fn start_server(is_crossed: bool) -> Server {
             let mut host = host.with_post(post);
             let mut app = Echo::default();
             host.run(&mut app).unwrap();
-            Ended {
+            let ended = Ended {
                 app,
                 counters: host.endpoint().counters(),
                 between: host.endpoint().neighbour_counters(),
                 telemetry: shown.snapshot(),
-            }
+            };
+            // While a socket of the group is closed, the kernel gives its last packets to the other.
+            over.wait();
+            ended
         };
         #[expect(clippy::disallowed_methods, reason = "a test's second host")]
         thread::spawn(run)
