@@ -107,6 +107,10 @@ results-h3: contenders ## HTTP/3 servers side by side, into docs/results.md (fiv
 floor: ## What a datagram costs at the very least on this machine
 	$(CARGO) bench --locked -p weir-net --bench floor
 
+.PHONY: cost
+cost: $(PEERS)/bin/moq-relay-ietf ## What a delivered datagram costs: our relay beside the floor, the engine alone and another relay (6 minutes)
+	scripts/cost.sh --other 'moq-relay-ietf=$(PEERS)/bin/moq-relay-ietf --bind 127.0.0.1:15443 --tls-cert %cert% --tls-key %key%'
+
 .PHONY: instructions
 instructions: ## Count the instructions of the fan-out; more than 2 % above the committed number fails
 	$(CARGO) build --release --locked -p weir --example fanout
