@@ -1,12 +1,8 @@
 //! What is asked for: an `https` URL.
 
-use std::{
-    fmt,
-    net::{SocketAddr, ToSocketAddrs as _},
-    str::FromStr,
-};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
-use crate::run::is_isolated;
+use crate::run::{is_isolated, look_up};
 
 /// A URL: `https://host[:port][/path][?query]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,20 +43,10 @@ impl Url {
         }
     }
 
-    /// Looks up where the host is; IPv4 is preferred, so that two runs take the same way.
+    /// Looks up where the host is.
     pub(crate) fn address(&self) -> Result<SocketAddr, UrlError> {
-        let unknown = |error: String| UrlError::Unknown(self.host.clone(), error);
-        let found: Vec<SocketAddr> = (self.host.as_str(), self.port)
-            .to_socket_addrs()
-            .map_err(|error| unknown(error.to_string()))?
-            .collect();
-        let first = found
-            .iter()
-            .find(|one| one.is_ipv4())
-            .or_else(|| found.first());
-        first
-            .copied()
-            .ok_or_else(|| unknown("it has no address".to_owned()))
+        look_up(&self.host, self.port)
+            .map_err(|error| UrlError::Unknown(self.host.clone(), error.to_string()))
     }
 }
 

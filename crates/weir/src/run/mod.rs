@@ -33,7 +33,7 @@ use weir_net::{Stop, clock};
 pub(crate) use self::{
     child::{ChildRelay, OwnRelay},
     machine::Machine,
-    target::{RelayUrl, TrustChoice, is_isolated, target as client_target},
+    target::{RelayUrl, TrustChoice, is_isolated, look_up, target as client_target},
 };
 use self::{generator::Generator, hosting::Hosted, scrape::Scraper, watch::Watch};
 

@@ -1,7 +1,7 @@
 //! The relay that is measured: its URL, its address, whom to trust.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     path::PathBuf,
     str::FromStr,
@@ -98,6 +98,19 @@ impl RelayUrl {
     }
 }
 
+/// Looks up where a host is; IPv4 is preferred, so that two runs take the same way, and `localhost` is the address that
+/// servers listen on by default.
+pub(crate) fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
+    let first = found
+        .iter()
+        .find(|one| one.is_ipv4())
+        .or_else(|| found.first());
+    first
+        .copied()
+        .ok_or_else(|| io::Error::other("it has no address"))
+}
+
 /// Whether an address is one of this machine or of a private network.
 pub(crate) fn is_isolated(address: IpAddr) -> bool {
     match address {
@@ -130,12 +143,7 @@ impl FromStr for RelayUrl {
             .trim_end_matches(']')
             .to_owned();
         let unknown = |error: String| UrlError::Unknown(host.clone(), error);
-        let mut addresses = (host.as_str(), port)
-            .to_socket_addrs()
-            .map_err(|error| unknown(error.to_string()))?;
-        let address = addresses
-            .next()
-            .ok_or_else(|| unknown("it has no address".to_owned()))?;
+        let address = look_up(&host, port).map_err(|error| unknown(error.to_string()))?;
         Ok(Self {
             scheme,
             host,
