@@ -21,10 +21,9 @@ use weir_moqt::{
     property::Properties,
 };
 
-use self::absent::Absent;
 pub(crate) use self::contradiction::Contradiction;
 pub(crate) use self::{
-    absent::{LAST, after, before},
+    absent::{Absent, LAST, after, before},
     span::Span,
 };
 use crate::{Counters, Limits, tracks::TrackId};

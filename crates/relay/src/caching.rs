@@ -11,6 +11,7 @@ use weir_moqt::{
 use crate::{
     Relay,
     cache::{Contradiction, Keeper, LAST, TrackCache},
+    gaps::told_by,
     subgroup::{Ended, Mark, Subgroup},
     timers::Timer,
 };
@@ -122,22 +123,8 @@ impl TrackCache {
         if properties.is_empty() {
             return Ok(());
         }
-        let Location { group, object } = location;
-        if let Some(first) = properties.prior_group_id_gap().and_then(|gap| {
-            let first = group.checked_sub(gap)?;
-            (gap > 0).then_some(first)
-        }) {
-            let last = Location::new(group - 1, u64::MAX);
-            self.exclude_gap(keeper, Location::new(first, 0), last)?;
-        }
-        if let Some(first) = properties.prior_object_id_gap().and_then(|gap| {
-            let first = object.checked_sub(gap)?;
-            (gap > 0).then_some(first)
-        }) {
-            let last = Location::new(group, object - 1);
-            self.exclude_gap(keeper, Location::new(group, first), last)?;
-        }
-        Ok(())
+        told_by(location, properties)
+            .try_for_each(|(first, last)| self.exclude_gap(keeper, first, last))
     }
 
     /// A publisher says that there never were objects from `first` to `last`, both included.

@@ -109,6 +109,9 @@ pub struct Limits {
     /// Ranges of one track that are known not to exist, not counting an end for each group of which objects are kept;
     /// beyond it the one of the smallest locations is forgotten.
     pub cache_gaps_per_track_max: usize,
+    /// Gaps of one track that its publishers told of, so that an object that lies in one is noticed; beyond it the one of
+    /// the smallest locations is forgotten [moqt-18 §12.8, §12.9].
+    pub gaps_told_per_track_max: usize,
 }
 
 impl Default for Limits {
@@ -145,6 +148,7 @@ impl Default for Limits {
             cache_partial_bytes_max: 64 << 20,
             cache_age_max: Duration::from_mins(1),
             cache_gaps_per_track_max: 1024,
+            gaps_told_per_track_max: 256,
         }
     }
 }

@@ -143,6 +143,8 @@ numbers! {
         cache_objects_too_large,
         /// Ranges known not to exist that were forgotten because there are too many.
         cache_gaps_forgotten,
+        /// Gaps that publishers told of and that were forgotten because there are too many.
+        gaps_told_forgotten,
         /// Requests refused because nobody publishes what they ask for.
         refused_does_not_exist,
         /// Requests that waited for a publisher in vain.

@@ -125,6 +125,19 @@ impl Duplicates {
         !self.datagrams.is_empty()
     }
 
+    /// Whether it is remembered that an object from `first` to `last`, both included, came in a datagram or was the last
+    /// of a subgroup that is over.
+    pub(crate) fn has_any(&self, first: Location, last: Location) -> bool {
+        let mut datagrams = self.datagrams.iter();
+        let mut subgroups = self.subgroups.iter();
+        let is_within = |location: Location| first <= location && location <= last;
+        datagrams.any(|&(_, known)| is_within(known))
+            || subgroups.any(|passed| {
+                let object = passed.next.checked_sub(1).filter(|_| !passed.is_live);
+                object.is_some_and(|object| is_within(Location::new(passed.key.0, object)))
+            })
+    }
+
     /// The last publisher is gone; the next one starts afresh.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();

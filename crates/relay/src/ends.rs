@@ -1,4 +1,4 @@
-//! Where the groups of a track and the track itself end, as far as the publisher said so.
+//! Where the groups of a track and the track itself end, and where it has gaps, as far as the publisher said so.
 
 use std::collections::VecDeque;
 
@@ -8,11 +8,15 @@ use weir_moqt::{
     property::Properties,
 };
 
+use crate::gaps::Gaps;
+
 /// The last objects of a track's latest groups, and of the track [moqt-18 §2.4.2].
 #[derive(Debug, Default)]
 pub(crate) struct Ends {
     groups: VecDeque<(u64, u64)>,
     track: Option<Location>,
+    /// Where it has none at all.
+    pub(crate) gaps: Gaps,
 }
 
 impl Ends {
@@ -29,6 +33,7 @@ impl Ends {
             |&(group, last): &(u64, u64)| location.group == group && location.object > last;
         if self.track.is_some_and(|last| location > last)
             || self.groups.iter().any(is_behind)
+            || !self.gaps.admits(location)
             || !are_allowed(properties, location)
         {
             return false;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weir_moqt::{
-    data::FetchEntry,
+    data::{FetchEntry, FetchObject},
     error::{RequestErrorCode, ResetCode},
     location::Location,
     message::{FetchKind, FetchOk},
@@ -16,7 +16,7 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
-    cache::{Keeper, Known, Span},
+    cache::{Contradiction, Keeper, Known, Span},
     feeder::{Fault, Feeder},
     fetch::{Fetch, FetchId},
     peer::Part,
@@ -256,6 +256,11 @@ impl Relay {
         let Some(id) = self.feeder_of(handle, stream) else {
             return;
         };
+        if let FetchEntry::Object(object) = &entry
+            && self.hear_fetched(id, object).is_err()
+        {
+            return self.on_faulty(now, endpoint, id, Fault::Contradiction);
+        }
         let taken = self.with_feeder(now, id, |feeder, cache, keeper| {
             feeder.take_entry(cache, keeper, entry)
         });
@@ -264,6 +269,20 @@ impl Relay {
             Some(Err(fault)) => self.on_faulty(now, endpoint, id, fault),
             None => {}
         }
+    }
+
+    /// Looks whether an object may lie where it does, and takes note of the gaps that it tells of.
+    fn hear_fetched(&mut self, id: FetchId, object: &FetchObject) -> Result<(), Contradiction> {
+        let feeder = self.feeders.get(&id);
+        let Some(track) = feeder.and_then(|feeder| self.tracks.get(feeder.track)) else {
+            return Ok(());
+        };
+        let location = Location::new(object.group, object.object);
+        if !track.ends.gaps.admits(location) {
+            return Err(Contradiction);
+        }
+        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        track.hear_of_gaps(location, &object.properties, limits, counters)
     }
 
     /// The next bytes of an object on such a stream.

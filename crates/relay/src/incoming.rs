@@ -71,6 +71,10 @@ impl Relay {
         {
             return self.on_malformed(now, endpoint, id, sender.0);
         }
+        let told = track.hear_of_gaps(location, properties, &config.limits, counters);
+        if told.is_err() {
+            return self.on_malformed(now, endpoint, id, sender.0);
+        }
         track.observe(location);
         datagram.track_alias = track.alias;
         let mut encoded = BytesMut::with_capacity(
@@ -206,6 +210,11 @@ impl Relay {
         }
         let sender = (handle, inbound.request);
         let anew = track.hear(sender, location, &mut self.ledger);
+        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        let told = track.hear_of_gaps(location, &object.properties, limits, counters);
+        if told.is_err() {
+            return self.on_malformed(now, endpoint, track_id, handle);
+        }
         let number = match inbound.flow {
             Flow::Passed(id) => {
                 if let Some(subgroup) = track.subgroup(id) {

@@ -25,6 +25,7 @@ mod feeding;
 mod fetch;
 mod fetching;
 mod full_streams;
+mod gaps;
 mod incoming;
 mod inspection;
 mod load;

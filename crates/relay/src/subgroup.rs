@@ -205,6 +205,17 @@ impl Subgroup {
         !self.fresh.is_empty()
     }
 
+    /// Whether the object that began last, or one that is not published, lies from `first` to `last`, both included.
+    pub(crate) fn has_begun_any(&self, first: Location, last: Location) -> bool {
+        let newest = self.previous.map(|object| Location {
+            group: self.header.group,
+            object,
+        });
+        let unpublished = self.marks.iter().map(|mark| mark.location);
+        let mut begun = newest.into_iter().chain(unpublished);
+        begun.any(|location| first <= location && location <= last)
+    }
+
     /// Whether an object has begun and is not complete, or not published.
     pub(crate) fn is_arriving(&self, location: Location) -> bool {
         self.header.group == location.group

@@ -47,6 +47,12 @@ impl Absent {
         let _forgotten = within.count();
     }
 
+    /// Whether there is nothing in it.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// The range that holds `location`.
     #[inline]
     pub(crate) fn around(&self, location: Location) -> Option<(Location, Location)> {

@@ -22,6 +22,7 @@ mod fetching;
 mod filling;
 mod flood;
 mod forwarding;
+mod gaps;
 mod hostile;
 mod joining;
 mod late;

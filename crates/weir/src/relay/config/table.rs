@@ -153,6 +153,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.cache_partial_bytes_max in 0..=1 << 40, "Bytes of objects that have arrived in part; one more is passed on only."),
         setting!(limits.relay.cache_age_max in 0..=DAY, "How long an object is kept; its publisher may say less."),
         setting!(limits.relay.cache_gaps_per_track_max in COUNT, "Ranges of a track that are known not to exist; the smallest is forgotten beyond."),
+        setting!(limits.relay.gaps_told_per_track_max in COUNT, "Gaps of a track that its publishers told of; the smallest is forgotten beyond."),
         setting!(limits.quic.connections_max in COUNT, "Connections in all; refused beyond."),
         setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight; refused beyond."),
         setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight above which newcomers must prove their address (Retry)."),
