@@ -1,55 +1,131 @@
-// Plays for as long as it is told (an hour), and says whether memory or latency grew.
+// Plays for as long as it is told (an hour), and fails if memory or delay grew.
 //
-//     WEIR=target/release/weir node web/browser/soak.mjs [MINUTES]
+//     WEIR=target/release/weir node web/browser/soak.mjs [MINUTES [RESULTS]]
+//
+// RESULTS names a Markdown file in which the section of this command is replaced, such as docs/results.md. A line of JSON for
+// each sample goes to standard error.
 
+import { readFileSync, writeFileSync } from "node:fs";
+
+import { childOf, residentMb } from "./processes.js";
 import { Stage, WEIR } from "./stage.js";
+import { trends } from "./trend.js";
+
+const SAMPLE_MS = 30_000;
+/** What is measured, and how far its median in the last quarter of the time may be above that in the second. Half an hour of
+ * frames is kept one by one, so that the heap still grows a little in the second quarter of an hour. */
+const BOUNDS = [
+  { name: "heap MB", ratioMax: 1.25, slack: 1 },
+  { name: "renderer MB", ratioMax: 1.15, slack: 10 },
+  { name: "GPU MB", ratioMax: 1.15, slack: 10 },
+  { name: "browser MB", ratioMax: 1.15, slack: 10 },
+  { name: "relay MB", ratioMax: 1.15, slack: 4 },
+  { name: "origin MB", ratioMax: 1.15, slack: 4 },
+  { name: "latency ms", ratioMax: 1.15, slack: 50 },
+];
 
 const minutes = Number(process.argv[2] ?? 60);
-if (WEIR === "" || !(minutes > 0)) {
-  console.error("usage: WEIR=target/release/weir node web/browser/soak.mjs [MINUTES]");
+const results = process.argv[3];
+if (WEIR === "" || !(minutes >= 2)) {
+  console.error("usage: WEIR=target/release/weir node web/browser/soak.mjs [MINUTES, from 2 [RESULTS]]");
   process.exit(2);
 }
+
 const stage = new Stage();
-/** @type {{ heap: number, latency: number }[]} */
-const samples = [];
 try {
-  const { ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0"]);
+  const { program, ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0"]);
   const watched = await stage.open(ready.page);
   await watched.says("live", 60);
-  const devtools = await watched.page.context().newCDPSession(watched.page);
-  await devtools.send("HeapProfiler.enable");
-  for (let minute = 1; minute <= minutes; minute++) {
-    await watched.page.waitForTimeout(60_000);
-    await devtools.send("HeapProfiler.collectGarbage");
-    const { usedSize } = await devtools.send("Runtime.getHeapUsage");
-    const { lately, video, connection } = await watched.figures();
-    samples.push({ heap: usedSize, latency: lately.latency_median });
-    console.log(JSON.stringify({
-      minute,
-      heap_mb: Number((usedSize / 1e6).toFixed(1)),
-      latency_median_s: Number(lately.latency_median.toFixed(3)),
-      latency_p95_s: Number(lately.latency_p95.toFixed(3)),
-      shown: Number(lately.shown.toFixed(3)),
-      freezes: lately.freezes,
-      drawn: video.drawn,
-      decoder_errors: video.errors,
-      reconnects: connection.reconnects,
-    }));
-  }
-  // Half an hour of frames is kept one by one; before that memory grows to what it stays at.
-  const quarter = Math.max(1, Math.floor(samples.length / 4));
-  const mean = (/** @type {number[]} */ values) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const [third, last] = [samples.slice(-2 * quarter, -quarter), samples.slice(-quarter)];
-  if (third.length > 0) {
-    const grown = (/** @type {"heap" | "latency"} */ key) =>
-      mean(last.map((one) => one[key])) / mean(third.map((one) => one[key])) - 1;
-    console.log(JSON.stringify({
-      summary: "last quarter against the one before",
-      heap_grown: Number(grown("heap").toFixed(3)),
-      latency_grown: Number(grown("latency").toFixed(3)),
-      complaints: stage.complaints,
-    }));
-  }
+  await watched.page.click("#sound");
+  const samples = await play(/** @type {number} */ (program.child.pid), watched);
+  const found = trends(samples, BOUNDS);
+  const report = describe(samples, found);
+  console.log(report);
+  if (results) replaceSection(results, report);
+  const grown = found.filter(({ isFlat }) => !isFlat).map(({ name }) => name);
+  if (grown.length > 0) console.error(`grew: ${grown.join(", ")}`);
+  if (stage.complaints.length > 0) console.error(`the page complained: ${stage.complaints.join("; ")}`);
+  if (grown.length > 0 || stage.complaints.length > 0) process.exitCode = 1;
 } finally {
   await stage.end();
+}
+
+/**
+ * @param {number} origin the process that publishes
+ * @param {Awaited<ReturnType<Stage["open"]>>} watched
+ */
+async function play(origin, watched) {
+  const devtools = await watched.page.context().newCDPSession(watched.page);
+  await devtools.send("HeapProfiler.enable");
+  const browser = await stage.chromium?.newBrowserCDPSession();
+  const relay = childOf(origin, "relay");
+  if (!browser || relay === undefined) throw new Error("there is no browser, or no relay");
+  /** @type {Record<string, number>[]} */
+  const samples = [];
+  const begun = performance.now();
+  for (let number = 1; number * SAMPLE_MS <= minutes * 60_000; number++) {
+    await watched.page.waitForTimeout(Math.max(0, begun + number * SAMPLE_MS - performance.now()));
+    await devtools.send("HeapProfiler.collectGarbage");
+    const { usedSize } = await devtools.send("Runtime.getHeapUsage");
+    const { processInfo } = await browser.send("SystemInfo.getProcessInfo");
+    const resident = (/** @type {string} */ type) =>
+      processInfo.filter((one) => one.type === type).reduce((sum, { id }) => sum + residentMb(id), 0);
+    const { lately, video, dropped, jumps, connection } = await watched.figures();
+    const sample = {
+      minute: (number * SAMPLE_MS) / 60_000,
+      "heap MB": usedSize / 1e6,
+      "renderer MB": resident("renderer"),
+      "GPU MB": resident("GPU"),
+      "browser MB": resident("browser"),
+      "relay MB": residentMb(relay),
+      "origin MB": residentMb(origin),
+      "latency ms": lately.latency_median * 1e3,
+      "p95 ms": lately.latency_p95 * 1e3,
+      drawn: video.drawn,
+      "arrival ms": lately.queueing_mean * 1e3,
+      dropped: dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + video.lateForDecoder,
+      jumps,
+      "freezes/min": lately.freezes,
+      "decoder errors": video.errors,
+      reconnects: connection.reconnects,
+    };
+    samples.push(sample);
+    console.error(JSON.stringify(sample));
+  }
+  return samples;
+}
+
+/**
+ * @param {Record<string, number>[]} samples
+ * @param {import("./trend.js").Trend[]} found
+ */
+function describe(samples, found) {
+  const columns = Object.keys(samples[0]);
+  const line = (/** @type {string[]} */ cells) => `| ${cells.join(" | ")} |`;
+  const figure = (/** @type {string} */ name, /** @type {number} */ value) => value.toFixed(name === "heap MB" ? 1 : 0);
+  const every = Math.max(1, Math.round(samples.length / 12));
+  const rows = samples.filter((_, place) => place === 0 || (place + 1) % every === 0);
+  return [
+    `${minutes} minutes in headless Chromium, with sound; a sample each ${SAMPLE_MS / 1000} s, the heap after garbage collection, the others' resident memory.`,
+    "",
+    line(["", "1st quarter", "2nd", "3rd", "4th", "4th / 2nd", ""]),
+    line(["---", ...Array(5).fill("---:"), "---"]),
+    ...found.map(({ name, medians, ratio, isFlat }) =>
+      line([`${name}, median`, ...medians.map((value) => figure(name, value)), ratio.toFixed(2), isFlat ? "flat" : "**grew**"])),
+    "",
+    line(columns),
+    line(columns.map(() => "---:")),
+    ...rows.map((sample) => line(columns.map((name) => figure(name, sample[name])))),
+  ].join("\n");
+}
+
+/**
+ * @param {string} path
+ * @param {string} body
+ */
+function replaceSection(path, body) {
+  const text = readFileSync(path, "utf8");
+  const section = `<!-- soak-web begin: made by \`make soak-web MINUTES=${minutes}\` -->\n\n## The page for long\n\n${body}\n\n<!-- soak-web end -->`;
+  const there = /<!-- soak-web begin: .*?-->.*?<!-- soak-web end -->/s;
+  writeFileSync(path, there.test(text) ? text.replace(there, () => section) : `${text.trimEnd()}\n\n${section}\n`);
 }

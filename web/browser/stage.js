@@ -13,6 +13,9 @@ import { chromium } from "playwright-core";
 /** The program under test; without it the stories are skipped. */
 export const WEIR = process.env.WEIR ?? "";
 
+/** A folder with the page's scripts and styles, such as `web`, to be tried instead of those in the program, without building it. */
+const PAGE = process.env.PAGE ?? "";
+
 /** How long a program may take to leave, in milliseconds. A relay says good-bye for up to ten seconds. */
 const LEAVE_MS = 15_000;
 
@@ -155,6 +158,8 @@ export class Stage {
   async open(address, options = {}) {
     const browser = this.chromium ?? (await this.browser());
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
+    // Not the documents: a browser lets a page reach a relay on this machine only if it came from this machine.
+    if (PAGE !== "") await context.route(/\.(js|css)$/, (route) => route.fulfill({ path: join(PAGE, new URL(route.request().url()).pathname) }));
     const page = await context.newPage();
     page.on("console", (message) => {
       if (message.type() === "error") this.complaints.push(message.text());

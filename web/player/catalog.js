@@ -1,13 +1,18 @@
 /**
- * The catalog of a stream: which tracks there are and how to decode them (draft-ietf-moq-msf, versions 00 and 01).
+ * The catalog of a stream: which tracks there are and how to decode them (draft-ietf-moq-msf, versions 00 and 01, and what
+ * went before it, draft-ietf-moq-catalogformat-01).
  */
 
 import { readInit } from "./mp4.js";
 
 /** The name of the track that carries it. */
 export const CATALOG_TRACK = "catalog";
+/** The name of the track that carries it with publishers of the format before. */
+export const EARLIER_CATALOG_TRACK = ".catalog";
 /** The name of the track with the init segment, as in the thesis. */
 export const INIT_TRACK = "init";
+/** Init segments that are fetched for one catalog. */
+const INIT_TRACKS_MAX = 8;
 
 /**
  * @typedef {object} TrackPlan a track to be played
@@ -33,19 +38,13 @@ export const INIT_TRACK = "init";
  * Reads a catalog.
  *
  * @param {Uint8Array} json
+ * @param {Map<string, Uint8Array>} segments what the tracks hold that {@link initTracks} names
  * @returns {Plan} an error of plain words if there is nothing to play
  */
-export function readCatalog(json) {
-  /** @type {any} */
-  let catalog;
-  try {
-    catalog = JSON.parse(new TextDecoder().decode(json));
-  } catch {
-    throw new Error("the catalog of the stream cannot be read");
-  }
-  if (!Array.isArray(catalog?.tracks)) throw new Error("the catalog of the stream lists no tracks");
+export function readCatalog(json, segments = new Map()) {
+  const catalog = parse(json);
   /** @type {TrackPlan[]} */
-  const plans = catalog.tracks.flatMap((/** @type {any} */ track) => planOf(track, catalog));
+  const plans = catalog.tracks.flatMap((/** @type {any} */ track) => planOf(track, catalog, segments));
   const depends = (/** @type {TrackPlan} */ plan) =>
     catalog.tracks.find((/** @type {any} */ track) => track.name === plan.name)?.depends?.length > 0 ? 1 : 0;
   const video = plans.filter((plan) => plan.media === "video");
@@ -61,18 +60,49 @@ export function readCatalog(json) {
 }
 
 /**
+ * The tracks with init segments that a catalog names, where they do not stand in it.
+ *
+ * @param {Uint8Array} json
+ * @returns {string[]} the first ones, each once; an error of plain words if it is no catalog
+ */
+export function initTracks(json) {
+  const names = parse(json).tracks.flatMap(({ initTrack }) => (typeof initTrack === "string" ? [initTrack] : []));
+  return [...new Set(names)].slice(0, INIT_TRACKS_MAX);
+}
+
+/**
+ * @param {Uint8Array} json
+ * @returns {{ tracks: any[], [field: string]: any }} tracks with the fields that the earlier format keeps for all, or one level deeper
+ */
+function parse(json) {
+  /** @type {any} */
+  let catalog;
+  try {
+    catalog = JSON.parse(new TextDecoder().decode(json));
+  } catch {
+    throw new Error("the catalog of the stream cannot be read");
+  }
+  if (!Array.isArray(catalog?.tracks)) throw new Error("the catalog of the stream lists no tracks");
+  const tracks = catalog.tracks
+    .filter((/** @type {unknown} */ track) => typeof track === "object" && track !== null)
+    .map((/** @type {any} */ track) => ({ ...catalog.commonTrackFields, ...track.selectionParams, ...track }));
+  return { ...catalog, tracks };
+}
+
+/**
  * @param {any} track
  * @param {any} catalog
+ * @param {Map<string, Uint8Array>} segments
  * @returns {TrackPlan[]} none if it is of no use here
  */
-function planOf(track, catalog) {
+function planOf(track, catalog, segments) {
   const packaging = track.packaging;
   if (typeof track.name !== "string" || (packaging !== "loc" && packaging !== "cmaf")) return [];
   const codec = typeof track.codec === "string" ? track.codec : "";
   const isAudio = track.role === "audio" || /^(mp4a|opus|Opus)/.test(codec);
   const isVideo = track.role === "video" || /^(avc|hvc|hev|vp0|av01)/.test(codec);
   if (!isAudio && !isVideo) return [];
-  const data = initData(track, catalog);
+  const data = initData(track, catalog) ?? segments.get(track.initTrack);
   /** @type {TrackPlan} */
   const plan = {
     name: track.name,

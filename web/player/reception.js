@@ -7,7 +7,7 @@ import { namespaceOf } from "../moqt/name.js";
 import { utf8 } from "../moqt/cursor.js";
 import { Session } from "../moqt/session.js";
 import { STRATEGIES } from "../playout/strategy.js";
-import { CATALOG_TRACK, INIT_TRACK, planOfInit, readCatalog } from "./catalog.js";
+import { CATALOG_TRACK, EARLIER_CATALOG_TRACK, INIT_TRACK, initTracks, planOfInit, readCatalog } from "./catalog.js";
 
 /** How long the relay is asked to wait for a publisher, in milliseconds. */
 const RENDEZVOUS_MS = 5000n;
@@ -118,6 +118,8 @@ export class Reception {
     const strategy = this.target.strategy ?? "weir";
     const tracks = STRATEGIES[strategy]?.tracks ?? ["video"];
     if (segment) return this.#apply(session, planOfInit(segment, tracks, strategy));
+    const earlier = await this.#held(session, EARLIER_CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json));
+    if (earlier) return this.#applyCatalog(session, earlier);
     this.events.onState("waiting");
     const late = await this.#held(session, CATALOG_TRACK, RENDEZVOUS_MS, (json) => this.#onCatalog(session, json));
     if (!late) throw new NotPublished();
@@ -197,22 +199,40 @@ export class Reception {
     const text = new TextDecoder().decode(json);
     if (text === this.catalog) return;
     this.catalog = text;
-    try {
-      const plan = readCatalog(json);
-      this.#cancelAll();
-      this.#apply(session, plan).catch(() => session.close());
-    } catch (error) {
-      console.warn("a new catalog is of no use", error);
-    }
+    this.#plan(session, json).then(
+      (plan) => {
+        if (this.catalog !== text) return;
+        this.#cancelAll();
+        this.#apply(session, plan).catch(() => session.close());
+      },
+      (error) => console.warn("a new catalog is of no use", error),
+    );
   }
 
   /**
    * @param {Session} session
    * @param {Uint8Array} json
    */
-  #applyCatalog(session, json) {
+  async #applyCatalog(session, json) {
     this.catalog = new TextDecoder().decode(json);
-    return this.#apply(session, readCatalog(json));
+    return this.#apply(session, await this.#plan(session, json));
+  }
+
+  /**
+   * What a catalog describes, with the init segments that it names.
+   *
+   * @param {Session} session
+   * @param {Uint8Array} json
+   * @returns {Promise<Plan>}
+   */
+  async #plan(session, json) {
+    /** @type {Map<string, Uint8Array>} */
+    const segments = new Map();
+    for (const name of initTracks(json)) {
+      const segment = await this.#held(session, name, undefined, () => {});
+      if (segment) segments.set(name, segment);
+    }
+    return readCatalog(json, segments);
   }
 
   #cancelAll() {

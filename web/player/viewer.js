@@ -15,6 +15,11 @@ import { VideoOutput } from "./video.js";
 
 /** The bounds of the jitter buffer where it adapts itself, in microseconds. */
 const ADAPTIVE = { minUs: 40_000, maxUs: 400_000 };
+/** What is buffered at the least where there is sound, in which every gap is heard. */
+const SOUND_MIN_US = 80_000;
+/** Media that may wait beyond the target, in microseconds. More comes of a machine that stood still or is too slow: catching
+ * up would take too long then, and it goes on at the newest keyframe. */
+const BEHIND_MAX_US = 1_000_000;
 /** Media time that runs backwards by more than this, while availability does not, is a new beginning. */
 const RESTART_US = 1_000_000;
 /** Objects that are remembered, so that none is played twice where two connections bring it. */
@@ -68,7 +73,9 @@ export class Viewer {
     /** @type {{ availableUs: number, presentationUs: number }} */
     this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
     /** Frames that were dropped, by reason. */
-    this.dropped = { late: 0, overflow: 0, hidden: 0, undecodable: 0 };
+    this.dropped = { late: 0, overflow: 0, hidden: 0, undecodable: 0, behind: 0 };
+    /** Times that it went on at the live edge, because too much waited. */
+    this.jumps = 0;
     this.streamsRefused = 0;
     this.restarts = 0;
     this.isHidden = false;
@@ -119,7 +126,19 @@ export class Viewer {
    */
   setBuffer(buffer) {
     this.settings.buffer = buffer;
-    this.player.target.buffering = this.#playerSettings().buffering;
+    this.#adjust();
+  }
+
+  /** Begins to make sound; only after the user did something on the page. Fails if the browser does not let it. */
+  async enableSound() {
+    await this.audio.enable();
+    this.#adjust();
+  }
+
+  /** Lets the player that plays go by the settings of now. */
+  #adjust() {
+    this.player.settings = this.#playerSettings();
+    this.player.target.buffering = this.player.settings.buffering;
   }
 
   /** @returns {import("../playout/player.js").PlayerSettings} */
@@ -127,7 +146,10 @@ export class Viewer {
     const { player } = STRATEGIES[this.strategy] ?? STRATEGIES.weir;
     const { buffer } = this.settings;
     if (buffer === "strategy") return player;
-    return { ...player, buffering: buffer === "adaptive" ? ADAPTIVE : { fixedUs: buffer * 1000 } };
+    if (buffer !== "adaptive") return { ...player, buffering: { fixedUs: buffer * 1000 } };
+    if (!this.audio.isRunning) return { ...player, buffering: ADAPTIVE };
+    // A pause that ends with the first picture leaves nothing in the buffer, so that the next one follows soon.
+    return { ...player, buffering: { ...ADAPTIVE, minUs: SOUND_MIN_US }, resumesAtOnce: false };
   }
 
   /** @param {import("./catalog.js").Plan} plan */
@@ -138,7 +160,7 @@ export class Viewer {
     this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
     this.#restart();
     this.video.setPlan(plan.video[0]);
-    this.audio.setPlan(plan.audio);
+    this.audio.setPlan(plan.audio).then(() => this.#adjust());
   }
 
   /** Forgets what waits; the next keyframe begins anew. */
@@ -237,6 +259,10 @@ export class Viewer {
       // The publisher began anew.
       this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
       this.#restart();
+    } else if (tag.kind === "I" && this.player.bufferedUs() > this.player.target.targetUs() + BEHIND_MAX_US) {
+      this.jumps += 1;
+      this.dropped.behind += this.inPlayer.size;
+      this.#restart();
     }
     if (tag.availableUs > this.newest.availableUs) {
       this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
@@ -278,14 +304,17 @@ export class Viewer {
     const now = nowUs();
     const { player, video } = this;
     this.#followSound(now);
+    let shownUs = -Infinity;
     for (let shown = player.poll(now); shown; shown = player.poll(now)) {
+      shownUs = shown.frame.presentationUs;
       this.inPlayer.delete(shown.frame.number);
       if (shown.isDecodable) video.show(shown.frame.presentationUs);
       else this.dropped.undecodable += 1;
     }
     const first = player.buffer[0];
     const media = player.clock.mediaUs(now);
-    if (media !== null || first) video.feed(Math.max(media ?? -Infinity, player.isPlaying || !first ? -Infinity : first.presentationUs));
+    // Of a buffer that ran empty the clock stands still, but what was in it is still to be decoded.
+    video.feed(Math.max(media ?? -Infinity, shownUs, player.isPlaying || !first ? -Infinity : first.presentationUs));
     if (this.audio.isRunning) this.audio.follow(media, player.clock.rate / 1000);
     const next = player.pollTimeout(now);
     if (next !== undefined) this.timer = setTimeout(() => this.#tick(), Math.max(0, (next - now) / 1000));
@@ -320,6 +349,7 @@ export class Viewer {
       rate: player.clock.rate / 1000,
       byKind: records.byKind,
       dropped: this.dropped,
+      jumps: this.jumps,
       duplicates: records.duplicates,
       streamsRefused: this.streamsRefused,
       video: video.counters,

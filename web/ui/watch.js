@@ -137,7 +137,7 @@ function refresh() {
   const now = performance.now() / 1000;
   const found = viewer.figures();
   const { lately, dropped } = found;
-  const lost = dropped.late + dropped.overflow + dropped.undecodable + found.video.lateForDecoder;
+  const lost = dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + found.video.lateForDecoder;
   showTiles({
     Latency: [seconds(found.latencyNow), "now"],
     "Last minute": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
@@ -200,6 +200,7 @@ function showDetails(found) {
   rows.push(
     ["Dropped: late, for the decoder", `${dropped.late}, ${video.lateForDecoder}`],
     ["Dropped: what they need is missing", String(dropped.undecodable)],
+    ["Dropped: to be at the live edge again", String(dropped.behind)],
     ["Decoder: pictures, errors, overloads", `${video.decoded}, ${video.errors}, ${video.overloads}`],
     ["Groups of the base layer alone", String(video.baseOnly)],
     ["Sound: pieces decoded, errors", `${found.audio.decoded}, ${found.audio.errors}`],
@@ -225,7 +226,7 @@ function showDetails(found) {
 
 async function toggleSound() {
   const isOn = sound.getAttribute("aria-pressed") !== "true";
-  if (isOn) await viewer.audio.enable().catch((error) => say("lost", `No sound: ${error.message}`));
+  if (isOn) await viewer.enableSound().catch((error) => say("lost", `No sound: ${error.message}`));
   viewer.audio.setVolume(isOn ? Number(volume.value) : 0);
   sound.setAttribute("aria-pressed", String(isOn));
   sound.textContent = isOn ? "Sound on" : "Sound off";

@@ -1,0 +1,34 @@
+// What processes hold in memory, from /proc.
+
+import { readFileSync, readdirSync } from "node:fs";
+
+/**
+ * @param {number} pid
+ * @returns {number} its resident memory in MB, or NaN if it is gone
+ */
+export function residentMb(pid) {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]) / 1024;
+  } catch {
+    return NaN;
+  }
+}
+
+/**
+ * @param {number} parent
+ * @param {string} argument what stands among the parameters of the one that is looked for
+ * @returns {number | undefined} the process that it started
+ */
+export function childOf(parent, argument) {
+  for (const entry of readdirSync("/proc")) {
+    if (!/^\d+$/.test(entry)) continue;
+    try {
+      const status = readFileSync(`/proc/${entry}/status`, "utf8");
+      if (Number(/^PPid:\s+(\d+)$/m.exec(status)?.[1]) !== parent) continue;
+      if (readFileSync(`/proc/${entry}/cmdline`, "utf8").split("\0").includes(argument)) return Number(entry);
+    } catch {
+      // It has ended in the meantime.
+    }
+  }
+  return undefined;
+}
