@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Interoperation with other people's relays and clients, both ways, as a table in Markdown:
-# our publisher and subscribers at their relays, and their publishers and subscribers at ours.
+# our publisher and subscribers at their relays, their publishers and subscribers at ours, and their
+# publishers in our page (in Chromium, which needs node and `npm ci` in web/).
 # Fails if a row fails.
 #
 # interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
 #
 # --weir FILE      our program
-# --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub and moq-sub lie; what is
-#                  missing is said in the table
+# --peers FOLDER   where moq-relay-ietf, moq-relay and the clients moq-pub, moq-sub and moq (of moq-cli)
+#                  lie; what is missing is said in the table
 # --output FOLDER  logs, certificate, recordings (target/interop)
 # --markdown FILE  where the table goes, besides standard output
 set -euo pipefail
@@ -162,6 +163,17 @@ ietf_media() {
     media_row "$base.mp4" "moq-pub 0.10.0, moq-sub 0.5.0" "$scheme" "$base.log"
 }
 
+# Their publishers in our page: web/browser/others.mjs says of each whether it plays.
+page_rows() {
+    local log=$output/page.txt program how way reason note name
+    WEIR=$weir timeout 300 node web/browser/others.mjs "$peers" >"$log" 2>"$output/page.log" || true
+    [ -s "$log" ] || row "their publishers" "" "their publisher → weir → our page" "$(tail -n 1 "$output/page.log")"
+    while IFS='|' read -r program how way reason note; do
+        name=$(version "$peers/$program")
+        row "${name/#moq /moq-cli }" "$how" "$way" "$reason" "$note"
+    done <"$log"
+}
+
 certificate
 # moq-relay takes no PUBLISH, and moq-relay-ietf serves what was published only where PUBLISH_NAMESPACE came before.
 for relay in moq-relay-ietf moq-relay; do
@@ -185,6 +197,12 @@ else
     missing "moq-pub, moq-sub" "" "their publisher → weir → their subscriber" "moq-pub, moq-sub or ffmpeg"
 fi
 end_all
+if [ -d web/node_modules/playwright-core ] && command -v node ffmpeg >/dev/null; then
+    [ -x "$peers/moq" ] || missing "moq-cli" "" "their publisher → weir → our page" moq
+    page_rows
+else
+    missing "moq-cli, moq-pub" "" "their publisher → weir → our page" "node with web/node_modules, or ffmpeg"
+fi
 
 if [ -n "$markdown" ]; then
     {
@@ -195,7 +213,12 @@ if [ -n "$markdown" ]; then
         echo 'what stands here, and writes this file.'
         echo
         echo "Our side: $(version "$weir"). Objects: audio by datagram and video by stream ([both.ini](../interop/both.ini)), or an H.264"
-        echo "stream that ffmpeg makes. Not tried is moq-dev's own client, \`moq-cli\`: it did not finish building within 20 minutes on the machine where this was made."
+        echo "stream that ffmpeg makes; in the page, which runs in headless Chromium, with sound."
+        echo
+        echo '`moq-pub` 0.10.0 over raw QUIC (`moqt://`) ends with "invalid RESET_STREAM: 1" as soon as a request of the relay is cancelled, so it'
+        echo 'is tried over WebTransport. `@moq/watch` 0.4.6 (npm) in Chromium settles on `moqt-18` with our relay but does not play: with `@moq/net` 0.2.8'
+        echo 'its SUBSCRIBER_PRIORITY is an integer of variable length, where draft-18 §10.2.7 has one byte; `@moq/net` 0.3.4 has mended that, and still expects a'
+        echo 'length in front of LARGEST_OBJECT, which draft-18 §10.2 has not ("Two consecutive varints"), as `moq-net` 0.3.18 of the same project writes it.'
         echo
         echo '| peer | how | way of the objects | result |'
         echo '|---|---|---|---|'

@@ -19,15 +19,17 @@ const PAGE = process.env.PAGE ?? "";
 /** How long a program may take to leave, in milliseconds. A relay says good-bye for up to ten seconds. */
 const LEAVE_MS = 15_000;
 
-/** A child process that prints lines of JSON. */
+/** A child process; those of ours print lines of JSON. */
 class Program {
   /**
    * @param {string} command
    * @param {string[]} parameters
    * @param {import("node:child_process").StdioOptions} stdio
+   * @param {boolean} isGroup whether it is a group of processes, which ends together
    */
-  constructor(command, parameters, stdio = ["ignore", "pipe", "ignore"]) {
-    this.child = spawn(command, parameters, { stdio });
+  constructor(command, parameters, stdio = ["ignore", "pipe", "ignore"], isGroup = false) {
+    this.child = spawn(command, parameters, { stdio, detached: isGroup });
+    this.isGroup = isGroup;
     /** @type {Promise<number | null>} */
     this.ended = new Promise((resolve) => this.child.once("exit", resolve));
   }
@@ -42,14 +44,21 @@ class Program {
 
   /** @param {NodeJS.Signals} [signal] */
   async end(signal = "SIGKILL") {
-    this.child.kill(signal);
+    this.#kill(signal);
     await this.ended;
+  }
+
+  /** @param {NodeJS.Signals} signal */
+  #kill(signal) {
+    const { pid } = this.child;
+    if (this.isGroup && pid !== undefined) process.kill(-pid, signal);
+    else this.child.kill(signal);
   }
 
   /** Asks it to end, with what it started, and does not wait for ever. */
   async leave() {
-    this.child.kill("SIGINT");
-    const timer = setTimeout(() => this.child.kill("SIGKILL"), LEAVE_MS);
+    this.#kill("SIGINT");
+    const timer = setTimeout(() => this.#kill("SIGKILL"), LEAVE_MS);
     await this.ended;
     clearTimeout(timer);
   }
@@ -74,8 +83,10 @@ export class Stage {
       "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "10",
       "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate,
     ], { stdio: "ignore" });
+    /** Of the certificate, as browsers compare it. */
     this.hash = new X509Certificate(readFileSync(certificate)).fingerprint256.replaceAll(":", "").toLowerCase();
     this.files = { certificate, key };
+    return this.files;
   }
 
   /**
@@ -96,6 +107,18 @@ export class Stage {
   }
 
   /**
+   * Starts a program of others, in a group of its own so that all of a pipe ends with it.
+   *
+   * @param {string} command
+   * @param {string[]} parameters
+   */
+  start(command, parameters) {
+    const program = new Program(command, parameters, "ignore", true);
+    this.programs.push(program);
+    return program;
+  }
+
+  /**
    * @param {string[]} parameters of `weir`
    * @param {boolean} [speaks] whether it says when it is ready
    */
@@ -110,8 +133,7 @@ export class Stage {
    * @param {string[]} [more]
    */
   async relay(listen, more = []) {
-    if (!this.files) this.certificate();
-    const { certificate, key } = /** @type {{ certificate: string, key: string }} */ (this.files);
+    const { certificate, key } = this.files ?? this.certificate();
     return this.weir(["relay", "--listen", listen, "--cert", certificate, "--key", key, ...more]);
   }
 
@@ -154,12 +176,14 @@ export class Stage {
    *
    * @param {string} address
    * @param {import("playwright-core").BrowserContextOptions} [options]
+   * @param {string} [script] what is done to the browser before the page sees it
    */
-  async open(address, options = {}) {
+  async open(address, options = {}, script) {
     const browser = this.chromium ?? (await this.browser());
     const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
     // Not the documents: a browser lets a page reach a relay on this machine only if it came from this machine.
     if (PAGE !== "") await context.route(/\.(js|css)$/, (route) => route.fulfill({ path: join(PAGE, new URL(route.request().url()).pathname) }));
+    if (script !== undefined) await context.addInitScript({ content: script });
     const page = await context.newPage();
     page.on("console", (message) => {
       if (message.type() === "error") this.complaints.push(message.text());

@@ -12,9 +12,10 @@ const REPORT_MAX_MS = 500;
 
 /** Decoder and output of sound. */
 export class AudioOutput {
-  /** @param {(reason: string) => void} onProblem what the viewer should be told */
-  constructor(onProblem) {
-    this.onProblem = onProblem;
+  constructor() {
+    /** Why there is no sound, in plain words.
+     * @type {string | undefined} */
+    this.problem = undefined;
     /** @type {AudioContext | undefined} */
     this.context = undefined;
     /** @type {AudioWorkletNode | undefined} */
@@ -42,10 +43,15 @@ export class AudioOutput {
     this.#closeDecoder();
     this.node?.port.postMessage({ clear: true, mediaUs: null });
     this.isPlaying = false;
-    if (!plan || !("AudioDecoder" in globalThis)) return;
+    this.problem = undefined;
+    if (!plan) return;
+    if (!("AudioDecoder" in globalThis)) {
+      this.problem = "This browser cannot decode sound by WebCodecs.";
+      return;
+    }
     const support = await AudioDecoder.isConfigSupported(config(plan)).catch(() => undefined);
     if (support?.supported) this.plan = plan;
-    else this.onProblem(`This browser has no decoder for the stream's sound (${plan.codec}); the picture plays without it.`);
+    else this.problem = `This browser has no decoder for the stream's sound (${plan.codec}).`;
   }
 
   /** Begins to make sound; only after the user did something on the page. */

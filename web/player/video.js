@@ -67,7 +67,9 @@ export class VideoOutput {
      * @type {{ group: number, references: number, decodeUs: number, others: number, disposable: number } | undefined} */
     this.chain = undefined;
     this.isBaseOnly = false;
-    this.isConfigured = false;
+    /** Why nothing can be decoded, in plain words.
+     * @type {string | undefined} */
+    this.problem = undefined;
     /** @type {VideoCounters} */
     this.counters = { decoded: 0, drawn: 0, unreferenced: 0, lateForDecoder: 0, overloads: 0, errors: 0, baseOnly: 0 };
   }
@@ -81,11 +83,22 @@ export class VideoOutput {
     this.plan = plan;
     this.description = plan.description;
     this.restart();
+    const problem = await this.#missing(plan.codec);
+    if (this.plan !== plan) return;
+    this.problem = problem;
+    if (problem) this.onProblem(problem);
+  }
+
+  /**
+   * @param {string} codec
+   * @returns {Promise<string | undefined>} what the browser lacks
+   */
+  async #missing(codec) {
     if (!("VideoDecoder" in globalThis)) {
-      return this.onProblem("This browser cannot decode video by WebCodecs. Chromium 94, Safari 16.4 and Firefox 130 can.");
+      return "This browser cannot decode video by WebCodecs. Chromium 94, Safari 16.4 and Firefox 130 can.";
     }
     const support = await VideoDecoder.isConfigSupported(this.#config()).catch(() => undefined);
-    if (!support?.supported) this.onProblem(`This browser has no decoder for the stream's video (${plan.codec}).`);
+    return support?.supported ? undefined : `This browser has no decoder for the stream's video (${codec}).`;
   }
 
   /** Forgets all frames; the next keyframe begins anew. The picture stays. */

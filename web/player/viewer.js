@@ -52,7 +52,7 @@ export class Viewer {
     this.settings = settings;
     this.handlers = handlers;
     this.video = new VideoOutput(canvas, handlers.onProblem);
-    this.audio = new AudioOutput(handlers.onProblem);
+    this.audio = new AudioOutput();
     this.records = new Records(nowUs());
     /** @type {import("./catalog.js").Plan | undefined} */
     this.plan = undefined;
@@ -272,7 +272,7 @@ export class Viewer {
       this.dropped.hidden += 1;
       return;
     }
-    if (!this.isPlaying) {
+    if (!this.isPlaying && !this.video.problem) {
       this.isPlaying = true;
       this.handlers.onState("playing", "");
     }
@@ -354,7 +354,7 @@ export class Viewer {
       streamsRefused: this.streamsRefused,
       video: video.counters,
       isBaseOnly: video.isBaseOnly,
-      audio: audio.counters,
+      audio: { ...audio.counters, problem: audio.problem },
       inSync: this.#syncUs(now),
       connection: { ...receiver.counters, ...(receiver.session?.counters ?? {}) },
       implementation: receiver.session?.peer?.implementation,

@@ -203,7 +203,7 @@ function showDetails(found) {
     ["Dropped: to be at the live edge again", String(dropped.behind)],
     ["Decoder: pictures, errors, overloads", `${video.decoded}, ${video.errors}, ${video.overloads}`],
     ["Groups of the base layer alone", String(video.baseOnly)],
-    ["Sound: pieces decoded, errors", `${found.audio.decoded}, ${found.audio.errors}`],
+    ["Sound: pieces decoded, errors", found.audio.problem ?? `${found.audio.decoded}, ${found.audio.errors}`],
     ["Picture behind sound", seconds(found.inSync)],
     ["Video", plan ? `${plan.video[0].codec} ${plan.video[0].packaging} ${canvas.width}×${canvas.height}` : "–"],
     ["Relay", found.implementation ?? "–"],

@@ -22,5 +22,5 @@ pub use mailbox::{MAILBOX_ITEMS, Post, posts};
 pub use shaper::{Shaper, ShaperConfig, ShaperReport};
 pub use socket::{SocketConfig, SocketGroup, UdpSocket};
 pub use stop::Stop;
-pub use sys::{kill, pin_to_core, raise_open_files_limit, terminate};
+pub use sys::{end_with_parent, kill, pin_to_core, raise_open_files_limit, terminate};
 pub use telemetry::{Delays, Telemetry, TelemetrySnapshot};

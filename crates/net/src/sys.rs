@@ -5,6 +5,7 @@
 
 mod address;
 mod batch;
+mod child;
 mod shared;
 
 use std::{
@@ -17,6 +18,7 @@ use std::{
 use libc::{c_int, socklen_t};
 
 use self::address::size_of_socklen;
+pub use self::child::end_with_parent;
 pub(crate) use self::{
     batch::{BATCH, Outgoing, ReceiveBatch, SendBatch},
     shared::{bind_shared, steer},

@@ -6,12 +6,14 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
+    net::UdpSocket,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    time::Duration,
 };
 
 use serde_json::Value;
-use weir_net::terminate;
+use weir_net::{clock, terminate};
 
 /// 36 frames and their sound.
 const AUDIO_VIDEO: &str = concat!(
@@ -283,5 +285,27 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(errors.contains(error), "{errors}");
+    }
+}
+
+#[test]
+fn what_watch_started_ends_with_it_even_if_it_is_killed() {
+    let mut watch = weir(&["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
+    let mut line = String::new();
+    let mut out = BufReader::new(watch.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let relay = ready["relay"].as_str().unwrap();
+    let relay = relay.trim_start_matches("https://").trim_end_matches('/');
+    assert!(UdpSocket::bind(relay).is_err(), "a relay is at {relay}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let begun = clock::now();
+    while UdpSocket::bind(relay).is_err() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "the relay at {relay} is still there"
+        );
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -217,6 +217,7 @@ impl Browser {
         if std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0) {
             command.arg("--no-sandbox");
         }
+        weir_net::end_with_parent(&mut command);
         let child = command
             .arg(url)
             .stdin(Stdio::null())

@@ -52,7 +52,7 @@ impl OwnRelay {
     }
 }
 
-/// A running relay. Killed when dropped.
+/// A running relay. Killed when dropped, and ended with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct ChildRelay {
     child: Child,
@@ -94,6 +94,7 @@ impl ChildRelay {
         command.arg(subcommand).args(arguments);
         // A signal from the terminal goes to the whole group; the relay is to outlive the end of the load.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        weir_net::end_with_parent(&mut command);
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

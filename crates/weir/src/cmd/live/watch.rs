@@ -179,10 +179,13 @@ impl Source {
 
     /// A test picture with sound, encoded by ffmpeg as it goes.
     fn test_picture() -> anyhow::Result<Self> {
-        let mut child = Command::new("ffmpeg")
+        let mut command = Command::new("ffmpeg");
+        command
             .args(TEST_PICTURE)
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdout(Stdio::piped());
+        weir_net::end_with_parent(&mut command);
+        let mut child = command
             .spawn()
             .context("ffmpeg cannot be started, which makes the test picture; --input and --relay do without it")?;
         let out = child.stdout.take();

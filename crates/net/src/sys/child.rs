@@ -1,0 +1,27 @@
+//! Child processes that do not outlive who started them.
+
+use std::{io, os::unix::process::CommandExt as _, process::Command};
+
+use super::check;
+
+/// Ends what `command` starts (`SIGTERM`) when the thread that started it ends, however that ends: even by a signal
+/// that no process can handle. So it is to be started by a thread that lives as long as the child is needed.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    // SAFETY: between fork and exec only system calls that are safe there are made, and nothing is allocated.
+    unsafe { command.pre_exec(move || follow(parent)) };
+}
+
+fn follow(parent: u32) -> io::Result<()> {
+    let signal = libc::c_ulong::from(libc::SIGTERM.unsigned_abs());
+    // SAFETY: no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
+    // It may have ended before the kernel was told.
+    // SAFETY: no arguments; it cannot fail.
+    let of_now = unsafe { libc::getppid() };
+    if u32::try_from(of_now) == Ok(parent) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::BrokenPipe.into())
+    }
+}

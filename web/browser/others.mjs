@@ -1,0 +1,111 @@
+// Plays what other people's publishers send in our page, through a relay, and says of each whether it plays: whether frames
+// advance, pixels change, sound is decoded and the page does not complain.
+//
+//     WEIR=target/release/weir node web/browser/others.mjs PEERS
+//
+// PEERS is the folder with the programs `moq` (of moq-cli), `moq-pub` and `moq-relay`; what is missing is left out. Prints a line
+// for each with | between program, how, way of the objects, why it failed (empty if it is good), and a note.
+
+import { existsSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+
+import { Stage, WEIR } from "./stage.js";
+
+const peers = process.argv[2];
+if (WEIR === "" || !peers) {
+  console.error("usage: WEIR=target/release/weir node web/browser/others.mjs PEERS");
+  process.exit(2);
+}
+/** A frame for each fragment and a track for each, as those publishers want it. */
+const SOURCE = "ffmpeg -hide_banner -v error -re -f lavfi -i testsrc2=size=640x360:rate=25 -re -f lavfi -i sine=frequency=330:sample_rate=48000" +
+  " -t 120 -pix_fmt yuv420p -c:v libx264 -preset ultrafast -tune zerolatency -g 25 -c:a aac -ac 2 -f mp4" +
+  " -movflags cmaf+separate_moof+delay_moov+skip_trailer+frag_every_frame -";
+const FRAMES = 75;
+
+/** @type {{ program: string, relay: "weir" | "moq-relay", how: string, publish: (url: string) => string }[]} */
+const CASES = [
+  {
+    program: "moq", relay: "weir", how: "https, MSF and CMSF",
+    publish: (url) => `--connect ${url} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
+  },
+  {
+    program: "moq", relay: "weir", how: "moqt, MSF and CMSF",
+    publish: (url) => `--connect ${url.replace("https:", "moqt:")} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
+  },
+  {
+    program: "moq", relay: "moq-relay", how: "https, MSF and CMSF",
+    publish: (url) => `--connect ${url} --connect-tls-insecure --connect-version moq-transport-18 --broadcast live import fmp4`,
+  },
+  {
+    program: "moq-pub", relay: "weir", how: "https, catalogformat-01 and CMSF",
+    publish: (url) => `--name live --tls-disable-verify ${url}`,
+  },
+];
+
+const stage = new Stage();
+const { certificate, key } = stage.certificate();
+let failed = 0;
+try {
+  for (const one of CASES) {
+    const program = join(peers, one.program);
+    if (!existsSync(program) || (one.relay === "moq-relay" && !existsSync(join(peers, "moq-relay")))) continue;
+    const result = await play(one, program).catch((error) => ({ reason: String(error.message).split("\n")[0], note: "" }));
+    if (result.reason) failed += 1;
+    const cells = [one.program, one.how, `their publisher → ${one.relay} → our page`, result.reason, result.note];
+    console.log(cells.map((cell) => cell.replaceAll("|", " ")).join("|"));
+  }
+} finally {
+  await stage.end();
+}
+process.exitCode = failed > 0 ? 1 : 0;
+
+/**
+ * @param {(typeof CASES)[number]} one
+ * @param {string} program
+ */
+async function play(one, program) {
+  const address = one.relay === "weir" ? (await stage.relay("127.0.0.1:0")).ready.listening : await theirRelay();
+  const pipe = stage.start("bash", ["-c", `${SOURCE} | exec "$0" ${one.publish(`https://${address}`)}`, program]);
+  const watched = await stage.open(await stage.page(address));
+  try {
+    await watched.says("live", 40);
+    await watched.page.click("#sound");
+    await watched.draws(FRAMES, 30);
+    const picture = await watched.picture();
+    await watched.draws(12);
+    const { audio, video, plan, inSync } = await watched.figures();
+    const problems = [
+      ...((await watched.picture()) === picture ? ["the picture stands still"] : []),
+      ...(audio.decoded === 0 ? ["no sound"] : []),
+      ...(video.errors > 0 ? [`${video.errors} errors of the decoder`] : []),
+      ...stage.complaints,
+    ];
+    const sync = inSync === null ? "" : `, picture behind sound ${Math.round(inSync * 1000)} ms`;
+    const note = `${video.drawn} frames, ${audio.decoded} pieces of sound, ${plan.video[0].codec} as ${plan.video[0].packaging}${sync}`;
+    return { reason: problems.join("; "), note };
+  } finally {
+    stage.complaints.length = 0;
+    await watched.page.context().close();
+    await pipe.end();
+  }
+}
+
+/** @returns {Promise<string>} where it listens */
+async function theirRelay() {
+  const port = await freePort();
+  stage.start(join(peers, "moq-relay"), [
+    "--listen", `127.0.0.1:${port}`, "--listen-tls-cert", certificate, "--listen-tls-key", key, "--auth-public", "**",
+  ]);
+  return `127.0.0.1:${port}`;
+}
+
+/** @returns {Promise<number>} */
+function freePort() {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = /** @type {import("node:net").AddressInfo} */ (server.address());
+      server.close(() => resolve(port));
+    });
+  });
+}

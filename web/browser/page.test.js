@@ -1,0 +1,209 @@
+// How the page serves people: by keyboard, on a phone, read aloud, with a browser that lacks something, on a machine that stands
+// still. WEIR names the program; without it these stories are skipped. Times are reported, never asserted.
+
+import assert from "node:assert/strict";
+import { createRequire } from "node:module";
+import { after, before, test } from "node:test";
+
+import { Stage, WEIR } from "./stage.js";
+
+const stage = new Stage();
+const skip = WEIR === "" ? "WEIR does not name the program" : false;
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+/** Where the page is, with a stream. */
+let page = "";
+/** Where the page is, without one. */
+let empty = "";
+
+before(async () => {
+  if (skip) return;
+  page = (await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--input", stage.clip("640x360")])).ready.page;
+  empty = (await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--no-source"])).ready.page;
+});
+after(() => stage.end());
+
+/**
+ * What a checker for accessibility finds.
+ *
+ * @param {import("playwright-core").Page} opened
+ * @returns {Promise<string[]>}
+ */
+async function barriers(opened) {
+  await opened.addScriptTag({ path: AXE });
+  return opened.evaluate(`axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+    .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html.slice(0, 120)).join(" | ")))`);
+}
+
+test("everything can be reached and used by keyboard, and what has the focus is seen", { skip, timeout: 60_000 }, async () => {
+  const watched = await stage.open(page);
+  const { page: opened } = watched;
+  await watched.says("live");
+  /** @type {string[]} */
+  const reached = [];
+  for (let press = 0; press < 12; press++) {
+    await opened.keyboard.press("Tab");
+    const { name, outline } = /** @type {{ name: string, outline: number }} */ (await opened.evaluate(`(() => {
+      const { activeElement } = document;
+      const style = getComputedStyle(activeElement);
+      return { name: activeElement.id || activeElement.localName, outline: style.outlineStyle === "none" ? 0 : parseFloat(style.outlineWidth) };
+    })()`));
+    if (reached.includes(name) || name === "body") break;
+    assert.ok(outline >= 2, `${name} shows that it has the focus`);
+    reached.push(name);
+  }
+  assert.deepEqual(reached, ["publish-link", "sound", "volume", "join", "buffer", "toggle", "full", "export", "summary"]);
+
+  const pressed = (/** @type {string} */ id) => opened.getAttribute(`#${id}`, "aria-pressed");
+  await opened.focus("#sound");
+  await opened.keyboard.press("Enter");
+  await opened.waitForFunction("document.getElementById('sound').getAttribute('aria-pressed') === 'true'");
+  await opened.keyboard.press("m");
+  await opened.waitForFunction("document.getElementById('sound').getAttribute('aria-pressed') === 'false'");
+  await opened.keyboard.press("o");
+  assert.equal(await pressed("toggle"), "false");
+  assert.equal(await opened.isVisible("#overlay"), false);
+  await opened.focus("summary");
+  await opened.keyboard.press("Enter");
+  assert.equal(await opened.isVisible("#details"), true);
+  await opened.focus("#buffer");
+  await opened.keyboard.press("ArrowDown");
+  assert.notEqual(await opened.inputValue("#buffer"), "adaptive");
+  await opened.focus("#export");
+  const [saved] = await Promise.all([opened.waitForEvent("download"), opened.keyboard.press("e")]);
+  assert.match(saved.suggestedFilename(), /^weir-watch-.*\.json$/);
+  await opened.keyboard.press("f");
+  await opened.waitForFunction("document.fullscreenElement?.id === 'screen'");
+  await opened.keyboard.press("f");
+  await opened.waitForFunction("document.fullscreenElement === null");
+  await watched.draws(12);
+  await opened.context().close();
+});
+
+test("nothing stands in the way of who has the page read aloud, in light and dark", { skip, timeout: 90_000 }, async () => {
+  for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
+    const watched = await stage.open(page, { colorScheme });
+    await watched.says("live");
+    await watched.page.click("summary");
+    assert.deepEqual(await barriers(watched.page), [], `the page that plays, ${colorScheme}`);
+    assert.equal(await watched.page.getAttribute("#state", "role"), "status");
+    assert.equal(await watched.page.getAttribute("#notice", "role"), "alert");
+    await watched.page.context().close();
+    const waiting = await stage.open(empty, { colorScheme });
+    await waiting.says("waiting");
+    assert.deepEqual(await barriers(waiting.page), [], `the page that waits, ${colorScheme}`);
+    await waiting.page.context().close();
+    const publishing = await stage.open(`${empty}publish.html`, { colorScheme });
+    assert.deepEqual(await barriers(publishing.page), [], `the page that publishes, ${colorScheme}`);
+    await publishing.page.context().close();
+  }
+});
+
+test("it fits any window, down to that of a phone, and goes on playing while that changes", { skip, timeout: 60_000 }, async () => {
+  const phone = await stage.open(page, { viewport: { width: 360, height: 740 }, deviceScaleFactor: 3, isMobile: true, hasTouch: true });
+  await phone.says("live");
+  await phone.page.tap("#sound");
+  await phone.page.waitForFunction("document.getElementById('sound').getAttribute('aria-pressed') === 'true'");
+  await fits(phone.page, 360);
+  await phone.page.setViewportSize({ width: 740, height: 360 });
+  await fits(phone.page, 740);
+  await phone.draws(12);
+  await phone.page.context().close();
+
+  const watched = await stage.open(page);
+  await watched.says("live");
+  for (const width of [1920, 1001, 999, 640, 320]) {
+    await watched.page.setViewportSize({ width, height: 800 });
+    await fits(watched.page, width);
+    await watched.draws(6);
+  }
+  const drawn = /** @type {number[]} */ (await watched.page.evaluate(
+    "new Promise((resolve) => setTimeout(resolve, 800)).then(() => { const plot = document.getElementById('plot-latency'); return [plot.width, Math.round(plot.clientWidth * devicePixelRatio)]; })",
+  ));
+  assert.equal(drawn[0], drawn[1], "plots are drawn in the size that they have now");
+  await watched.page.context().close();
+});
+
+/**
+ * @param {import("playwright-core").Page} opened
+ * @param {number} width
+ */
+async function fits(opened, width) {
+  const beyond = /** @type {string[]} */ (await opened.evaluate(`[...document.querySelectorAll("body *")]
+    .filter((one) => one.getClientRects().length > 0 && one.getBoundingClientRect().right > document.documentElement.clientWidth + 1 && !one.closest(".overlay"))
+    .map((one) => one.id || one.localName)`));
+  assert.deepEqual(beyond, [], `nothing sticks out at ${width} pixels`);
+  assert.equal(await opened.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), true);
+}
+
+test("nothing moves but the picture and its figures where less motion is wanted", { skip, timeout: 30_000 }, async () => {
+  const watched = await stage.open(page, { reducedMotion: "reduce" });
+  await watched.says("live");
+  const moving = await watched.page.evaluate(`[...document.querySelectorAll("*")]
+    .filter((one) => { const style = getComputedStyle(one); return style.animationName !== "none" || parseFloat(style.transitionDuration) > 0; }).length`);
+  assert.equal(moving, 0);
+  await watched.page.context().close();
+});
+
+test("a page that stood still for three seconds is at the live edge again, not three seconds behind", { skip, timeout: 60_000 }, async () => {
+  const watched = await stage.open(page);
+  await watched.says("live");
+  await watched.draws(24);
+  const before = await watched.figures();
+  await watched.page.evaluate("(() => { const end = performance.now() + 3000; while (performance.now() < end); })()");
+  await watched.page.waitForFunction(`weir.figures().jumps > ${before.jumps}`);
+  await watched.draws(48);
+  const { latencyNow, dropped } = await watched.figures();
+  console.log(`latency ${before.latencyNow.toFixed(3)} s before, ${latencyNow.toFixed(3)} s after, ${dropped.behind} frames left out`);
+  await watched.page.context().close();
+});
+
+test("a browser that lacks something says what, in plain words", { skip, timeout: 60_000 }, async (context) => {
+  const notice = (/** @type {Awaited<ReturnType<Stage["open"]>>} */ watched, /** @type {string} */ words) =>
+    watched.page.waitForFunction(`document.getElementById("notice").checkVisibility() && document.getElementById("notice").textContent.includes(${JSON.stringify(words)})`);
+
+  await context.test("WebTransport", async () => {
+    const watched = await stage.open(page, {}, "delete globalThis.WebTransport");
+    await notice(watched, "This browser has no WebTransport.");
+    assert.equal(await watched.state(), "lost");
+    await watched.page.context().close();
+  });
+
+  await context.test("WebCodecs", async () => {
+    const watched = await stage.open(page, {}, "delete globalThis.VideoDecoder");
+    await notice(watched, "This browser cannot decode video by WebCodecs.");
+    await stays(watched, "lost");
+    await watched.page.context().close();
+  });
+
+  await context.test("a decoder for the picture", async () => {
+    const watched = await stage.open(page, {}, "VideoDecoder.isConfigSupported = async (config) => ({ supported: false, config })");
+    await notice(watched, "This browser has no decoder for the stream's video (avc1.");
+    await stays(watched, "lost");
+    await watched.page.context().close();
+  });
+
+  await context.test("a decoder for the sound", async () => {
+    const watched = await stage.open(page, {}, "AudioDecoder.isConfigSupported = async (config) => ({ supported: false, config })");
+    await watched.says("live");
+    await watched.draws(24);
+    await watched.page.click("summary");
+    await watched.page.waitForFunction("document.getElementById('details').textContent.includes('no decoder for the stream\\'s sound (mp4a')");
+    await watched.page.context().close();
+  });
+});
+
+/**
+ * It does not say otherwise a little later, when frames come.
+ *
+ * @param {Awaited<ReturnType<Stage["open"]>>} watched
+ * @param {string} state
+ */
+async function stays(watched, state) {
+  await watched.page.waitForFunction("weir.figures().byKind.P.received > 24");
+  assert.equal(await watched.state(), state);
+  assert.equal(await watched.page.isVisible("#notice"), true);
+}
+
+test("no story left a complaint in the console", { skip }, () => {
+  assert.deepEqual(stage.complaints, []);
+});
