@@ -35,6 +35,12 @@ export const STREAMS_MAX = 1024;
  * @typedef {import("./streams.js").WholeObject} WholeObject
  * @typedef {import("./subscription.js").Sink} Sink
  *
+ * @typedef {object} Route where the objects of one stream go
+ * @property {Sink} sink
+ * @property {(object: any) => ObjectHead} headOf what an item of the stream says of an object
+ * @property {(head: ObjectHead) => boolean} isWanted whether the rest of the stream is
+ * @property {() => void} onEnd the stream is over, whole or not
+ *
  * @typedef {object} Options
  * @property {Uint8Array[]} [certificateHashes] SHA-256 of certificates that are trusted
  * @property {string} [token] shown to the relay in SETUP
@@ -165,7 +171,7 @@ export class Session {
       const answer = await this.#answer(stream);
       if (answer.type !== "SUBSCRIBE_OK") throw new Violation(`${answer.type} answers SUBSCRIBE`);
       subscription.ok = answer;
-      if (this.aliases.has(answer.trackAlias)) throw new Violation("an alias is used twice", "DUPLICATE_TRACK_ALIAS");
+      if (this.aliases.get(answer.trackAlias)?.isOver === false) throw new Violation("an alias is used twice", "DUPLICATE_TRACK_ALIAS");
       this.aliases.set(answer.trackAlias, subscription);
       for (const wake of this.awaited.get(answer.trackAlias) ?? []) wake();
       this.#follow(subscription, stream);
@@ -281,9 +287,11 @@ export class Session {
     } catch (error) {
       this.#onError(error);
     }
+    this.subscriptions.delete(subscription);
+    const alias = subscription.ok?.trackAlias;
+    if (alias !== undefined && this.aliases.get(alias) === subscription) this.aliases.delete(alias);
     if (subscription.isOver || this.isClosed) return;
     subscription.isOver = true;
-    this.subscriptions.delete(subscription);
     subscription.sink.onDone?.(code, reason);
   }
 
@@ -334,9 +342,9 @@ export class Session {
         case "control":
           return await this.#readControl(reader, start);
         case "subgroup":
-          return await this.#readSubgroup(reader, start);
+          return await this.#readObjects(reader, start, new SubgroupReader(), (header) => this.#routeOfSubgroup(header));
         case "fetch":
-          return await this.#readFetch(reader, start);
+          return await this.#readObjects(reader, start, new FetchReader("ascending"), (header) => this.#routeOfFetch(header));
         default:
           return await this.#stop(reader, ResetCode.CANCELLED);
       }
@@ -371,84 +379,76 @@ export class Session {
   }
 
   /**
-   * @param {ReadableStreamDefaultReader<Uint8Array>} reader
-   * @param {Uint8Array} start
+   * The way of the objects of a subgroup's stream.
+   *
+   * @param {import("./object.js").SubgroupHeader} header
+   * @returns {Promise<Route | undefined>} nothing if nobody wants them
    */
-  async #readSubgroup(reader, start) {
-    this.counters.streams += 1;
-    const items = new SubgroupReader();
-    /** @type {Subscription | undefined} */
-    let subscription;
+  async #routeOfSubgroup({ trackAlias, group, subgroup }) {
+    const subscription = await this.#subscriptionOf(trackAlias);
+    if (!subscription || subscription.isOver) return undefined;
+    const { sink } = subscription;
     /** @type {bigint | undefined} */
-    let subgroup;
-    const assembly = new Assembly();
-    try {
-      for (let bytes = start; ; ) {
-        items.push(bytes);
-        for (let item = items.poll(); item; item = items.poll()) {
-          if ("header" in item) {
-            subscription = await this.#subscriptionOf(item.header.trackAlias);
-            if (!subscription || subscription.isOver) return await this.#stop(reader, ResetCode.CANCELLED);
-            continue;
-          }
-          const { header } = items;
-          if (!header || !subscription) return;
-          if ("object" in item) {
-            const { id, status, properties, payloadLength } = item.object;
-            subgroup ??= header.subgroup === "zero" ? 0n : header.subgroup === "first_object" ? id : header.subgroup.explicit;
-            if (status !== "normal") continue;
-            if (payloadLength > BigInt(OBJECT_BYTES_MAX)) return await this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
-            const head = { group: header.group, subgroup, id, properties };
-            const isWanted = !subscription.isOver && subscription.sink.onHead?.(head) !== false;
-            if (!isWanted) return await this.#stop(reader, ResetCode.CANCELLED);
-            assembly.begin(head, Number(payloadLength));
-          } else {
-            assembly.add(item.payload);
-          }
-          const whole = assembly.take();
-          if (whole) this.#deliver(subscription.sink, whole);
-        }
-        const { value, done } = await reader.read();
-        if (done) {
-          items.fin();
-          return;
-        }
-        bytes = value;
-      }
-    } catch (error) {
-      if (error instanceof Violation) throw error;
-      this.counters.streamsReset += 1;
-    } finally {
-      if (subscription && items.header) subscription.sink.onStreamEnd?.(items.header.group);
-    }
+    let number = typeof subgroup === "object" ? subgroup.explicit : subgroup === "zero" ? 0n : undefined;
+    return {
+      sink,
+      headOf: ({ id, properties }) => {
+        number ??= id;
+        return { group, subgroup: number, id, properties };
+      },
+      isWanted: (head) => !subscription.isOver && sink.onHead?.(head) !== false,
+      onEnd: () => sink.onStreamEnd?.(group),
+    };
   }
 
   /**
+   * The way of what was fetched.
+   *
+   * @param {{ requestId: bigint }} header
+   * @returns {Route | undefined} nothing if nobody asked for it
+   */
+  #routeOfFetch({ requestId }) {
+    const sink = this.fetches.get(requestId);
+    this.fetches.delete(requestId);
+    return sink && {
+      sink,
+      headOf: ({ group, subgroup, object, properties }) => ({ group, ...(subgroup === undefined ? {} : { subgroup }), id: object, properties }),
+      isWanted: () => true,
+      onEnd: () => sink.onDone?.(DoneCode.SUBSCRIPTION_ENDED, ""),
+    };
+  }
+
+  /**
+   * Reads a stream of objects.
+   *
    * @param {ReadableStreamDefaultReader<Uint8Array>} reader
    * @param {Uint8Array} start
+   * @param {SubgroupReader | FetchReader} items
+   * @param {(header: any) => Promise<Route | undefined> | Route | undefined} routeOf where they go, once the header is there
    */
-  async #readFetch(reader, start) {
-    const items = new FetchReader("ascending");
-    /** @type {Sink | undefined} */
-    let sink;
+  async #readObjects(reader, start, items, routeOf) {
+    this.counters.streams += 1;
+    /** @type {Route | undefined} */
+    let route;
     const assembly = new Assembly();
     try {
       for (let bytes = start; ; ) {
         items.push(bytes);
         for (let item = items.poll(); item; item = items.poll()) {
-          if ("header" in item) {
-            sink = this.fetches.get(item.header.requestId);
-            this.fetches.delete(item.header.requestId);
-            if (!sink) return await this.#stop(reader, ResetCode.CANCELLED);
-          } else if ("object" in item) {
-            const { group, subgroup, object, properties, payloadLength } = item.object;
-            if (payloadLength > BigInt(OBJECT_BYTES_MAX)) return await this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
-            assembly.begin({ group, ...(subgroup === undefined ? {} : { subgroup }), id: object, properties }, Number(payloadLength));
+          if ("header" in item) route = await routeOf(item.header);
+          if (!route) return await this.#stop(reader, ResetCode.CANCELLED);
+          if ("object" in item) {
+            const { object } = item;
+            if ("status" in object && object.status !== "normal") continue;
+            if (object.payloadLength > BigInt(OBJECT_BYTES_MAX)) return await this.#stop(reader, ResetCode.EXCESSIVE_LOAD);
+            const head = route.headOf(object);
+            if (!route.isWanted(head)) return await this.#stop(reader, ResetCode.CANCELLED);
+            assembly.begin(head, Number(object.payloadLength));
           } else if ("payload" in item) {
             assembly.add(item.payload);
           }
           const whole = assembly.take();
-          if (whole && sink) this.#deliver(sink, whole);
+          if (whole) this.#deliver(route.sink, whole);
         }
         const { value, done } = await reader.read();
         if (done) {
@@ -461,7 +461,7 @@ export class Session {
       if (error instanceof Violation) throw error;
       this.counters.streamsReset += 1;
     } finally {
-      sink?.onDone?.(DoneCode.SUBSCRIPTION_ENDED, "");
+      route?.onEnd();
     }
   }
 

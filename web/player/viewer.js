@@ -259,7 +259,7 @@ export class Viewer {
       // The publisher began anew.
       this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
       this.#restart();
-    } else if (tag.kind === "I" && this.player.bufferedUs() > this.player.target.targetUs() + BEHIND_MAX_US) {
+    } else if (tag.kind === "I" && this.#isBehind()) {
       this.jumps += 1;
       this.dropped.behind += this.inPlayer.size;
       this.#restart();
@@ -296,6 +296,12 @@ export class Viewer {
       this.video.push({ frame, group, onShown: () => this.records.onShown(record, nowUs()) });
     }
     this.#tick();
+  }
+
+  /** Whether more waits than can be caught up with soon. Players of the thesis never catch up. */
+  #isBehind() {
+    const { settings, target } = this.player;
+    return settings.catchesUp && this.player.bufferedUs() > target.targetUs() + BEHIND_MAX_US;
   }
 
   /** Shows what is due, decodes what soon will be, and comes back in time. */

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { find, parse } from "../player/boxes.js";
-import { planOfInit, readCatalog } from "../player/catalog.js";
+import { initTracks, planOfInit, readCatalog } from "../player/catalog.js";
 import { frameKind, withReorderFrames } from "../player/h264.js";
 import { readFragment, readInit } from "../player/mp4.js";
 import { readTag, writeTag } from "../player/tag.js";
@@ -123,3 +123,33 @@ test("the tag of a frame is read and written as in Rust", () => {
 function unhex(hex) {
   return new Uint8Array(Buffer.from(hex, "hex"));
 }
+
+test("a catalog of the format before MSF is read, with its init track", () => {
+  const json = new TextEncoder().encode(JSON.stringify({
+    version: 1,
+    streamingFormat: 1,
+    commonTrackFields: { namespace: "/live", packaging: "cmaf", renderGroup: 1 },
+    tracks: [
+      { name: "1.m4s", initTrack: "0.mp4", selectionParams: { codec: "avc1.42C01E", width: 640, height: 360 } },
+      { name: "2.m4s", initTrack: "0.mp4", selectionParams: { codec: "mp4a.40.2", samplerate: 48000, channelConfig: "2" } },
+    ],
+  }));
+  assert.deepEqual(initTracks(json), ["0.mp4"]);
+  const { video, audio } = readCatalog(json, new Map([["0.mp4", segment()]]));
+  assert.equal(video[0].name, "1.m4s");
+  assert.equal(video[0].packaging, "cmaf");
+  assert.match(video[0].codec, /^avc1\.64/, "the init segment knows better");
+  assert.equal(audio?.name, "2.m4s");
+  assert.ok(audio?.description);
+  assert.deepEqual(readCatalog(json).video[0].init, [], "without its init track it is known and cannot be decoded");
+});
+
+test("a catalog names a few init tracks at the most, and fields of a wrong kind are left out", () => {
+  const catalog = (/** @type {unknown[]} */ tracks) => new TextEncoder().encode(JSON.stringify({ tracks }));
+  const many = (/** @type {number} */ count) => Array.from({ length: count }, (_, place) => ({ name: `${place}`, initTrack: `${place}.mp4` }));
+  assert.equal(initTracks(catalog(many(8))).length, 8);
+  assert.equal(initTracks(catalog(many(9))).length, 8);
+  assert.deepEqual(initTracks(catalog([null, 3, { initTrack: 7 }, {}])), []);
+  assert.throws(() => initTracks(new TextEncoder().encode("{}")), /lists no tracks/);
+  assert.throws(() => readCatalog(catalog([null, "x", { name: "1.m4s", packaging: 1 }])), /no video that this player knows/);
+});
