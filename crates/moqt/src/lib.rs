@@ -17,6 +17,7 @@ pub mod limits;
 pub mod location;
 pub mod message;
 pub mod name;
+pub mod numbers;
 pub mod parameter;
 pub mod property;
 pub mod reader;

@@ -409,6 +409,7 @@ impl Session {
     fn on_timer(&mut self, now: Instant, transport: &mut dyn Transport, timer: Timer) {
         match timer {
             Timer::Setup => {
+                self.counters.setup_overdue += 1;
                 let code = SessionError::CONTROL_MESSAGE_TIMEOUT;
                 self.violate(
                     transport,
@@ -436,10 +437,16 @@ impl Session {
                 while let Some((until, request)) = self.tracks.first_lingering()
                     && until <= now
                 {
-                    self.tracks.retire(request, self.limits.aliases_retired_max);
+                    self.retire(request);
                 }
             }
         }
+    }
+
+    /// Ends a subscription for objects too; late ones are dropped from now on.
+    fn retire(&mut self, request: RequestId) {
+        let max = self.limits.aliases_retired_max;
+        self.counters.aliases_forgotten += u64::from(self.tracks.retire(request, max));
     }
 
     /// The peer closed a control stream, as it must not [moqt-18 §3.3]. What it said on other

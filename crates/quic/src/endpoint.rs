@@ -78,6 +78,10 @@ pub struct Counters {
     pub retried: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
+    /// Connections, in handshake or later, on which nothing was heard for the idle time-out.
+    pub timed_out: u64,
+    /// Connections closed here because the peer broke the rules of QUIC, such as those of flow control.
+    pub violated: u64,
     /// Datagrams dropped to make room for newer ones, on connections that are gone.
     pub datagrams_dropped_oldest: u64,
     /// Datagrams dropped at their deadline, on connections that are gone.

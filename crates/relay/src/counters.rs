@@ -1,34 +1,6 @@
 //! What a relay has done and what it holds.
 
-macro_rules! numbers {
-    ($(#[$outer:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident,)+ }) => {
-        $(#[$outer])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $name {
-            $($(#[doc = $doc])* pub $field: u64,)+
-        }
-
-        impl $name {
-            /// Each number with its name, in the order of the fields.
-            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
-                [$((stringify!($field), self.$field),)+].into_iter()
-            }
-
-            /// What each number counts, in a sentence, in the order of the fields.
-            pub fn descriptions() -> impl Iterator<Item = &'static str> {
-                [$(concat!($($doc),*),)+].into_iter().map(str::trim)
-            }
-
-            /// Both together, as of two threads of one relay.
-            #[must_use]
-            pub fn plus(self, other: Self) -> Self {
-                Self {
-                    $($field: self.$field + other.$field,)+
-                }
-            }
-        }
-    };
-}
+use weir_moqt::numbers;
 
 numbers! {
     /// Numbers that only grow.
@@ -109,6 +81,10 @@ numbers! {
         duplicates,
         /// Publishers that began a track anew beside others of which nothing was heard since.
         publishers_anew,
+        /// Tracks ended for their subscribers because no publisher came back in time.
+        tracks_abandoned,
+        /// Publishers that were done and whose last streams did not come in time.
+        publishers_incomplete,
         /// Tracks ended because they broke the rules of the object model.
         tracks_malformed,
         /// Objects that came for no track that the relay still holds.
@@ -127,7 +103,9 @@ numbers! {
         fetches_waited_out,
         /// Fetches that the relay sent to publishers.
         fetches_upstream,
-        /// Of these, answers that did not keep to what was asked for.
+        /// Times that a publisher was not asked because the relay had too many fetches open there.
+        fetches_upstream_refused,
+        /// Of those sent, answers that did not keep to what was asked for.
         fetches_malformed,
         /// Questions how a track stands that were passed on to publishers.
         inquiries,

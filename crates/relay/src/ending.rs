@@ -123,6 +123,7 @@ impl Relay {
             let silence = silence.filter(|(sender, _)| *sender == (source.handle, source.request));
             let until = silence.map_or(until, |(_, silence)| until.max(silence));
             if until <= now {
+                self.counters.publishers_incomplete += u64::from(!is_complete);
                 gone.push((source.handle, source.request));
             } else {
                 next = Some(next.map_or(until, |next| next.min(until)));
@@ -241,6 +242,7 @@ impl Relay {
             return;
         };
         track.orphaned_until = None;
+        self.counters.tracks_abandoned += 1;
         let gone = PublishDone {
             code: PublishDoneCode::TRACK_ENDED,
             stream_count: None,

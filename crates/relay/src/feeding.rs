@@ -130,9 +130,12 @@ impl Relay {
                 let max = self.config.limits.fetches_upstream_per_session_max;
                 let has_room = peer.is_neighbour || peer.counts.feeders < max;
                 let is_passed_on = peer.is_neighbour && for_neighbour;
-                !peer.declines_fetch && has_room && !is_passed_on
+                let may_be_asked = !peer.declines_fetch && !is_passed_on && handle != except;
+                let is_refused = may_be_asked && !has_room;
+                self.counters.fetches_upstream_refused += u64::from(is_refused);
+                may_be_asked && has_room
             });
-            if handle != except && can && !publishers.contains(&handle) {
+            if can && !publishers.contains(&handle) {
                 publishers.push(handle);
             }
         }

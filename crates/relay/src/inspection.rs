@@ -1,6 +1,6 @@
 //! Single tracks, for operators who look for one.
 
-use weir_moqt::{location::Location, name::FullTrackName};
+use weir_moqt::{location::Location, name::FullTrackName, session};
 
 use crate::{Relay, subgroup::Subgroup};
 
@@ -22,6 +22,13 @@ pub struct TrackState<'a> {
 }
 
 impl Relay {
+    /// What sessions with peers did not pass on, those that are gone included. Looks at every session.
+    pub fn session_counters(&self) -> session::Counters {
+        let peers = self.peers.iter().filter(|peer| !peer.is_neighbour);
+        let counters = peers.map(|peer| *peer.session.counters());
+        counters.fold(self.session_counters, session::Counters::plus)
+    }
+
     /// Every track. Looks at all of them.
     pub fn tracks(&self) -> impl Iterator<Item = TrackState<'_>> {
         self.tracks.iter().map(|track| TrackState {

@@ -311,16 +311,19 @@ impl Peers {
         self.origins.get(&origin).copied().unwrap_or_default()
     }
 
+    /// All sessions.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.places.iter().flatten().map(Box::as_ref)
+    }
+
     /// Bytes that all subscriptions are behind.
     pub(crate) fn lag_bytes(&self) -> u64 {
-        let there = self.places.iter().flatten();
-        there.map(|peer| peer.lag_bytes).sum()
+        self.iter().map(|peer| peer.lag_bytes).sum()
     }
 
     /// All sessions but those with neighbours, in an order that is always the same.
     pub(crate) fn handles(&self) -> Vec<Handle> {
-        let there = self.places.iter().flatten();
-        let over_network = there.filter(|peer| !peer.is_neighbour);
+        let over_network = self.iter().filter(|peer| !peer.is_neighbour);
         over_network.map(|peer| peer.handle).collect()
     }
 

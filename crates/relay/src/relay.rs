@@ -52,6 +52,8 @@ pub struct Relay {
     /// Sessions that closed their connection while another one was dealt with.
     fallen: Vec<Handle>,
     pub(crate) counters: Counters,
+    /// Of the sessions that are gone.
+    pub(crate) session_counters: session::Counters,
     pub(crate) authority: Arc<dyn Authority>,
     pub(crate) shedder: Shedder,
     pub(crate) stage: Stage,
@@ -84,6 +86,7 @@ impl Relay {
             grown: Vec::new(),
             fallen: Vec::new(),
             counters: Counters::default(),
+            session_counters: session::Counters::default(),
             stage: Stage::default(),
             neighbours: Neighbours::default(),
         }
@@ -144,6 +147,8 @@ impl Relay {
         };
         if peer.is_neighbour {
             self.forget_neighbour(handle);
+        } else {
+            self.session_counters = self.session_counters.plus(*peer.session.counters());
         }
         if let Some(at) = peer.timer {
             self.timers.cancel(at, Timer::Session(handle));

@@ -1,41 +1,68 @@
 //! What a session dropped, refused or gave up, by reason.
 
-/// Counts of everything a session did not pass on, each from zero at its start.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Counters {
-    /// Peer's requests answered with `EXCESSIVE_LOAD` since `requests_max` were open.
-    pub requests_over_limit: u64,
-    /// Own requests refused since `requests_local_max` or `requests_queued_max` was reached.
-    pub requests_refused: u64,
-    /// Peer's requests the session rejected itself: reserved namespaces, unknown mandatory
-    /// properties, bad tokens, GOAWAY.
-    pub requests_rejected: u64,
-    /// Streams of ended requests that were stopped, since `requests_draining_max` waited.
-    pub requests_not_drained: u64,
-    /// Runs of skipped Request IDs given up at `request_id_gaps_max`.
-    pub request_id_gaps_closed: u64,
-    /// Requests ended since the peer had `updates_max` updates unanswered.
-    pub updates_over_limit: u64,
-    /// Requests ended since the peer announced `namespaces_max` namespaces.
-    pub namespaces_over_limit: u64,
-    /// Streams refused since the peer had `streams_max` open.
-    pub streams_over_limit: u64,
-    /// Sessions closed (0 or 1) since control bytes waited beyond `outgoing_bytes_max`.
-    pub outgoing_over_limit: u64,
-    /// Datagrams for subscriptions that have ended.
-    pub datagrams_late: u64,
-    /// Datagrams dropped since too many with an unknown alias waited.
-    pub datagrams_unknown_over_limit: u64,
-    /// Datagrams dropped since nothing explained their alias in time.
-    pub datagrams_unknown_expired: u64,
-    /// Data streams stopped since their subscription or fetch has ended.
-    pub streams_late: u64,
-    /// Data streams stopped since too many with an unknown alias waited.
-    pub streams_unknown_over_limit: u64,
-    /// Data streams stopped since nothing explained their alias in time.
-    pub streams_unknown_expired: u64,
-    /// Subscriptions retired before their time, since `tracks_lingering_max` lingered.
-    pub tracks_lingering_over_limit: u64,
-    /// Bytes of padding discarded, from streams and datagrams.
-    pub padding_bytes: u64,
+crate::numbers! {
+    /// Counts of everything a session did not pass on, each from zero at its start.
+    Counters {
+        /// Sessions closed because no SETUP came within `setup_timeout`.
+        setup_overdue,
+        /// Requests of peers answered with `EXCESSIVE_LOAD` because `requests_max` were open.
+        requests_over_limit,
+        /// Own requests refused because `requests_local_max` or `requests_queued_max` was reached.
+        requests_refused,
+        /// Requests of peers that the session rejected itself: reserved namespaces, unknown mandatory properties, bad tokens, GOAWAY.
+        requests_rejected,
+        /// Streams of ended requests that were stopped because `requests_draining_max` waited.
+        requests_not_drained,
+        /// Runs of skipped Request IDs given up at `request_id_gaps_max`.
+        request_id_gaps_closed,
+        /// Requests ended because the peer had `updates_max` updates unanswered.
+        updates_over_limit,
+        /// Requests ended because the peer announced `namespaces_max` namespaces.
+        namespaces_over_limit,
+        /// Streams refused because the peer had `streams_max` open.
+        streams_over_limit,
+        /// Sessions closed because control bytes waited beyond `outgoing_bytes_max`.
+        outgoing_over_limit,
+        /// Aliases of ended subscriptions forgotten at `aliases_retired_max`.
+        aliases_forgotten,
+        /// Datagrams for subscriptions that have ended.
+        datagrams_late,
+        /// Datagrams dropped because too many with an unknown alias waited.
+        datagrams_unknown_over_limit,
+        /// Datagrams dropped because nothing explained their alias in time.
+        datagrams_unknown_expired,
+        /// Data streams stopped because their subscription or fetch has ended.
+        streams_late,
+        /// Data streams stopped because too many with an unknown alias waited.
+        streams_unknown_over_limit,
+        /// Data streams stopped because nothing explained their alias in time.
+        streams_unknown_expired,
+        /// Subscriptions retired before their time because `tracks_lingering_max` lingered.
+        tracks_lingering_over_limit,
+        /// Bytes of padding discarded, from streams and datagrams.
+        padding_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_listed_and_added_up() {
+        let one = Counters {
+            setup_overdue: 1,
+            padding_bytes: 2,
+            ..Counters::default()
+        };
+        let sum = one.plus(one).plus(Counters::default());
+        let listed: Vec<_> = sum.iter().filter(|(_, value)| *value > 0).collect();
+        assert_eq!(listed, [("setup_overdue", 2), ("padding_bytes", 4)]);
+        let mut told = Counters::descriptions();
+        assert_eq!(
+            told.next(),
+            Some("Sessions closed because no SETUP came within `setup_timeout`.")
+        );
+        assert_eq!(Counters::descriptions().count(), sum.iter().count());
+    }
 }

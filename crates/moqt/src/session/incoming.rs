@@ -150,7 +150,7 @@ impl Session {
                         reason: "another track has this alias",
                     });
                 }
-                None => self.tracks.retire(user, self.limits.aliases_retired_max),
+                None => self.retire(user),
             }
         }
         if let Some(request) = self.requests.get_mut(id) {

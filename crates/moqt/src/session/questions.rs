@@ -345,7 +345,7 @@ impl Session {
         code: ResetCode,
     ) {
         if self.requests.get(id).is_none_or(Entry::receives_objects) {
-            self.tracks.retire(id, self.limits.aliases_retired_max);
+            self.retire(id);
             self.stop_data_of(transport, id, code);
         }
     }

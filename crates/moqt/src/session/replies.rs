@@ -349,7 +349,7 @@ impl Session {
             && let Some((_, oldest)) = self.tracks.first_lingering()
         {
             self.counters.tracks_lingering_over_limit += 1;
-            self.tracks.retire(oldest, self.limits.aliases_retired_max);
+            self.retire(oldest);
         }
     }
 

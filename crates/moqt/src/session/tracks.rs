@@ -67,20 +67,23 @@ impl Tracks {
         self.live.insert(at, track);
     }
 
-    /// Ends a subscription: late objects are dropped from now on.
-    pub(super) fn retire(&mut self, request: RequestId, retired_max: usize) {
+    /// Ends a subscription: late objects are dropped from now on. Returns whether the alias of another one was forgotten for
+    /// that, because more than `retired_max` would be remembered.
+    pub(super) fn retire(&mut self, request: RequestId, retired_max: usize) -> bool {
         self.lingering.retain(|(_, track)| track.request != request);
         let Some(at) = self.live.iter().position(|track| track.request == request) else {
-            return;
+            return false;
         };
         let alias = self.live.remove(at).alias;
         if self.users(alias).next().is_some() {
-            return;
+            return false;
         }
         self.retired.push_back(alias);
-        if self.retired.len() > retired_max {
+        let is_too_many = self.retired.len() > retired_max;
+        if is_too_many {
             self.retired.pop_front();
         }
+        is_too_many
     }
 
     /// Lets a subscription take late objects until a deadline.
@@ -155,7 +158,7 @@ mod tests {
         let mut tracks = Tracks::default();
         for n in 0..3 {
             tracks.insert(track(n, n));
-            tracks.retire(RequestId(n), 2);
+            assert_eq!(tracks.retire(RequestId(n), 2), n == 2);
         }
         assert_eq!(
             tracks.resolve(0),

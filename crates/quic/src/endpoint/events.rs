@@ -2,9 +2,9 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use quinn_proto::StreamEvent;
+use quinn_proto::{ConnectionError, StreamEvent};
 
-use super::Endpoint;
+use super::{Counters, Endpoint};
 use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
@@ -53,6 +53,7 @@ impl Endpoint {
                         self.counters.handshakes_failed += 1;
                     }
                     slot.state = State::Closed;
+                    self.counters.note_loss(&reason);
                     if let Some(reason) = Lost::from_engine(reason) {
                         self.events.push_back(Event::Lost { handle, reason });
                     }
@@ -75,6 +76,16 @@ impl Endpoint {
                 }
             }
         }
+    }
+}
+
+impl Counters {
+    /// Counts why a connection was lost, where that has a counter.
+    pub(super) fn note_loss(&mut self, reason: &ConnectionError) {
+        let is_violation = matches!(reason, ConnectionError::TransportError(error)
+            if !CRYPTO_ERRORS.contains(&u64::from(error.code)));
+        self.violated += u64::from(is_violation);
+        self.timed_out += u64::from(*reason == ConnectionError::TimedOut);
     }
 }
 
@@ -133,3 +144,31 @@ fn stream_event(
 
 /// What the engine counts for each datagram besides its payload, at least.
 pub(super) const DATAGRAM_OVERHEAD_BYTES: usize = size_of::<bytes::Bytes>();
+
+/// TLS alerts as transport errors (RFC 9001 §4.8): those of handshakes, which have a counter of their own.
+const CRYPTO_ERRORS: std::ops::Range<u64> = 0x100..0x200;
+
+#[cfg(test)]
+mod tests {
+    use quinn_proto::{TransportError, TransportErrorCode};
+
+    use super::*;
+
+    #[test]
+    fn violations_and_silence_are_counted_and_nothing_else() {
+        let broken = |code| ConnectionError::TransportError(TransportError::from(code));
+        let mut counters = Counters::default();
+        for (reason, expected) in [
+            (broken(TransportErrorCode::FLOW_CONTROL_ERROR), (1, 0)),
+            (broken(TransportErrorCode::STREAM_LIMIT_ERROR), (2, 0)),
+            (broken(TransportErrorCode::crypto(40)), (2, 0)),
+            (ConnectionError::TimedOut, (2, 1)),
+            (ConnectionError::Reset, (2, 1)),
+            (ConnectionError::LocallyClosed, (2, 1)),
+        ] {
+            counters.note_loss(&reason);
+            let counted = (counters.violated, counters.timed_out);
+            assert_eq!(counted, expected, "{reason}");
+        }
+    }
+}

@@ -44,6 +44,7 @@ impl Endpoint {
                         self.handshakes -= 1;
                         self.counters.handshakes_failed += 1;
                     }
+                    self.counters.note_loss(&reason);
                     let was_open = slot.state != State::Closed;
                     slot.state = State::Closed;
                     if was_open && let Some(reason) = lost(reason) {

@@ -277,6 +277,8 @@ fn silence_ends_a_connection_at_the_idle_time_out() {
     pair.pass(idle_timeout / 4);
     assert_eq!(losses(&pair.take_client()), [Lost::TimedOut]);
     assert_eq!(losses(&pair.take_server()), [Lost::TimedOut]);
+    assert_eq!(pair.server.counters().timed_out, 1);
+    assert_eq!(pair.server.counters().violated, 0);
     assert_eq!(pair.server.connections(), 0);
     assert_eq!(pair.client.connections(), 0);
 }

@@ -417,6 +417,7 @@ fn fetches_upstream_are_bounded() {
         });
         stage.step("two at the limit, one past it", millis(200));
         assert_eq!(stage.gauges().fetches_upstream, 2);
+        assert_eq!(stage.counters().fetches_upstream_refused, 1);
         let code = RequestErrorCode::DOES_NOT_EXIST;
         assert_eq!(stage.refusal(fetches[2]), Some(code));
         assert_eq!(stage.refusal(fetches[1]), None);

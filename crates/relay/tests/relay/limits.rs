@@ -308,6 +308,7 @@ fn lingering_after_a_publisher() {
             let done = stage.outcome(subscription).done.is_some();
             assert_eq!(done, !early);
             assert_eq!(stage.gauges().subscriptions, u64::from(early));
+            assert_eq!(stage.counters().tracks_abandoned, u64::from(!early));
         });
     }
 }
@@ -334,6 +335,8 @@ fn lingering_after_the_last_word() {
             stage.step("which ends", millis(100));
             assert!(stage.outcome(subscription).done.is_some());
             assert_eq!(stage.gauges().tracks, 0);
+            let incomplete = stage.counters().publishers_incomplete;
+            assert_eq!(incomplete, u64::from(!early));
         });
     }
 }
@@ -353,6 +356,7 @@ fn a_peer_that_does_not_read_is_closed_and_forgotten() {
         assert!(stage.is_accepted(publication));
         assert!(stage.actor(subscriber).lost.is_some());
         assert_eq!(stage.counters().sessions_violated, 1);
+        assert_eq!(stage.session_counters().outgoing_over_limit, 1);
         assert_eq!(stage.gauges().sessions, 1);
         assert_eq!(stage.gauges().subscriptions, 0);
     });
@@ -372,4 +376,44 @@ fn a_reset_of_what_nobody_reads_is_not_seen() {
         assert_eq!(stage.counters().streams_sent, 0);
         assert_eq!(stage.gauges().subgroups, 0);
     });
+}
+
+#[test]
+fn what_sessions_refused_is_counted_while_they_are_there_and_afterwards() {
+    let mut setting = Setting::default();
+    setting.session.requests_max = 2;
+    story(&setting, |stage| {
+        let [one, other] = [stage.client(), stage.client()];
+        for (node, count) in [(one, 2), (other, 3)] {
+            for number in 0..count {
+                stage.announce(node, &format!("a{number}"));
+            }
+        }
+        stage.step("one at the limit, another one past it", millis(100));
+        assert_eq!(stage.session_counters().requests_over_limit, 1);
+        stage.sim.shutdown(one);
+        stage.sim.shutdown(other);
+        stage.step("both leave", millis(200));
+        assert_eq!(stage.gauges().sessions, 0);
+        assert_eq!(stage.session_counters().requests_over_limit, 1);
+    });
+}
+
+#[test]
+fn time_that_a_fetch_waits_for_publishers() {
+    let mut setting = Setting::default();
+    setting.relay.fill_max = secs(3);
+    for early in [true, false] {
+        story(&setting, |stage| {
+            let [publisher, client] = [stage.client(), stage.client()];
+            stage.announce(publisher, "a");
+            stage.wait(millis(50));
+            let fetch = stage.fetch(client, "a--x", (0, 0), (9, 0));
+            // Request and answer take 10 ms each.
+            let time = if early { millis(2990) } else { millis(3030) };
+            stage.step("a fetch of which the publisher says nothing", time);
+            assert_eq!(stage.counters().fetches_waited_out, u64::from(!early));
+            assert_eq!(stage.refusal(fetch).is_some(), !early);
+        });
+    }
 }

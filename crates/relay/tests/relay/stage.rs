@@ -12,7 +12,7 @@ use weir_moqt::{
     name::Namespace,
     parameter::Parameters,
     property::Properties,
-    session::{Refused, RequestId, Session},
+    session::{self, Refused, RequestId, Session},
     transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
@@ -242,6 +242,12 @@ impl Stage {
         let threads = self.threads.iter();
         let counters = threads.map(|&thread| self.sim.app::<Relay>(thread).counters());
         counters.fold(Counters::default(), Counters::plus)
+    }
+
+    pub(crate) fn session_counters(&self) -> session::Counters {
+        let threads = self.threads.iter();
+        let counters = threads.map(|&thread| self.sim.app::<Relay>(thread).session_counters());
+        counters.fold(session::Counters::default(), session::Counters::plus)
     }
 
     pub(crate) fn gauges(&self) -> Gauges {

@@ -97,6 +97,8 @@ fn who_leaves_is_asked_for_no_answer() {
         stage.step("two at the limit, one past it", millis(100));
         let code = RequestErrorCode::EXCESSIVE_LOAD;
         assert_eq!(stage.refusal(asked[2]), Some(code));
+        assert_eq!(stage.refusal(asked[1]), None);
+        assert_eq!(stage.counters().refused_load, 1);
         stage.sim.shutdown(one);
         stage.step("who asked leaves", millis(100));
         let exchanges = &stage.actor(publisher).exchanges;

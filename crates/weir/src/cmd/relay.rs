@@ -245,13 +245,17 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     }
     operations.ready();
     print_json(&ready)?;
-    let counters: serde_json::Map<String, serde_json::Value> = crew
-        .serve()?
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.into()))
-        .collect();
-    print_json(&json!({ "counters": counters }))?;
+    let done = crew.serve()?;
+    let (counters, sessions) = (by_name(done.counters.iter()), by_name(done.sessions.iter()));
+    print_json(&json!({ "counters": counters, "session_counters": sessions }))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn by_name(
+    numbers: impl Iterator<Item = (&'static str, u64)>,
+) -> serde_json::Map<String, serde_json::Value> {
+    let named = numbers.map(|(name, value)| (name.to_owned(), value.into()));
+    named.collect()
 }
 
 /// A socket for each thread, all on one address.

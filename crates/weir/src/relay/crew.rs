@@ -11,14 +11,14 @@ use weir_net::{
     Host, HostConfig, MAILBOX_ITEMS, Post, Stop, Telemetry, UdpSocket, clock, pin_to_core, posts,
 };
 use weir_quic::{Endpoint, Letter, Shard, tls::ServerTls};
-use weir_relay::{Config, Counters, Relay};
+use weir_relay::{Config, Relay};
 
 use crate::{
     endpoints,
     relay::{
         authority::Gate,
         config::{Configured, RelayConfig},
-        observed::{Observed, Slot, View},
+        observed::{Done, Observed, Slot, View},
         qlog::Logs,
     },
 };
@@ -141,7 +141,7 @@ fn relay_config(config: &RelayConfig) -> Config {
 
 impl Crew {
     /// Serves until the request to stop, the first member on this thread; returns what all did together.
-    pub(crate) fn serve(self) -> anyhow::Result<Counters> {
+    pub(crate) fn serve(self) -> anyhow::Result<Done> {
         let Self { members, stop } = self;
         let mut members = members.into_iter();
         let first = members.next().context("a relay has a thread")?;
@@ -165,12 +165,12 @@ impl Crew {
         }
         results
             .into_iter()
-            .try_fold(Counters::default(), |sum, counters| Ok(sum.plus(counters?)))
+            .try_fold(Done::default(), |sum, done| Ok(sum.plus(done?)))
     }
 }
 
 impl Member {
-    fn start(self) -> anyhow::Result<JoinHandle<anyhow::Result<Counters>>> {
+    fn start(self) -> anyhow::Result<JoinHandle<anyhow::Result<Done>>> {
         let name = format!("relay-{}", self.number);
         std::thread::Builder::new()
             .name(name.clone())
@@ -182,7 +182,7 @@ impl Member {
     }
 
     /// Serves on the calling thread.
-    fn run(mut self) -> anyhow::Result<Counters> {
+    fn run(mut self) -> anyhow::Result<Done> {
         if let Some(core) = self.core {
             pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
         }
@@ -198,7 +198,7 @@ impl Member {
             host = host.with_post(post);
         }
         host.run(&mut self.relay).context("the event loop failed")?;
-        Ok(self.relay.counters())
+        Ok(self.relay.done())
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use weir_moqt::session;
 use weir_net::{Delays, TelemetrySnapshot};
 use weir_relay::{Counters, Gauges};
 
@@ -129,6 +130,10 @@ fn relay(page: &mut Page, numbers: &Numbers) {
         let name = name.strip_suffix("_total").unwrap_or(name);
         page.counter(&format!("weir_relay_{name}_total"), help, value);
     }
+    let sessions = sums(snapshots().map(|snapshot| snapshot.sessions.iter().collect()));
+    for ((name, value), help) in sessions.into_iter().zip(session::Counters::descriptions()) {
+        page.counter(&format!("weir_session_{name}_total"), help, value);
+    }
 }
 
 /// Adds up the numbers of threads, each by its name.
@@ -179,6 +184,16 @@ fn quic(page: &mut Page, numbers: &Numbers) {
             "weir_quic_handshakes_failed_total",
             "Handshakes that failed.",
             |snapshot| snapshot.quic.handshakes_failed,
+        ),
+        (
+            "weir_quic_timed_out_total",
+            "Connections on which nothing was heard for the idle time-out.",
+            |snapshot| snapshot.quic.timed_out,
+        ),
+        (
+            "weir_quic_violated_total",
+            "Connections closed because the peer broke the rules of QUIC, such as those of flow control.",
+            |snapshot| snapshot.quic.violated,
         ),
         (
             "weir_web_transport_sessions_total",
@@ -382,4 +397,4 @@ const SMALLEST_BUCKET: usize = 4;
 const LARGEST_BUCKET: usize = 25;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

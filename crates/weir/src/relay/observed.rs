@@ -9,14 +9,35 @@ use std::{
 };
 
 use serde_json::json;
+use weir_moqt::session;
 use weir_net::{Delays, Telemetry};
 use weir_quic::{App, Endpoint, Event};
 use weir_relay::{Counters, Gauges, Load, Relay, TrackState};
+
+/// What relays did in all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Done {
+    pub(crate) counters: Counters,
+    /// What sessions did not pass on.
+    pub(crate) sessions: session::Counters,
+}
+
+impl Done {
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            counters: self.counters.plus(other.counters),
+            sessions: self.sessions.plus(other.sessions),
+        }
+    }
+}
 
 /// The numbers of one relay and its endpoint at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Snapshot {
     pub(crate) counters: Counters,
+    /// What sessions did not pass on.
+    pub(crate) sessions: session::Counters,
     pub(crate) gauges: Gauges,
     pub(crate) quic: weir_quic::Counters,
     pub(crate) connections: usize,
@@ -94,8 +115,11 @@ impl Observed {
     }
 
     /// What the relay did, once it is over.
-    pub(crate) fn counters(&self) -> Counters {
-        self.relay.counters()
+    pub(crate) fn done(&self) -> Done {
+        Done {
+            counters: self.relay.counters(),
+            sessions: self.relay.session_counters(),
+        }
     }
 
     fn look(&mut self, endpoint: &mut Endpoint) {
@@ -128,6 +152,7 @@ impl Observed {
     fn publish(&self, now: Instant, endpoint: &Endpoint) {
         self.view.slot.put(&Snapshot {
             counters: self.relay.counters(),
+            sessions: self.relay.session_counters(),
             gauges: self.relay.gauges(),
             quic: endpoint.counters(),
             connections: endpoint.connections(),

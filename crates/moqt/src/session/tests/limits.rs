@@ -295,6 +295,8 @@ fn retired_aliases() {
         let id = RequestId(alias * 2 + 1);
         pair.peer_opens(Side::Client, Direction::Bi, &[publish(id.0, "t", alias)]);
         pair.client(|session, view| session.cancel(view, id, ResetCode::CANCELLED));
+        let forgotten = pair.session(Side::Client).counters().aliases_forgotten;
+        assert_eq!(forgotten, u64::from(alias == 8));
     }
     pair.datagram(Side::Client, &datagram(8, 0));
     assert_eq!(pair.session(Side::Client).counters().datagrams_late, 1);

@@ -262,6 +262,9 @@ fn the_setup_timeout_is_a_limit() {
         limits.setup_timeout = Duration::from_secs(1);
     });
     let mut pair = Pair::alone(config);
-    pair.wait(Duration::from_secs(1));
+    pair.wait(Duration::from_millis(999));
+    assert_eq!(pair.session(Side::Client).counters().setup_overdue, 0);
+    pair.wait(Duration::from_millis(1));
     pair.assert_violated(Side::Client, SessionError::CONTROL_MESSAGE_TIMEOUT);
+    assert_eq!(pair.session(Side::Client).counters().setup_overdue, 1);
 }

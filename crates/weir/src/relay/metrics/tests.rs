@@ -59,6 +59,7 @@ fn numbers() -> Numbers {
     thread.0.gauges.sessions = 3;
     thread.0.counters.datagrams_sent = 10;
     thread.0.quic.datagrams_dropped_expired = 2;
+    thread.0.sessions.setup_overdue = 3;
     thread.1.forwarding = delays;
     thread.1.packets_sent = 7;
     Numbers {
@@ -74,6 +75,11 @@ fn numbers() -> Numbers {
     }
 }
 
+/// A page with all there is.
+pub(crate) fn page() -> String {
+    render(&numbers())
+}
+
 #[test]
 fn a_page_can_be_read_back_and_adds_threads_up() {
     let text = render(&numbers());
@@ -82,6 +88,7 @@ fn a_page_can_be_read_back_and_adds_threads_up() {
         ("weir_relay_sessions", 6.0),
         ("weir_relay_datagrams_sent_total", 20.0),
         ("weir_quic_datagrams_dropped_total{reason=\"expired\"}", 4.0),
+        ("weir_session_setup_overdue_total", 6.0),
         ("weir_host_packets_sent_total", 14.0),
         ("weir_relay_draining", 1.0),
         ("weir_relay_ready", 0.0),
