@@ -414,6 +414,8 @@ impl Endpoint {
                 None => {}
             }
         }
+        // A host that slept finds a whole round of the wheel here.
+        due.shrink_to(DUE_KEPT);
         self.due = due;
     }
 
@@ -569,3 +571,5 @@ const PACKET_BYTES: usize = 1500;
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
 /// The same for all newcomers together.
 const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;
+/// Due entries of the timer wheel that room is kept for: 64 KiB.
+const DUE_KEPT: usize = 4096;

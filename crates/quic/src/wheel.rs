@@ -32,6 +32,10 @@ pub(crate) struct Wheel {
     /// All ticks up to and including this one have been expired.
     current: Tick,
     slots: Vec<Vec<u32>>,
+    /// Emptied buffers of slots, the last used on top. Buffers that stayed with their slots would each grow to the most
+    /// that ever met there, entries that are no longer meant included: a thousand connections in step took some MiB more
+    /// from minute to minute.
+    spare: Vec<Vec<u32>>,
     /// How many entries of each slot are still meant.
     live: Vec<u32>,
     /// One bit per slot: has live entries.
@@ -44,6 +48,7 @@ impl Wheel {
             start: None,
             current: 0,
             slots: vec![Vec::new(); SLOTS],
+            spare: Vec::new(),
             live: vec![0; SLOTS],
             occupied: [0; SLOTS / 64],
         }
@@ -74,7 +79,13 @@ impl Wheel {
             self.retire(slot(before));
         }
         let slot = slot(tick);
-        self.slots[slot].push(index);
+        let entries = &mut self.slots[slot];
+        if entries.capacity() == 0
+            && let Some(buffer) = self.spare.pop()
+        {
+            *entries = buffer;
+        }
+        entries.push(index);
         self.live[slot] += 1;
         self.occupied[slot / 64] |= 1 << (slot % 64);
     }
@@ -104,12 +115,18 @@ impl Wheel {
         let last = target.min(self.current + SLOTS as Tick);
         for tick in self.current + 1..=last {
             let slot = slot(tick);
+            if self.slots[slot].is_empty() {
+                continue;
+            }
+            let mut entries = std::mem::take(&mut self.slots[slot]);
             if self.live[slot] > 0 {
                 self.live[slot] = 0;
                 self.occupied[slot / 64] &= !(1 << (slot % 64));
-                due.extend(self.slots[slot].drain(..).map(|index| (index, tick)));
-            } else {
-                self.slots[slot].clear();
+                due.extend(entries.iter().map(|index| (*index, tick)));
+            }
+            if self.spare.len() < SPARE_MAX && entries.capacity() <= SPARE_ENTRIES_MAX {
+                entries.clear();
+                self.spare.push(entries);
             }
         }
         self.current = self.current.max(target);
@@ -162,6 +179,12 @@ const TICK: Duration = Duration::from_nanos(TICK_NANOS);
 const TICK_NANOS: u64 = 250_000;
 /// 4096 × 250 µs: a horizon of about a second; idle connections are looked at once in it.
 const SLOTS: usize = 4096;
+/// Emptied buffers that are kept: as many slots as are in use at once where connections are in step, deadlines of 25 ms
+/// in the coarseness of an eighth.
+const SPARE_MAX: usize = 64;
+/// Entries that a buffer has room for, if it is kept: 4 KiB, and so 256 KiB in all. A larger one is made when it is
+/// needed, which costs little beside what so many connections cost.
+const SPARE_ENTRIES_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -254,6 +277,64 @@ mod tests {
             wheel.slots.iter().all(Vec::is_empty),
             "and are cleared in passing"
         );
+    }
+
+    /// Entries that the wheel has room for.
+    fn room(wheel: &Wheel) -> usize {
+        let buffers = wheel.slots.iter().chain(&wheel.spare);
+        buffers.map(Vec::capacity).sum()
+    }
+
+    #[test]
+    fn has_room_for_what_is_scheduled_at_once_and_not_for_every_slot_at_its_fullest() {
+        const CONNECTIONS: u32 = 1000;
+        let (start, mut wheel) = (origin(), Wheel::new());
+        let mut entries = [UNSCHEDULED; CONNECTIONS as usize];
+        let mut now = start;
+        let mut early = 0;
+        // All connections in step, at moments that come to lie on every slot of the wheel.
+        for burst in 0..3_000 {
+            now += Duration::from_micros(20_000 + 250 * (burst % 7));
+            expired(&mut wheel, now);
+            for (index, entry) in (0..).zip(&mut entries) {
+                wheel.schedule(now, index, now + Duration::from_millis(25), entry);
+            }
+            if burst == 100 {
+                early = room(&wheel);
+            }
+        }
+        assert_eq!(room(&wheel), early);
+        assert!(early <= 8 * CONNECTIONS as usize, "room for {early}");
+    }
+
+    #[test]
+    fn keeps_a_buffer_of_a_certain_size_and_none_that_is_larger() {
+        for (entries, kept) in [(SPARE_ENTRIES_MAX, 1), (SPARE_ENTRIES_MAX + 1, 0)] {
+            let (start, mut wheel) = (origin(), Wheel::new());
+            for index in 0..u32::try_from(entries).unwrap() {
+                wheel.schedule(start, index, start + TICK, &mut UNSCHEDULED.clone());
+            }
+            assert_eq!(expired(&mut wheel, start + TICK).len(), entries);
+            assert_eq!(wheel.spare.len(), kept);
+        }
+    }
+
+    #[test]
+    fn keeps_so_many_emptied_buffers_and_no_more() {
+        for (slots, kept) in [(SPARE_MAX, SPARE_MAX), (SPARE_MAX + 1, SPARE_MAX)] {
+            let (start, mut wheel) = (origin(), Wheel::new());
+            for number in 0..u32::try_from(slots).unwrap() {
+                let mut entry = UNSCHEDULED;
+                // Eight in each power of two: none is put off to the slot of another.
+                let deadline = start + TICK * ((8 + number % 8) << (number / 8));
+                wheel.schedule(start, number, deadline, &mut entry);
+            }
+            let mut fired = 0;
+            while let Some(next) = wheel.next() {
+                fired += expired(&mut wheel, next).len();
+            }
+            assert_eq!((fired, wheel.spare.len()), (slots, kept));
+        }
     }
 
     #[test]
