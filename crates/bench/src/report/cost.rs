@@ -94,7 +94,7 @@ pub struct RelayCost {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelaySecond {
-    /// Second of the run, from 0.
+    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
     pub second: u64,
     /// Load within it; 100 is one core.
     pub cpu_percent: f64,
@@ -154,7 +154,7 @@ pub struct Generator {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSecond {
-    /// Second of the run, from 0.
+    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
     pub second: u64,
     /// Load of all its threads within it; 100 is one core.
     pub cpu_percent: f64,

@@ -9,6 +9,7 @@ pub(crate) mod process;
 pub(crate) mod relays;
 mod scrape;
 pub(crate) mod search;
+mod seconds;
 mod target;
 mod watch;
 

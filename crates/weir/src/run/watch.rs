@@ -9,8 +9,7 @@ use weir_bench::{
     limits::DRAIN_MIN,
     profile::{Profile, TrackProfile},
     report::{
-        Generator, GeneratorSecond, GeneratorThread, Relay, RelayCost, RelaySecond, RelaySource,
-        Window as ReportWindow,
+        Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
         live::{Moment, Stage},
     },
 };
@@ -21,6 +20,7 @@ use super::{
     child::ChildRelay,
     hosting::{Seen, View},
     process::{self, Usage},
+    seconds::{Second, Seconds, generator_between, percent, relay_between},
 };
 
 /// The part of a run over which costs are counted.
@@ -45,20 +45,9 @@ pub(crate) struct Watch {
     end: Option<Sample>,
     last: Option<Usage>,
     second: Option<Second>,
-    per_second: Vec<RelaySecond>,
-    generator_per_second: Vec<GeneratorSecond>,
+    seconds: Seconds,
     /// When the schedules began, and when the last track's objects begin and end.
     released: Option<Released>,
-}
-
-/// The beginning of a second, to be compared with its end.
-#[derive(Clone, Copy, Debug)]
-struct Second {
-    number: u64,
-    at: Instant,
-    relay: Option<Usage>,
-    generator: Option<Usage>,
-    objects: u64,
 }
 
 /// What is known of the course of a run once its schedules have begun.
@@ -99,8 +88,7 @@ impl Watch {
             end: None,
             last: None,
             second: None,
-            per_second: Vec::new(),
-            generator_per_second: Vec::new(),
+            seconds: Seconds::new(),
             released: None,
         }
     }
@@ -162,36 +150,9 @@ impl Watch {
             generator: process::usage(std::process::id()).ok(),
             objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
         };
+        self.seconds.note(begins);
         let before = self.second.replace(begins);
-        if let Some(before) = before {
-            self.note_second(&before, &begins);
-        }
-        Some(self.moment(now, before.map(|before| before.objects)))
-    }
-
-    fn note_second(&mut self, before: &Second, begins: &Second) {
-        let elapsed = begins.at - before.at;
-        if let (Some(was), Some(is)) = (before.relay, begins.relay) {
-            self.per_second.push(RelaySecond {
-                second: before.number,
-                cpu_percent: percent(is.cpu.saturating_sub(was.cpu), elapsed),
-                rss_bytes: is.resident_bytes,
-                context_switches_voluntary: is
-                    .switches_voluntary
-                    .saturating_sub(was.switches_voluntary),
-                context_switches_involuntary: is
-                    .switches_involuntary
-                    .saturating_sub(was.switches_involuntary),
-            });
-        }
-        if let (Some(was), Some(is)) = (before.generator, begins.generator) {
-            self.generator_per_second.push(GeneratorSecond {
-                second: before.number,
-                cpu_percent: percent(is.cpu.saturating_sub(was.cpu), elapsed),
-                rss_bytes: is.resident_bytes,
-                objects: begins.objects,
-            });
-        }
+        Some(self.moment(&begins, before.as_ref()))
     }
 
     /// What was seen, once the run is over.
@@ -226,7 +187,7 @@ impl Watch {
             source,
             implementation,
             cost,
-            per_second: self.per_second,
+            per_second: self.seconds.relay,
             counters,
             metrics: Vec::new(),
         };
@@ -257,7 +218,8 @@ impl Watch {
         self.views.iter().map(View::seen)
     }
 
-    fn moment(&self, now: Instant, objects_before: Option<u64>) -> Moment {
+    fn moment(&self, begins: &Second, before: Option<&Second>) -> Moment {
+        let now = begins.at;
         let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
         let delivered = sum(|seen| seen.subscribers.objects);
         let stage = match &self.released {
@@ -279,14 +241,15 @@ impl Watch {
             failed: sum(|seen| seen.subscribers.failed),
             sent: sum(|seen| seen.publishers.objects_sent),
             delivered,
-            delivered_per_second: delivered - objects_before.unwrap_or(0).min(delivered),
+            delivered_per_second: delivered.saturating_sub(before.map_or(0, |one| one.objects)),
             outstanding: self.outstanding(delivered),
             latency_ms: self.seen().find_map(|seen| seen.latency_ms),
-            relay_cpu_percent: self.per_second.last().map(|last| last.cpu_percent),
-            generator_cpu_percent: self
-                .generator_per_second
-                .last()
-                .map(|last| last.cpu_percent),
+            relay_cpu_percent: before
+                .and_then(|before| relay_between(before, begins))
+                .map(|one| one.cpu_percent),
+            generator_cpu_percent: before
+                .and_then(|before| generator_between(before, begins))
+                .map(|one| one.cpu_percent),
         }
     }
 
@@ -388,17 +351,9 @@ impl Watch {
             threads,
             socket_receive_buffer_drops: drops,
             publisher_lateness: None,
-            per_second: self.generator_per_second.clone(),
+            per_second: self.seconds.generator.clone(),
             calibration: None,
         }
-    }
-}
-
-fn percent(cpu: Duration, elapsed: Duration) -> f64 {
-    if elapsed.is_zero() {
-        0.0
-    } else {
-        100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
     }
 }
 

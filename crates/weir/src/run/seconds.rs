@@ -1,0 +1,190 @@
+//! What the relay and the load generator cost second by second, in bounded memory for a run of any length.
+
+use std::time::{Duration, Instant};
+
+use weir_bench::report::{GeneratorSecond, RelaySecond};
+
+use super::process::Usage;
+
+/// Both processes at the beginning of a second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Second {
+    pub(super) number: u64,
+    pub(super) at: Instant,
+    pub(super) relay: Option<Usage>,
+    pub(super) generator: Option<Usage>,
+    /// Objects received by then.
+    pub(super) objects: u64,
+}
+
+/// One entry for each second. When [`ENTRIES_MAX`] are there, neighbours are joined and each covers twice the time.
+#[derive(Debug)]
+pub(super) struct Seconds {
+    /// Seconds that an entry covers.
+    each: u64,
+    /// The beginning of the entry that is being made.
+    begun: Option<Second>,
+    pub(super) relay: Vec<RelaySecond>,
+    pub(super) generator: Vec<GeneratorSecond>,
+}
+
+impl Seconds {
+    pub(super) fn new() -> Self {
+        Self {
+            each: 1,
+            begun: None,
+            relay: Vec::new(),
+            generator: Vec::new(),
+        }
+    }
+
+    /// A second begins.
+    pub(super) fn note(&mut self, now: Second) {
+        let Some(begun) = self.begun else {
+            self.begun = Some(now);
+            return;
+        };
+        if now.number < begun.number + self.each {
+            return;
+        }
+        if self.relay.len().max(self.generator.len()) >= ENTRIES_MAX {
+            self.each *= 2;
+            join(&mut self.relay, |one, next| RelaySecond {
+                second: one.second,
+                cpu_percent: one.cpu_percent.midpoint(next.cpu_percent),
+                rss_bytes: next.rss_bytes,
+                context_switches_voluntary: one.context_switches_voluntary
+                    + next.context_switches_voluntary,
+                context_switches_involuntary: one.context_switches_involuntary
+                    + next.context_switches_involuntary,
+            });
+            join(&mut self.generator, |one, next| GeneratorSecond {
+                second: one.second,
+                cpu_percent: one.cpu_percent.midpoint(next.cpu_percent),
+                ..*next
+            });
+            if now.number < begun.number + self.each {
+                return;
+            }
+        }
+        self.begun = Some(now);
+        self.relay.extend(relay_between(&begun, &now));
+        self.generator.extend(generator_between(&begun, &now));
+    }
+}
+
+/// What the relay did between two moments, if it was seen at both.
+pub(super) fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
+    let (was, is) = (before.relay?, after.relay?);
+    Some(RelaySecond {
+        second: before.number,
+        cpu_percent: percent(is.cpu.saturating_sub(was.cpu), after.at - before.at),
+        rss_bytes: is.resident_bytes,
+        context_switches_voluntary: is.switches_voluntary.saturating_sub(was.switches_voluntary),
+        context_switches_involuntary: is
+            .switches_involuntary
+            .saturating_sub(was.switches_involuntary),
+    })
+}
+
+/// What the load generator did between two moments.
+pub(super) fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSecond> {
+    let (was, is) = (before.generator?, after.generator?);
+    Some(GeneratorSecond {
+        second: before.number,
+        cpu_percent: percent(is.cpu.saturating_sub(was.cpu), after.at - before.at),
+        rss_bytes: is.resident_bytes,
+        objects: after.objects,
+    })
+}
+
+/// Load of a process that used `cpu` in `elapsed`; 100 is one core.
+pub(super) fn percent(cpu: Duration, elapsed: Duration) -> f64 {
+    if elapsed.is_zero() {
+        0.0
+    } else {
+        100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
+    }
+}
+
+/// Makes one entry of each two; one that is left over stays.
+fn join<T: Copy>(entries: &mut Vec<T>, joined: impl Fn(&T, &T) -> T) {
+    let pairs = entries.chunks(2);
+    let halved = pairs.map(|pair| match pair {
+        [one, next] => joined(one, next),
+        pair => pair[0],
+    });
+    *entries = halved.collect();
+}
+
+/// Entries of each of the two lists: half an hour of seconds, and then some.
+const ENTRIES_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use weir_net::clock;
+
+    use super::*;
+
+    #[test]
+    fn a_day_keeps_as_much_as_half_an_hour() {
+        let mut seconds = Seconds::new();
+        let (start, mut largest) = (clock::now(), 0);
+        for number in 0..=86_400 {
+            let usage = Usage {
+                cpu: Duration::from_millis(number * 500),
+                resident_bytes: number,
+                switches_voluntary: number * 3,
+                ..Usage::default()
+            };
+            seconds.note(Second {
+                number,
+                at: start + Duration::from_secs(number),
+                relay: Some(usage),
+                generator: Some(usage),
+                objects: number * 10,
+            });
+            largest = largest
+                .max(seconds.relay.len())
+                .max(seconds.generator.len());
+        }
+        assert_eq!(largest, ENTRIES_MAX);
+        // 86,400 seconds in entries of 64.
+        assert_eq!((seconds.each, seconds.relay.len()), (64, 1350));
+        let switches = seconds
+            .relay
+            .iter()
+            .map(|one| one.context_switches_voluntary);
+        assert_eq!(switches.sum::<u64>(), 86_400 * 3);
+        for (place, one) in (0..).zip(&seconds.generator) {
+            assert_eq!(one.second, place * 64);
+            assert_eq!(
+                (one.objects, one.rss_bytes),
+                ((place + 1) * 640, (place + 1) * 64)
+            );
+            assert!((one.cpu_percent - 50.0).abs() < 1e-9);
+        }
+    }
+
+    #[test]
+    fn neighbours_are_joined_one_past_the_limit() {
+        let mut seconds = Seconds::new();
+        let start = clock::now();
+        let mut lengths = Vec::new();
+        for number in 0..=ENTRIES_MAX as u64 + 2 {
+            seconds.note(Second {
+                number,
+                at: start + Duration::from_secs(number),
+                relay: None,
+                generator: Some(Usage::default()),
+                objects: number,
+            });
+            lengths.push(seconds.generator.len());
+        }
+        let last = &lengths[lengths.len() - 3..];
+        assert_eq!(last, [ENTRIES_MAX, ENTRIES_MAX / 2, ENTRIES_MAX / 2 + 1]);
+        let half = seconds.generator[ENTRIES_MAX / 2 - 1];
+        assert_eq!(half.objects, ENTRIES_MAX as u64);
+        assert!(seconds.relay.is_empty());
+    }
+}
