@@ -1,5 +1,6 @@
 //! A profile made to fit one probe: its windows and its bit rate.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
@@ -40,6 +41,30 @@ pub fn with_bits_per_second(profile: &Profile, bits_per_second: f64) -> Option<P
     Some(profile)
 }
 
+/// The whole numbers of kilobits per second that [`with_bits_per_second`] can give `profile`; at most [`KILOBITS_MAX`].
+pub fn kilobits_per_second(profile: &Profile) -> RangeInclusive<u64> {
+    let bits = |kilobits: u64| Duration::from_millis(kilobits).as_secs_f64() * 1e6;
+    let is_possible = |kilobits| with_bits_per_second(profile, bits(kilobits)).is_some();
+    // What is possible is one stretch around the rate that the profile has.
+    let own = first_of(1, KILOBITS_MAX, |one| bits(one) >= bits_per_second(profile));
+    let least = first_of(1, own, is_possible);
+    let beyond = first_of(own, KILOBITS_MAX, |one| !is_possible(one));
+    least..=(beyond - 1).max(own)
+}
+
+/// The first number from `least` on of which `is_so` holds, as it does of all that follow; `most` if of none before.
+fn first_of(mut least: u64, mut most: u64, is_so: impl Fn(u64) -> bool) -> u64 {
+    while least < most {
+        let middle = least.midpoint(most);
+        if is_so(middle) {
+            most = middle;
+        } else {
+            least = middle + 1;
+        }
+    }
+    least
+}
+
 fn track_bits_per_second(track: &TrackProfile) -> f64 {
     let (first, others) = (
         f64::from(track.first_object_size.bytes()),
@@ -57,6 +82,9 @@ fn track_bits_per_second(track: &TrackProfile) -> f64 {
 fn scaled(size: ObjectSize, factor: f64) -> Option<ObjectSize> {
     ObjectSize::new((f64::from(size.bytes()) * factor).round() as u32)
 }
+
+/// A hundred gigabits per second.
+pub const KILOBITS_MAX: u64 = 100_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -98,6 +126,18 @@ mod tests {
         );
         assert_eq!(double.tracks[1].first_object_size.bytes(), 22_000);
         assert_eq!(with_bits_per_second(&profile, 10.0), None);
+        let range = kilobits_per_second(&profile);
+        assert!(range.contains(&448), "{range:?}");
+        for (kilobits, is_possible) in [
+            (range.start() - 1, false),
+            (*range.start(), true),
+            (*range.end(), true),
+            (range.end() + 1, false),
+        ] {
+            let bits = Duration::from_millis(kilobits).as_secs_f64() * 1e6;
+            let scaled = with_bits_per_second(&profile, bits);
+            assert_eq!(scaled.is_some(), is_possible, "{kilobits} of {range:?}");
+        }
         assert_eq!(with_bits_per_second(&profile, 1e12), None);
     }
 }

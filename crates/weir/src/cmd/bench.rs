@@ -33,7 +33,7 @@ use crate::{
 ///
 /// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
 /// 1: it broke, or the run says nothing; 2: nothing was measured.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct BenchArguments {
     /// Profile in the INI form of the draft's Appendix A
     profile: PathBuf,
@@ -60,10 +60,10 @@ pub(crate) struct BenchArguments {
     /// Meetings instead of one publisher and its subscribers: every client publishes all tracks of the profile, and
     /// subscribes to those of all others of its meeting
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
-    meetings: Option<usize>,
-    /// Clients in each meeting
-    #[arg(long, value_name = "COUNT", default_value_t = 5, requires = "meetings")]
-    clients_per_meeting: usize,
+    pub(super) meetings: Option<usize>,
+    /// Clients in each meeting [default: 5]
+    #[arg(long, value_name = "COUNT")]
+    clients_per_meeting: Option<usize>,
     /// What is done here, whatever the profile's `mode` says; the rest is another process's, with the same --seed
     #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
     role: Option<Role>,
@@ -326,11 +326,17 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
     })
 }
 
+/// As in the draft's scenario 3.
+const CLIENTS_PER_MEETING: usize = 5;
+
 fn meetings(arguments: &BenchArguments) -> anyhow::Result<Option<Meetings>> {
     let Some(meetings) = arguments.meetings else {
+        if arguments.clients_per_meeting.is_some() {
+            bail!("--clients-per-meeting: goes with --meetings");
+        }
         return Ok(None);
     };
-    let clients_per_meeting = arguments.clients_per_meeting;
+    let clients_per_meeting = arguments.clients_per_meeting.unwrap_or(CLIENTS_PER_MEETING);
     let clients = meetings.saturating_mul(clients_per_meeting);
     if meetings == 0 || clients_per_meeting < 2 || clients > SUBSCRIBERS_MAX {
         bail!(

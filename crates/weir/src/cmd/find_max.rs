@@ -39,10 +39,10 @@ pub(super) struct FindMaxArguments {
     /// Load of the first probe [default: 100 subscribers, 1 meeting, or the profile's kbit/s]
     #[arg(long, value_name = "LOAD")]
     from: Option<u64>,
-    /// Smallest load that is tried
-    #[arg(long, value_name = "LOAD", default_value_t = 1)]
-    least: u64,
-    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings, 1000000 kbit/s]
+    /// Smallest load that is tried [default: 1, or the smallest bit rate that the profile can have]
+    #[arg(long, value_name = "LOAD")]
+    least: Option<u64>,
+    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings, 1000000 kbit/s, if there can be so many]
     #[arg(long, value_name = "LOAD")]
     most: Option<u64>,
     /// How close the two sides of the boundary have to come, in per cent
@@ -89,7 +89,18 @@ enum By {
 
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let plan = bench::plan(&arguments.run, &machine)?;
+    let plan = match (arguments.by, arguments.run.meetings) {
+        (By::Subscribers, Some(_)) => {
+            bail!("--meetings: goes with --by meetings or --by bitrate")
+        }
+        // How many there are is what is searched.
+        (By::Meetings, None) => {
+            let mut one = arguments.run.clone();
+            one.meetings = Some(1);
+            bench::plan(&one, &machine)?
+        }
+        (By::Subscribers | By::Meetings | By::Bitrate, _) => bench::plan(&arguments.run, &machine)?,
+    };
     let asks_for_cpu = plan.level.to_string().contains("cpu");
     if asks_for_cpu && matches!(plan.relay, RelayChoice::At { pid: None, .. }) {
         bail!("--slo: a clause about CPU needs --relay-pid, or nothing can hold it");

@@ -73,7 +73,9 @@ impl Progress {
             0 => "\r".to_owned(),
             lines => format!("\r\x1b[{lines}A"),
         };
-        drop(write!(err, "{up}\x1b[J{text}").and_then(|()| err.flush()));
+        // In one piece: between two of them a terminal may show what is half erased.
+        let frame = format!("{up}\x1b[J{text}");
+        drop(err.write_all(frame.as_bytes()).and_then(|()| err.flush()));
         self.drawn = text.lines().count();
     }
 }

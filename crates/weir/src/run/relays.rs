@@ -102,6 +102,8 @@ pub(crate) struct DescribedRelay {
     pub(crate) version: Vec<String>,
     /// What to call the version where no program prints it.
     pub(crate) version_text: Option<String>,
+    /// Load of the first probe of a search; that of `[find_max]` if none is given.
+    pub(crate) from: Option<u64>,
     /// Further arguments of `weir bench` for this relay.
     #[serde(default)]
     pub(crate) arguments: Vec<String>,

@@ -19,8 +19,8 @@ pub(crate) struct Method {
     pub(crate) dimension: Dimension,
     /// Load of the first probe; a usual one if none is given.
     pub(crate) from: Option<u64>,
-    /// Smallest load that is tried.
-    pub(crate) least: u64,
+    /// Smallest load that is tried; the smallest that can be if none is given.
+    pub(crate) least: Option<u64>,
     /// Largest load that is tried; a usual one if none is given.
     pub(crate) most: Option<u64>,
     /// How close the two sides of the boundary have to come, in per cent.
@@ -77,19 +77,42 @@ impl Search {
         relay: String,
     ) -> anyhow::Result<Self> {
         let profile = load::with_windows(&plan.profile, method.settle, WARM_UP + method.steady);
-        let (from, most) = match method.dimension {
-            Dimension::Subscribers => (100, SUBSCRIBERS_MAX),
-            Dimension::Meetings => (1, MEETINGS_MAX),
-            Dimension::BitRate => (kilobits(load::bits_per_second(&profile)), 1_000_000),
+        let meetings = plan.meetings.unwrap_or(Meetings {
+            meetings: 1,
+            clients_per_meeting: 1,
+        });
+        let clients = meetings.clients_per_meeting as u64;
+        // Loads that can be, and the first that is tried.
+        let (possible, from, most) = match method.dimension {
+            Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
+            Dimension::Meetings => {
+                let most = (SUBSCRIBERS_MAX / clients).max(1);
+                (1..=most, 1, most.min(MEETINGS_MAX))
+            }
+            Dimension::BitRate => {
+                let rates = load::kilobits_per_second(&profile);
+                let from = kilobits(load::bits_per_second(&profile));
+                (rates.clone(), from, KILOBITS_MAX.min(*rates.end()))
+            }
         };
-        let most = method.most.unwrap_or(most);
-        if method.dimension == Dimension::Subscribers && most > SUBSCRIBERS_MAX {
-            bail!("--most: expected at most {SUBSCRIBERS_MAX}");
+        for (flag, given) in [("--least", method.least), ("--most", method.most)] {
+            if given.is_some_and(|given| !possible.contains(&given)) {
+                bail!(
+                    "{flag}: this profile can have {} to {} {}",
+                    possible.start(),
+                    possible.end(),
+                    method.dimension.unit(),
+                );
+            }
         }
+        let (least, most) = (
+            method.least.unwrap_or_else(|| *possible.start()),
+            method.most.unwrap_or(most),
+        );
         let from = method.from.unwrap_or(from);
         let settings = Settings {
-            from: from.clamp(method.least, most.max(method.least)),
-            least: method.least,
+            from: from.clamp(least, most.max(least)),
+            least,
             most,
             precision_percent: method.precision_percent,
             repeats: method.repeats,
@@ -103,10 +126,6 @@ impl Search {
         plan.unjudged = WARM_UP;
         // The answer is calibrated, not each probe.
         plan.calibrate = false;
-        let meetings = plan.meetings.unwrap_or(Meetings {
-            meetings: 1,
-            clients_per_meeting: CLIENTS_PER_MEETING,
-        });
         let recorded = RecordedSearch {
             dimension: method.dimension,
             settings,
@@ -268,8 +287,8 @@ fn kilobits(bits: f64) -> u64 {
 
 /// The beginning of a probe's data phase, which is not judged: caches fill, and congestion windows open.
 const WARM_UP: Duration = Duration::from_secs(1);
-/// Clients of a meeting, unless somebody says otherwise; as in the draft's scenario 3.
-const CLIENTS_PER_MEETING: usize = 5;
+/// Bit rates are not searched beyond it, unless somebody says otherwise.
+const KILOBITS_MAX: u64 = 1_000_000;
 /// A process has not many more sockets for their clients.
 const MEETINGS_MAX: u64 = 5000;
 /// A single process has no more UDP ports than this per address.

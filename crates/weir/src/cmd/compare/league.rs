@@ -58,8 +58,12 @@ pub(super) fn run(
             print_line(&format!("{}, {}:", profile.display(), relay.name));
             print_line(&heading(Dimension::Subscribers.unit()));
             let plan = plan(described, relay, &folder.join(profile), &machine)?;
-            let mut search =
-                Search::new(method(described), plan, machine.clone(), relay.url.clone())?;
+            let mut search = Search::new(
+                method(described, relay),
+                plan,
+                machine.clone(),
+                relay.url.clone(),
+            )?;
             let mut league = League {
                 place: &place,
                 relay,
@@ -115,12 +119,12 @@ fn plan(
     parse_plan(&line, relay, machine)
 }
 
-fn method(described: &Described) -> Method {
+fn method(described: &Described, relay: &DescribedRelay) -> Method {
     let search = &described.find_max;
     Method {
         dimension: Dimension::Subscribers,
-        from: Some(search.from),
-        least: 1,
+        from: Some(relay.from.unwrap_or(search.from)),
+        least: None,
         most: Some(search.most),
         precision_percent: search.precision,
         repeats: search.repeats,
