@@ -218,7 +218,7 @@ if [ -n "$markdown" ]; then
         echo '`moq-pub` 0.10.0 over raw QUIC (`moqt://`) ends with "invalid RESET_STREAM: 1" as soon as a request of the relay is cancelled, so it'
         echo 'is tried over WebTransport. `@moq/watch` 0.4.6 (npm) in Chromium settles on `moqt-18` with our relay but does not play: with `@moq/net` 0.2.8'
         echo 'its SUBSCRIBER_PRIORITY is an integer of variable length, where draft-18 §10.2.7 has one byte; `@moq/net` 0.3.4 has mended that, and still expects a'
-        echo 'length in front of LARGEST_OBJECT, which draft-18 §10.2 has not ("Two consecutive varints"), as `moq-net` 0.3.18 of the same project writes it.'
+        echo 'length in front of LARGEST_OBJECT, which draft-18 §10.2 has not ("Two consecutive varints"), and which `moq-net` 0.3.18, the same project in Rust, does not write (read from their sources).'
         echo
         echo '| peer | how | way of the objects | result |'
         echo '|---|---|---|---|'

@@ -231,6 +231,20 @@ class Watched {
   }
 
   /**
+   * Waits until it tells the viewer so, in plain words on the picture.
+   *
+   * @param {string} words
+   * @param {number} [seconds]
+   */
+  async tells(words, seconds = 30) {
+    await this.page.waitForFunction(
+      `document.getElementById("notice").checkVisibility() && document.getElementById("notice").textContent.includes(${JSON.stringify(words)})`,
+      undefined,
+      { timeout: seconds * 1000 },
+    );
+  }
+
+  /**
    * Waits until so many more frames were drawn.
    *
    * @param {number} frames
