@@ -3,9 +3,10 @@
 //     WEIR=target/release/weir node web/browser/soak.mjs [MINUTES [RESULTS]]
 //
 // RESULTS names a Markdown file in which the section of this command is replaced, such as docs/results.md. A line of JSON for
-// each sample goes to standard error.
+// each sample goes to standard error. Caches take ten minutes to fill: in less than half an hour what fills them may count as grown.
 
 import { readFileSync, writeFileSync } from "node:fs";
+import { cpus, loadavg } from "node:os";
 
 import { childOf, residentMb } from "./processes.js";
 import { Stage, WEIR } from "./stage.js";
@@ -16,6 +17,7 @@ const SAMPLE_MS = 30_000;
  * frames is kept one by one, so that the heap still grows a little in the second quarter of an hour. */
 const BOUNDS = [
   { name: "heap MB", ratioMax: 1.25, slack: 1 },
+  { name: "buffers MB", ratioMax: 1.25, slack: 5 },
   { name: "renderer MB", ratioMax: 1.15, slack: 10 },
   { name: "GPU MB", ratioMax: 1.15, slack: 10 },
   { name: "browser MB", ratioMax: 1.15, slack: 10 },
@@ -66,14 +68,16 @@ async function play(origin, watched) {
   for (let number = 1; number * SAMPLE_MS <= minutes * 60_000; number++) {
     await watched.page.waitForTimeout(Math.max(0, begun + number * SAMPLE_MS - performance.now()));
     await devtools.send("HeapProfiler.collectGarbage");
-    const { usedSize } = await devtools.send("Runtime.getHeapUsage");
+    const { usedSize, backingStorageSize } = await devtools.send("Runtime.getHeapUsage");
     const { processInfo } = await browser.send("SystemInfo.getProcessInfo");
     const resident = (/** @type {string} */ type) =>
       processInfo.filter((one) => one.type === type).reduce((sum, { id }) => sum + residentMb(id), 0);
     const { lately, video, dropped, jumps, connection } = await watched.figures();
     const sample = {
       minute: (number * SAMPLE_MS) / 60_000,
+      "machine load": loadavg()[0],
       "heap MB": usedSize / 1e6,
+      "buffers MB": backingStorageSize / 1e6,
       "renderer MB": resident("renderer"),
       "GPU MB": resident("GPU"),
       "browser MB": resident("browser"),
@@ -102,11 +106,11 @@ async function play(origin, watched) {
 function describe(samples, found) {
   const columns = Object.keys(samples[0]);
   const line = (/** @type {string[]} */ cells) => `| ${cells.join(" | ")} |`;
-  const figure = (/** @type {string} */ name, /** @type {number} */ value) => value.toFixed(name === "heap MB" ? 1 : 0);
+  const figure = (/** @type {string} */ name, /** @type {number} */ value) => value.toFixed(["minute", "heap MB", "buffers MB"].includes(name) ? 1 : 0);
   const every = Math.max(1, Math.round(samples.length / 12));
   const rows = samples.filter((_, place) => place === 0 || (place + 1) % every === 0);
   return [
-    `${minutes} minutes in headless Chromium, with sound; a sample each ${SAMPLE_MS / 1000} s, the heap after garbage collection, the others' resident memory.`,
+    `${minutes} minutes in headless Chromium, with sound; a sample each ${SAMPLE_MS / 1000} s, the heap and its buffers after garbage collection, the others' resident memory; ${cpus().length} cores.`,
     "",
     line(["", "1st quarter", "2nd", "3rd", "4th", "4th / 2nd", ""]),
     line(["---", ...Array(5).fill("---:"), "---"]),
