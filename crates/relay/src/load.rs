@@ -70,6 +70,11 @@ impl Shedder {
 }
 
 impl Relay {
+    /// Whether newcomers and requests are refused because of the load.
+    pub fn is_shedding(&self) -> bool {
+        self.shedder.is_shedding()
+    }
+
     /// Takes note of how its host keeps up. Under too much load, newcomers are refused before they cost a
     /// handshake, and requests are answered with `EXCESSIVE_LOAD` and when to come back; what runs goes on.
     pub fn observe_load(&mut self, endpoint: &mut Endpoint, load: Load) {

@@ -96,7 +96,7 @@ pub(crate) struct View {
 pub(crate) struct Observed {
     relay: Relay,
     view: View,
-    /// When the host is looked at next, and when numbers are published next.
+    /// When the host is looked at next, and when numbers are published next: with the first event after that.
     look_at: Instant,
     publish_at: Instant,
     /// The host's lag when it was last looked at.
@@ -119,6 +119,29 @@ impl Observed {
         Done {
             counters: self.relay.counters(),
             sessions: self.relay.session_counters(),
+        }
+    }
+
+    /// Looks at the host and publishes numbers, each if it is time for it.
+    fn attend(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.look_at <= now {
+            self.look(endpoint);
+            self.look_at = now + LOOK_INTERVAL;
+        }
+        if self.publish_at <= now {
+            self.publish(now, endpoint);
+            self.publish_at = now + PUBLISH_INTERVAL;
+        }
+    }
+
+    /// When it is to be woken though nothing comes. One that has nothing to do puts no load on its host, unless it sheds:
+    /// it has to notice that the load is gone.
+    fn wake_at(&self) -> Instant {
+        let publish_at = self.publish_at + PUBLISH_GRACE;
+        if self.relay.is_shedding() {
+            publish_at.min(self.look_at)
+        } else {
+            publish_at
         }
     }
 
@@ -163,23 +186,19 @@ impl Observed {
 
 impl App for Observed {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if self.look_at.min(self.publish_at) <= now {
+            self.attend(now, endpoint);
+        }
         self.relay.handle_event(now, endpoint, event);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let own = self.look_at.min(self.publish_at);
+        let own = self.wake_at();
         Some(self.relay.poll_timeout().map_or(own, |at| at.min(own)))
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.look_at <= now {
-            self.look(endpoint);
-            self.look_at = now + LOOK_INTERVAL;
-        }
-        if self.publish_at <= now {
-            self.publish(now, endpoint);
-            self.publish_at = now + PUBLISH_INTERVAL;
-        }
+        self.attend(now, endpoint);
         if self.relay.poll_timeout().is_some_and(|at| at <= now) {
             self.relay.handle_timeout(now, endpoint);
         }
@@ -211,6 +230,9 @@ fn described(track: &TrackState<'_>) -> serde_json::Value {
 
 /// How old numbers can be. Looking at every track is not for every packet.
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
+/// How much later numbers may be if nothing comes with which they could be published: a relay that is busy is not woken for
+/// them.
+const PUBLISH_GRACE: Duration = Duration::from_millis(250);
 /// How long a load can be too much before it is noticed.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Nine of ten turns may be quicker than what counts as the delay: one slow turn is no overload.
