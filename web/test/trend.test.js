@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { median, trends } from "../browser/trend.js";
 
-const BOUNDS = [{ name: "heap", ratioMax: 1.1, slack: 1 }];
+const BOUNDS = [{ name: "heap", since: 2, ratioMax: 1.1, slack: 1 }];
 /** @param {(minute: number) => number} heap */
 const samples = (heap) => Array.from({ length: 120 }, (_, at) => ({ heap: heap(at / 2) }));
 
@@ -19,8 +19,14 @@ test("what grows is told from what is full after a while, and from a single dist
 
 test("at the bound it is flat, past it it is not", () => {
   const [found] = trends(samples((minute) => (minute < 30 ? 40 : 44)), BOUNDS);
-  assert.deepEqual(found, { name: "heap", medians: [40, 40, 44, 44], ratio: 1.1, isFlat: true });
+  assert.deepEqual(found, { name: "heap", medians: [40, 40, 44, 44], since: 2, ratio: 1.1, isFlat: true });
   assert.equal(trends(samples((minute) => (minute < 30 ? 40 : 44.1)), BOUNDS)[0].isFlat, false);
+});
+
+test("what fills until the middle may grow until then", () => {
+  const filling = samples((minute) => Math.min(minute, 30));
+  assert.equal(trends(filling, BOUNDS)[0].isFlat, false);
+  assert.equal(trends(filling, [{ ...BOUNDS[0], since: 3 }])[0].isFlat, true);
 });
 
 test("a value that is missing is never flat", () => {
