@@ -81,6 +81,11 @@ impl Series {
         let index = usize::try_from(offset_ns / self.window_ns)
             .expect("below SERIES_WINDOWS_MAX by the loop above");
         if index >= self.windows.len() {
+            if self.windows.capacity() == 0 {
+                // All at once, of which only what is used is resident: each doubling on the way would cost a copy, and leave
+                // the allocator the place of the one before.
+                self.windows.reserve_exact(SERIES_WINDOWS_MAX);
+            }
             self.windows.resize_with(index + 1, Histogram::new);
         }
         &mut self.windows[index]
@@ -145,6 +150,18 @@ mod tests {
                 .all(|w| w.count() == 2)
         );
         assert_eq!(series.total().count(), u64::from(limit) + 1);
+    }
+
+    #[test]
+    fn has_its_room_from_the_first_count_on() {
+        let (origin, mut series) = series();
+        assert_eq!(series.windows.capacity(), 0);
+        series.record_ns(origin, 2_000);
+        let room = (series.windows.as_ptr(), series.windows.capacity());
+        for second in 0..2000 {
+            series.record_ns(origin + SECOND * second, 2_000);
+        }
+        assert_eq!((series.windows.as_ptr(), series.windows.capacity()), room);
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn expect_flat(early: u64, late: u64) {
     let [first, last] = [early, late].map(|objects| allocated_after(&mut world, objects));
     let grown = last.saturating_sub(first);
     assert!(
-        grown < GROWTH_BYTES_MAX + windows(early, late),
+        grown < GROWTH_BYTES_MAX,
         "WEIR_SEED={seed}: {first} bytes after {early} objects, {last} after {late}"
     );
 }
@@ -100,16 +100,6 @@ fn allocated_after(world: &mut World, objects: u64) -> usize {
     most
 }
 
-/// Bytes of the histograms of latency that are begun between two numbers of objects: one for each track and second, which
-/// double their length instead of their number at 512.
-fn windows(early: u64, late: u64) -> usize {
-    let seconds = (late - early) / (OBJECTS_PER_SECOND * SUBSCRIBERS);
-    // A vector may have room for twice what is in it.
-    2 * 2 * usize::try_from(seconds).unwrap().min(512) * HISTOGRAM_BYTES
-}
-
-/// No histogram is larger.
-const HISTOGRAM_BYTES: usize = 4096;
 /// Longer than any run.
 const DAY: Duration = Duration::from_hours(24);
 /// How long the use of memory is watched: what is in flight comes and goes.
