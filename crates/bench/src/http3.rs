@@ -143,6 +143,14 @@ pub struct Connections {
     pub handshakes: u64,
     /// Handshakes that were neither complete nor given up when the time was over.
     pub unfinished: u64,
+    /// The version of TLS, if a handshake was completed.
+    pub tls_version: Option<String>,
+    /// The cipher suites that complete handshakes agreed on.
+    pub cipher_suites: Vec<String>,
+    /// The kind of key in the server's certificate, if it had to show one.
+    pub certificate_key: Option<String>,
+    /// Times that the server wanted a proof of the client's address first (Retry).
+    pub retries: u64,
     /// Handshakes in which the server did not have to prove itself, because a session was resumed.
     pub resumed: u64,
     /// Connections whose requests left with the first packet.

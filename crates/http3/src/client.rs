@@ -57,6 +57,8 @@ pub struct Client {
     requests_left: Option<u64>,
     in_flight: u64,
     next_socket: u32,
+    /// Where what is read lies until it is counted.
+    pieces: Vec<Bytes>,
     figures: Figures,
 }
 
@@ -108,6 +110,7 @@ impl Client {
             requests_left: load.requests_max,
             in_flight: 0,
             next_socket: 0,
+            pieces: Vec::new(),
             figures: Figures::new(load.duration),
             load,
             config,
@@ -380,7 +383,8 @@ impl Client {
             Ok(true) => return self.look_for_goaway(now, endpoint, handle),
             Err(violation) => return self.on_violation(now, endpoint, handle, violation),
         }
-        match place.read(&mut connection, stream, self.load.expected_bytes) {
+        let expected_bytes = self.load.expected_bytes;
+        match place.read(&mut connection, stream, expected_bytes, &mut self.pieces) {
             Outcome::Going => {}
             Outcome::Success { planned, bytes } => {
                 self.figures.success(now, planned, bytes);

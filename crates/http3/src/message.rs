@@ -63,6 +63,13 @@ impl MessageReader {
         self.frames.push(data);
     }
 
+    /// Leaves out the next bytes of the stream, which are not to be pushed then, if they are nothing but content, and more
+    /// of it follows; returns whether that was so. For who only counts it.
+    #[inline]
+    pub fn skip_content(&mut self, length: usize) -> bool {
+        self.open == frame_type::DATA && self.frames.skip(length)
+    }
+
     /// The next piece, or `None` when more bytes are needed.
     pub fn poll(&mut self) -> Result<Option<Piece>, Violation> {
         while let Some(part) = self.frames.poll() {

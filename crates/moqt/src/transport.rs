@@ -56,6 +56,17 @@ pub trait Transport {
     /// Takes the next bytes off a stream.
     fn read(&mut self, stream: StreamId) -> Read;
 
+    /// Takes all that is there off a stream, in order and in one go, and appends it to `pieces`; returns why there is no
+    /// more: anything but [`Read::Data`].
+    fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
+        loop {
+            match self.read(stream) {
+                Read::Data(data) => pieces.push(data),
+                end @ (Read::Fin | Read::Reset(_) | Read::Blocked) => return end,
+            }
+        }
+    }
+
     /// Takes what fits off the front of `data`; `Ok` only if all of it was taken.
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError>;
 

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use weir_quic::{App, EcnCodepoint, Endpoint, Letter, Packet};
 
 use crate::{
-    Bell, Post, Stop, Telemetry, UdpSocket, clock,
+    Bell, Post, Rest, Stop, Telemetry, UdpSocket, clock,
     socket::TOS_ECT0,
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
@@ -24,6 +24,9 @@ pub struct HostConfig {
     /// sender pays for waking the receiver. A packet that comes after a pause is handled at once, so the first of a
     /// burst never waits, and no other waits longer than this because of it. Zero: no rest.
     pub rest: Duration,
+    /// Hand long trains of packets on where they were received, instead of copying them. For roles that drop what they
+    /// read: whatever is kept of such a train keeps 64 KiB.
+    pub lends_buffers: bool,
     /// How long a role may take leave after a request to stop, before the host returns all the same.
     pub shutdown_limit: Duration,
 }
@@ -32,6 +35,7 @@ impl Default for HostConfig {
     fn default() -> Self {
         Self {
             rest: Duration::ZERO,
+            lends_buffers: false,
             shutdown_limit: Duration::from_secs(5),
         }
     }
@@ -53,6 +57,8 @@ pub struct Host {
     stop: Stop,
     /// Rung by another thread that has something for the role.
     bell: Option<Bell>,
+    /// In place of the configured one.
+    rest: Option<Rest>,
     reported: Instant,
     /// Packets read in this turn, and when the first of them was.
     arrived: (u64, Option<Instant>),
@@ -93,6 +99,7 @@ impl Host {
             telemetry,
             stop,
             bell: None,
+            rest: None,
             reported: clock::now(),
             arrived: (0, None),
             post: None,
@@ -112,6 +119,13 @@ impl Host {
     #[must_use]
     pub fn with_bell(mut self, bell: Bell) -> Self {
         self.bell = Some(bell);
+        self
+    }
+
+    /// Rests as long as `rest` says at the time, instead of as configured.
+    #[must_use]
+    pub fn with_rest(mut self, rest: Rest) -> Self {
+        self.rest = Some(rest);
         self
     }
 
@@ -211,20 +225,10 @@ impl Host {
             }
             let now = clock::now();
             let (mut packets, mut bytes) = (0, 0);
-            for message in self.receive.iter() {
-                let ecn = EcnCodepoint::from_bits(message.tos & 0b11);
-                for segment in message.data.chunks(message.segment_size) {
-                    packets += 1;
-                    bytes += segment.len() as u64;
-                    if self.arena.capacity() < segment.len() {
-                        self.arena = BytesMut::with_capacity(ARENA_BYTES.max(segment.len()));
-                    }
-                    self.arena.extend_from_slice(segment);
-                    let (remote, local) = (message.remote, message.local);
-                    let data = self.arena.split();
-                    self.endpoint
-                        .handle_packet(now, socket, remote, local, ecn, data);
-                }
+            for index in 0..count {
+                let (more_packets, more_bytes) = self.hand_on(now, socket, index);
+                packets += more_packets;
+                bytes += more_bytes;
             }
             Telemetry::add(&self.telemetry.packets_received, packets);
             Telemetry::add(&self.telemetry.bytes_received, bytes);
@@ -236,6 +240,36 @@ impl Host {
             }
         }
         Ok(count)
+    }
+
+    /// Gives one message to the endpoint; returns how many packets and bytes it was.
+    #[inline]
+    fn hand_on(&mut self, now: Instant, socket: u32, index: usize) -> (u64, u64) {
+        let Some(message) = self.receive.message(index) else {
+            return (0, 0);
+        };
+        let (remote, local, segment_size) = (message.remote, message.local, message.segment_size);
+        let ecn = EcnCodepoint::from_bits(message.tos & 0b11);
+        let bytes = message.data.len();
+        if self.config.lends_buffers && bytes >= LENT_BYTES_MIN {
+            let mut train = self.receive.lend(index);
+            while !train.is_empty() {
+                let data = train.split_to(segment_size.min(train.len()));
+                self.endpoint
+                    .handle_packet(now, socket, remote, local, ecn, data);
+            }
+        } else {
+            for segment in message.data.chunks(segment_size) {
+                if self.arena.capacity() < segment.len() {
+                    self.arena = BytesMut::with_capacity(ARENA_BYTES.max(segment.len()));
+                }
+                self.arena.extend_from_slice(segment);
+                let data = self.arena.split();
+                self.endpoint
+                    .handle_packet(now, socket, remote, local, ecn, data);
+            }
+        }
+        (bytes.div_ceil(segment_size) as u64, bytes as u64)
     }
 
     /// Takes what neighbours have sent; returns whether there was anything.
@@ -297,35 +331,32 @@ impl Host {
             return Ok(false);
         }
         let (mut packets, mut bytes) = (0, 0);
-        let mut current = 0_u32;
         send.clear();
-        for packet in outbox.iter() {
-            let offload = sockets[packet.socket as usize].has_segmentation();
-            let segment = packet.segment_size.filter(|&size| size < packet.data.len());
-            packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
-            bytes += packet.data.len() as u64;
-            if packet.socket != current {
-                send_batch(&mut sockets[current as usize], send, telemetry)?;
-                current = packet.socket;
-            }
-            match segment {
-                Some(size) if !offload => {
-                    for data in packet.data.chunks(size) {
-                        if send.is_full() {
-                            send_batch(&mut sockets[current as usize], send, telemetry)?;
+        // One socket after the other: changing between them would cost a system call each time.
+        for (number, socket) in (0_u32..).zip(sockets) {
+            for packet in outbox.iter().filter(|packet| packet.socket == number) {
+                let segment = packet.segment_size.filter(|&size| size < packet.data.len());
+                packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
+                bytes += packet.data.len() as u64;
+                match segment {
+                    Some(size) if !socket.has_segmentation() => {
+                        for data in packet.data.chunks(size) {
+                            if send.is_full() {
+                                send_batch(socket, send, telemetry)?;
+                            }
+                            send.push(&outgoing(&Packet { data, ..packet }, None));
                         }
-                        send.push(&outgoing(&Packet { data, ..packet }, None));
                     }
-                }
-                segment => {
-                    if send.is_full() {
-                        send_batch(&mut sockets[current as usize], send, telemetry)?;
+                    segment => {
+                        if send.is_full() {
+                            send_batch(socket, send, telemetry)?;
+                        }
+                        send.push(&outgoing(&packet, segment));
                     }
-                    send.push(&outgoing(&packet, segment));
                 }
             }
+            send_batch(socket, send, telemetry)?;
         }
-        send_batch(&mut sockets[current as usize], send, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
@@ -349,8 +380,9 @@ impl Host {
             return;
         }
         let stop = self.stop.descriptor();
-        if received > 0 && !self.config.rest.is_zero() && leave_by.is_none() {
-            let rest = self.config.rest.min(limit.unwrap_or(self.config.rest));
+        let rest = self.rest.as_ref().map_or(self.config.rest, Rest::duration);
+        if received > 0 && !rest.is_zero() && leave_by.is_none() {
+            let rest = rest.min(limit.unwrap_or(rest));
             sys::wait_readable(&[stop], Some(rest));
             return;
         }
@@ -462,6 +494,8 @@ const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 const NONE: RawFd = -1;
 /// Packets share pieces of memory of this size: one allocation for some two hundred small packets.
 const ARENA_BYTES: usize = 32 << 10;
+/// Shorter messages are copied even where buffers are lent: little is saved, and much could be kept.
+const LENT_BYTES_MIN: usize = 8 << 10;
 /// How often costly numbers are published.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a full send buffer is waited for before another try.

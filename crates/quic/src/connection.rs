@@ -204,6 +204,18 @@ impl Transport for Connection<'_> {
         }
     }
 
+    fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
+        match &mut self.way {
+            Way::Engine(connection) => connection.read_all(stream, pieces),
+            Way::Crossing { crossing, events } => loop {
+                match crossing.read(stream, events) {
+                    Read::Data(data) => pieces.push(data),
+                    end @ (Read::Fin | Read::Reset(_) | Read::Blocked) => return end,
+                }
+            },
+        }
+    }
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         match &mut self.way {
             Way::Engine(connection) => connection.write(stream, data),

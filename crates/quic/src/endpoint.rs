@@ -76,6 +76,9 @@ pub struct Counters {
     pub refused: u64,
     /// Newcomers asked to prove their address.
     pub retried: u64,
+    /// Newcomers' servers that wanted a proof of our address (Retry, RFC 9000 §8.1.2); whoever can send us packets can
+    /// raise it.
+    pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
     /// Connections, in handshake or later, on which nothing was heard for the idle time-out.
@@ -345,6 +348,9 @@ impl Endpoint {
         data: BytesMut,
     ) {
         self.now = Some(now);
+        if is_retry(&data) {
+            self.counters.retries_received += 1;
+        }
         self.scratch.clear();
         match self
             .engine
@@ -552,6 +558,12 @@ impl Endpoint {
             self.active.push_back(index);
         }
     }
+}
+
+/// Whether a packet is a Retry of QUIC version 1 (RFC 9000 §17.2.5).
+#[inline]
+fn is_retry(packet: &[u8]) -> bool {
+    matches!(packet, [0xf0..=0xff, 0, 0, 0, 1, ..])
 }
 
 /// Our time source in the engine's dress.

@@ -1,19 +1,15 @@
 //! TLS parameters of endpoints and connections.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+mod verifying;
+
+use std::sync::Arc;
 
 use quinn_proto::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use rustls::{
-    CertificateError, CipherSuite, RootCertStore,
-    client::{
-        Resumption, WebPkiServerVerifier,
-        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms},
-    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
+    CipherSuite, RootCertStore,
+    client::Resumption,
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, PrivateKeyDer},
     server::{
         NoClientAuth, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
         danger::ClientCertVerifier,
@@ -21,6 +17,7 @@ use rustls::{
     time_provider::TimeProvider,
 };
 
+use self::verifying::{Seen, Verifier};
 use crate::web_transport::Offer;
 
 /// Why TLS parameters cannot be used.
@@ -98,7 +95,8 @@ impl ServerTls {
 
     /// As [`new`](Self::new), for clients that come often: it keeps up to `sessions_max` sessions, so that a client that
     /// comes back is known by its ticket, which is good for once, and may send a request with its first packet (0-RTT,
-    /// RFC 8446 §2.3). Such a request can be sent again by others (RFC 9001 §9.2), so it must not change anything.
+    /// RFC 8446 §2.3). Such a request can be sent again by others (RFC 9001 §9.2), so it must not change anything. With 0
+    /// there are no tickets, and every handshake is a full one.
     pub fn with_sessions(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
@@ -111,9 +109,13 @@ impl ServerTls {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(|error| TlsError::Certificate(error.to_string()))?;
-        config.session_storage = ServerSessionMemoryCache::new(sessions_max);
-        // The only value that means "yes" in QUIC (RFC 9001 §4.6.1).
-        config.max_early_data_size = u32::MAX;
+        if sessions_max == 0 {
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+        } else {
+            config.session_storage = ServerSessionMemoryCache::new(sessions_max);
+            // The only value that means "yes" in QUIC (RFC 9001 §4.6.1).
+            config.max_early_data_size = u32::MAX;
+        }
         Self::finish(config, protocols)
     }
 
@@ -167,7 +169,7 @@ pub enum Sessions {
 #[derive(Clone)]
 pub struct ClientTls {
     pub(crate) config: Arc<QuicClientConfig>,
-    proofs: Arc<AtomicU64>,
+    seen: Arc<Seen>,
 }
 
 impl std::fmt::Debug for ClientTls {
@@ -188,55 +190,67 @@ impl ClientTls {
         protocols: &[&str],
         time: Option<Arc<dyn TimeProvider>>,
     ) -> Result<Self, TlsError> {
-        Self::with_sessions(trust, protocols, Sessions::Resumed, time)
+        Self::build(trust, protocols, Sessions::Resumed, provider(), time)
     }
 
-    /// As [`with_time`](Self::with_time), and says what becomes of sessions. [`proofs`](Self::proofs) counts how often a
-    /// server had to prove itself.
+    /// As [`new`](Self::new), for a client that measures: it says what becomes of sessions, and notes what its handshakes
+    /// agreed on ([`proofs`](Self::proofs), [`certificate_key`](Self::certificate_key),
+    /// [`cipher_suites`](Self::cipher_suites)). It offers AES only, which every server has (RFC 8446 §9.1).
     pub fn with_sessions(
         trust: Trust,
         protocols: &[&str],
         sessions: Sessions,
+    ) -> Result<Self, TlsError> {
+        let mut provider = CryptoProvider::clone(&provider());
+        provider
+            .cipher_suites
+            .retain(|suite| verifying::is_told_apart(suite.suite()));
+        Self::build(trust, protocols, sessions, Arc::new(provider), None)
+    }
+
+    fn build(
+        trust: Trust,
+        protocols: &[&str],
+        sessions: Sessions,
+        provider: Arc<CryptoProvider>,
         time: Option<Arc<dyn TimeProvider>>,
     ) -> Result<Self, TlsError> {
         let builder = match time {
-            Some(time) => rustls::ClientConfig::builder_with_details(provider(), time),
-            None => rustls::ClientConfig::builder_with_provider(provider()),
+            Some(time) => rustls::ClientConfig::builder_with_details(provider, time),
+            None => rustls::ClientConfig::builder_with_provider(provider),
         };
         let builder = builder
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
-        let verifier: Arc<dyn ServerCertVerifier> = match trust {
-            Trust::Roots(certificates) => {
-                let roots = Arc::new(root_store(certificates)?);
-                WebPkiServerVerifier::builder_with_provider(roots, provider())
-                    .build()
-                    .map_err(|error| TlsError::Root(error.to_string()))?
-            }
-            Trust::Hashes(hashes) => Arc::new(Pinned::new(Some(hashes))),
-            Trust::Anyone => Arc::new(Pinned::new(None)),
-        };
-        let proofs = Arc::new(AtomicU64::new(0));
-        let counting = Counting {
-            verifier,
-            proofs: Arc::clone(&proofs),
-        };
+        let seen = Arc::<Seen>::default();
+        let verifier = Verifier::new(trust, Arc::clone(&seen))?;
         let mut config = builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(counting))
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
+        config.key_log = seen.clone();
         match sessions {
             Sessions::Forgotten => config.resumption = Resumption::disabled(),
             Sessions::Resumed => {}
             Sessions::Early => config.enable_early_data = true,
         }
-        Self::finish(config, protocols, proofs)
+        Self::finish(config, protocols, seen)
     }
 
     /// How often a server proved itself with its certificate, or tried to: once in each full handshake, never in a resumed
     /// one. Not counted for a client with a certificate of its own.
     pub fn proofs(&self) -> u64 {
-        self.proofs.load(Ordering::Relaxed)
+        self.seen.proofs()
+    }
+
+    /// The kind of key, such as `ECDSA P-256`, of the first certificate with which a server proved itself.
+    pub fn certificate_key(&self) -> Option<&str> {
+        self.seen.key()
+    }
+
+    /// The cipher suites that complete handshakes agreed on, by the names of RFC 8446 §B.4, with the number of handshakes.
+    pub fn cipher_suites(&self) -> Vec<(&'static str, u64)> {
+        self.seen.suites()
     }
 
     /// A client that trusts the certificates that lead to one of `roots`, and proves itself by `chain` and `key`.
@@ -258,61 +272,15 @@ impl ClientTls {
     fn finish(
         mut config: rustls::ClientConfig,
         protocols: &[&str],
-        proofs: Arc<AtomicU64>,
+        seen: Arc<Seen>,
     ) -> Result<Self, TlsError> {
         config.alpn_protocols = wire_protocols(protocols);
         let config = QuicClientConfig::try_from(config)
             .map_err(|error| TlsError::Parameters(error.to_string()))?;
         Ok(Self {
             config: Arc::new(config),
-            proofs,
+            seen,
         })
-    }
-}
-
-/// Counts how often certificates are looked at.
-#[derive(Debug)]
-struct Counting {
-    verifier: Arc<dyn ServerCertVerifier>,
-    proofs: Arc<AtomicU64>,
-}
-
-impl ServerCertVerifier for Counting {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.proofs.fetch_add(1, Ordering::Relaxed);
-        self.verifier
-            .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.verifier
-            .verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.verifier.supported_verify_schemes()
     }
 }
 
@@ -326,72 +294,12 @@ fn root_store(certificates: Vec<CertificateDer<'static>>) -> Result<RootCertStor
     Ok(roots)
 }
 
-/// Accepts certificates by their hash, or all, but still checks that the peer holds the key.
-#[derive(Debug)]
-struct Pinned {
-    /// `None`: all are accepted.
-    hashes: Option<Vec<[u8; 32]>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl Pinned {
-    fn new(hashes: Option<Vec<[u8; 32]>>) -> Self {
-        Self {
-            hashes,
-            algorithms: provider().signature_verification_algorithms,
-        }
-    }
-}
-
 /// The SHA-256 hash of a certificate, as `serverCertificateHashes` of the WebTransport API takes it.
 pub fn certificate_hash(certificate: &CertificateDer<'_>) -> [u8; 32] {
     let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, certificate);
     let mut hash = [0; 32];
     hash.copy_from_slice(digest.as_ref());
     hash
-}
-
-impl ServerCertVerifier for Pinned {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let hash = certificate_hash(end_entity);
-        if self
-            .hashes
-            .as_ref()
-            .is_some_and(|hashes| !hashes.contains(&hash))
-        {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
-        }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls12_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        rustls::crypto::verify_tls13_signature(message, certificate, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
 }
 
 /// TLS 1.3 with AES-128-GCM first: the cheapest per packet on machines with AES instructions, and the one that every

@@ -1,6 +1,6 @@
 //! A report as one HTML file that needs no network, in the looks of the relay benchmark's.
 
-use super::{Kind, Limit, Report, terminal::settings};
+use super::{Kind, Limit, Report, terminal};
 use crate::report::{
     figures,
     html::{
@@ -59,7 +59,11 @@ fn verdict(markup: &mut Markup, report: &Report) {
     };
     panel(markup, sign, title, |markup| {
         markup.leaf("p", &[], &cut(&report.verdict.sentence));
-        markup.leaf("p", &[("class", &"level-text")], &cut(&settings(report)));
+        markup.leaf(
+            "p",
+            &[("class", &"level-text")],
+            &cut(&terminal::settings(report)),
+        );
         for note in &report.run.notes {
             markup.leaf("p", &[("class", &"level-text")], &cut(note));
         }
@@ -251,11 +255,13 @@ fn failures(markup: &mut Markup, report: &Report) {
 
 fn sides(markup: &mut Markup, report: &Report) {
     let connections = &report.connections;
-    section(markup, "Connections", "", |markup| {
+    let lead = terminal::tls(connections).unwrap_or_default();
+    section(markup, "Connections", &lead, |markup| {
         let facts = [
             ("Begun", connections.begun),
             ("Handshakes complete", connections.handshakes),
             ("Unfinished at the end", connections.unfinished),
+            ("Told to prove their address (Retry)", connections.retries),
             ("Resumed", connections.resumed),
             ("With early data", connections.early_used),
             ("Early data refused", connections.early_rejected),

@@ -1,6 +1,6 @@
 //! A report for the terminal: who was the limit first, then the figures.
 
-use super::{Kind, Limit, Report};
+use super::{Connections, Kind, Limit, Report};
 use crate::report::{
     Distribution, figures,
     screen::{Paint, Screen},
@@ -91,6 +91,7 @@ fn connections(screen: &mut Screen, report: &Report) {
     );
     for (count, what) in [
         (connections.unfinished, "unfinished at the end"),
+        (connections.retries, "told to prove their address (Retry)"),
         (connections.resumed, "resumed"),
         (connections.early_used, "with early data"),
         (connections.early_rejected, "whose early data was refused"),
@@ -102,7 +103,19 @@ fn connections(screen: &mut Screen, report: &Report) {
         }
     }
     screen.entry("connections", alarm(connections.refused), 0, LABEL, &text);
+    if let Some(text) = tls(connections) {
+        screen.paragraph(Paint::Faint, LABEL, &text);
+    }
     kinds(screen, &connections.refusals);
+}
+
+/// What handshakes agreed on, if there were any.
+pub(super) fn tls(connections: &Connections) -> Option<String> {
+    let version = connections.tls_version.as_deref()?;
+    let suites = connections.cipher_suites.join(", ");
+    let key = connections.certificate_key.as_deref();
+    let key = key.map_or_else(String::new, |key| format!(", certificate {key}"));
+    Some(format!("TLS {version}, {suites}{key}"))
 }
 
 fn kinds(screen: &mut Screen, kinds: &[Kind]) {

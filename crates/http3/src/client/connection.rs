@@ -159,38 +159,39 @@ impl Connection {
         }
     }
 
-    /// Reads what has come of an answer.
+    /// Reads what has come of an answer. `pieces` is where it is put for a moment; empty before and after.
     pub(super) fn read(
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
         expected_bytes: Option<u64>,
+        pieces: &mut Vec<Bytes>,
     ) -> Outcome {
         let Some(request) = self.requests.get_mut(&stream) else {
             return Outcome::Going;
         };
         let response = &mut request.response;
-        let (kind, code) = loop {
-            match transport.read(stream) {
-                Read::Blocked => return Outcome::Going,
-                Read::Data(data) => match response.push(data, &mut self.last_head) {
-                    Ok(()) => {}
-                    Err(Fault::Stream(kind, code)) => {
-                        transport.stop(stream, code.0);
-                        break (kind, None);
-                    }
-                    Err(Fault::Connection(violation)) => return Outcome::Violation(violation),
-                },
-                Read::Fin => match response.finish(expected_bytes) {
-                    Ok(bytes) => {
-                        let planned = request.planned;
-                        self.requests.remove(&stream);
-                        return Outcome::Success { planned, bytes };
-                    }
-                    Err(kind) => break (kind, None),
-                },
-                Read::Reset(code) => break (Failure::StreamReset, Some(Code(code))),
+        let end = transport.read_all(stream, pieces);
+        let last_head = &mut self.last_head;
+        let pushed = pieces
+            .drain(..)
+            .try_for_each(|data| response.push(data, last_head));
+        let (kind, code) = match (pushed, end) {
+            (Err(Fault::Connection(violation)), _) => return Outcome::Violation(violation),
+            (Err(Fault::Stream(kind, code)), _) => {
+                transport.stop(stream, code.0);
+                (kind, None)
             }
+            (Ok(()), Read::Blocked | Read::Data(_)) => return Outcome::Going,
+            (Ok(()), Read::Reset(code)) => (Failure::StreamReset, Some(Code(code))),
+            (Ok(()), Read::Fin) => match response.finish(expected_bytes) {
+                Ok(bytes) => {
+                    let planned = request.planned;
+                    self.requests.remove(&stream);
+                    return Outcome::Success { planned, bytes };
+                }
+                Err(kind) => (kind, None),
+            },
         };
         let bytes = response.received_bytes();
         self.requests.remove(&stream);

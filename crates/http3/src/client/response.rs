@@ -55,6 +55,10 @@ impl Response {
 
     /// Takes the next bytes of the stream.
     pub(super) fn push(&mut self, data: Bytes, last: &mut LastHead) -> Result<(), Fault> {
+        if self.reader.skip_content(data.len()) {
+            self.received_bytes += data.len() as u64;
+            return self.check_length();
+        }
         self.reader.push(data);
         while let Some(piece) = self.reader.poll().map_err(Fault::Connection)? {
             match piece {
@@ -70,6 +74,11 @@ impl Response {
                 Piece::Trailers(_) => {}
             }
         }
+        self.check_length()
+    }
+
+    /// Looks whether there is already more than was announced.
+    fn check_length(&self) -> Result<(), Fault> {
         let announced = self.head.content_length;
         if announced.is_some_and(|length| self.received_bytes > length) {
             return Err(Fault::Stream(Failure::BodyLong, Code::MESSAGE_ERROR));

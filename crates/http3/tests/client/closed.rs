@@ -90,6 +90,17 @@ fn sessions_are_resumed() {
 }
 
 #[test]
+fn a_server_without_sessions_resumes_none() {
+    for sessions in [Sessions::Resumed, Sessions::Early] {
+        let mut stage = Stage::forgetful(7).short(sessions);
+        let figures = stage.run();
+        assert!(figures.successes > 20);
+        assert_eq!((figures.failed(), figures.early_used), (0, 0));
+        assert_eq!(stage.config.tls.proofs(), figures.handshakes);
+    }
+}
+
+#[test]
 fn early_data_saves_a_round_trip() {
     let mut stage = Stage::new(5).short(Sessions::Early);
     let figures = stage.run();

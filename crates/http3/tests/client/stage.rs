@@ -50,13 +50,25 @@ impl Stage {
 
     /// A server that does not run.
     pub(crate) fn silent(seed: u64, protocols: &[&str]) -> Self {
+        Self::silent_with(seed, protocols, 1000)
+    }
+
+    /// The server that there is, which keeps no sessions.
+    pub(crate) fn forgetful(seed: u64) -> Self {
+        let mut stage = Self::silent_with(seed, &[h3::ALPN], 0);
+        let node = stage.server;
+        stage.sim.start(node, files());
+        stage
+    }
+
+    fn silent_with(seed: u64, protocols: &[&str], sessions_max: usize) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(weir_link::Config {
             delay: Delay::fixed(millis(10)).expect("short"),
             ..weir_link::Config::default()
         });
         let shown = certificate();
-        let tls = ServerTls::with_sessions(shown.chain, shown.key, protocols, 1000);
+        let tls = ServerTls::with_sessions(shown.chain, shown.key, protocols, sessions_max);
         let server = sim.add_node(NodeConfig {
             server: Some(tls.expect("the certificate belongs to its key")),
             ..NodeConfig::default()
@@ -161,7 +173,7 @@ fn files() -> Server {
 }
 
 fn config(sessions: Sessions, trust: Trust) -> ClientConfig {
-    let tls = ClientTls::with_sessions(trust, &[h3::ALPN], sessions, None);
+    let tls = ClientTls::with_sessions(trust, &[h3::ALPN], sessions);
     ClientConfig {
         tls: tls.expect("the certificate is a well-formed one"),
         web_transport: None,

@@ -7,6 +7,7 @@ use std::{
     ptr,
 };
 
+use bytes::BytesMut;
 use libc::{c_int, c_void};
 
 use super::address::{read_address, size_of_socklen, write_address};
@@ -187,7 +188,8 @@ pub(crate) struct ReceiveBatch {
     vectors: Vec<libc::iovec>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
-    data: Vec<u8>,
+    /// Where each message is written, apart from what is lent.
+    buffers: Vec<BytesMut>,
     len: usize,
     /// Headers that the kernel has written to.
     stale: usize,
@@ -207,6 +209,12 @@ impl ReceiveBatch {
     pub(crate) fn new() -> Self {
         // SAFETY: all-zero is a valid value of these plain C structures.
         let (header, name) = unsafe { (mem::zeroed(), mem::zeroed()) };
+        let mut all = BytesMut::with_capacity(BATCH * RECEIVE_STRIDE);
+        let buffers = (0..BATCH).map(|_| {
+            let rest = all.split_off(RECEIVE_STRIDE);
+            mem::replace(&mut all, rest)
+        });
+        let buffers = buffers.collect();
         Self {
             headers: vec![header; BATCH],
             vectors: vec![
@@ -218,7 +226,7 @@ impl ReceiveBatch {
             ],
             names: vec![name; BATCH],
             controls: vec![Control([0; CONTROL_BYTES]); BATCH],
-            data: vec![0; BATCH * RECEIVE_STRIDE],
+            buffers,
             len: 0,
             stale: BATCH,
         }
@@ -228,8 +236,14 @@ impl ReceiveBatch {
     pub(crate) fn receive(&mut self, socket: RawFd) -> io::Result<usize> {
         // Only what the last call changed has to be made new.
         for index in 0..self.stale {
+            let buffer = &mut self.buffers[index];
+            buffer.clear();
+            // After it was lent: the same memory again if nobody has any of it left, else other memory.
+            if buffer.capacity() < DATAGRAM_BYTES_MAX && !buffer.try_reclaim(DATAGRAM_BYTES_MAX) {
+                *buffer = BytesMut::with_capacity(RECEIVE_STRIDE);
+            }
             self.vectors[index] = libc::iovec {
-                iov_base: self.data[index * RECEIVE_STRIDE..].as_mut_ptr().cast(),
+                iov_base: buffer.spare_capacity_mut().as_mut_ptr().cast(),
                 iov_len: DATAGRAM_BYTES_MAX,
             };
             let header = &mut self.headers[index].msg_hdr;
@@ -265,27 +279,40 @@ impl ReceiveBatch {
         };
         self.len = count;
         self.stale = count;
+        for (header, buffer) in self.headers[..count].iter().zip(&mut self.buffers) {
+            let size = (header.msg_len as usize).min(DATAGRAM_BYTES_MAX);
+            // SAFETY: the kernel wrote so many bytes to the start of the buffer, which has room for
+            // DATAGRAM_BYTES_MAX.
+            unsafe { buffer.set_len(size) };
+        }
         Ok(count)
     }
 
     /// The messages of the last call.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Incoming<'_>> {
-        (0..self.len).filter_map(|index| {
-            let header = &self.headers[index];
-            let size = header.msg_len as usize;
-            let start = index * RECEIVE_STRIDE;
-            let remote = read_address(&self.names[index])?;
-            let mut incoming = Incoming {
-                remote,
-                local: None,
-                tos: 0,
-                segment_size: size.max(1),
-                data: &self.data[start..start + size],
-            };
-            let used = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
-            read_control(&self.controls[index].0[..used], &mut incoming);
-            Some(incoming)
-        })
+        (0..self.len).filter_map(|index| self.message(index))
+    }
+
+    /// Message number `index` of the last call, unless it came from no address that there is.
+    pub(crate) fn message(&self, index: usize) -> Option<Incoming<'_>> {
+        let header = &self.headers[index];
+        let data = &self.buffers[index][..];
+        let remote = read_address(&self.names[index])?;
+        let mut incoming = Incoming {
+            remote,
+            local: None,
+            tos: 0,
+            segment_size: data.len().max(1),
+            data,
+        };
+        let used = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
+        read_control(&self.controls[index].0[..used], &mut incoming);
+        Some(incoming)
+    }
+
+    /// Gives message number `index` away where it lies. As long as any of it is kept, so are 64 KiB.
+    pub(crate) fn lend(&mut self, index: usize) -> BytesMut {
+        self.buffers[index].split()
     }
 }
 
@@ -329,4 +356,37 @@ fn read_control(mut buffer: &[u8], incoming: &mut Incoming<'_>) {
 
 fn align(size: usize) -> usize {
     size.next_multiple_of(size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, os::fd::AsRawFd as _};
+
+    use super::*;
+
+    #[test]
+    fn what_is_lent_stays_as_it_is_and_memory_comes_back_when_it_is_dropped() {
+        let to = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let from = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut batch = ReceiveBatch::new();
+        let mut next = |byte: u8| {
+            let sent = from.send_to(&[byte; 9_000], to.local_addr().unwrap());
+            assert_eq!(sent.unwrap(), 9_000);
+            // Loopback delivers at once.
+            assert_eq!(batch.receive(to.as_raw_fd()).unwrap(), 1);
+            assert_eq!(batch.iter().next().unwrap().data, [byte; 9_000]);
+            let lent = batch.lend(0);
+            assert_eq!(lent, [byte; 9_000][..]);
+            lent
+        };
+        let first = next(1);
+        let second = next(2);
+        assert_ne!(first.as_ptr(), second.as_ptr(), "the first is still kept");
+        assert_eq!(first, [1; 9_000][..]);
+        let before = second.as_ptr();
+        drop(second);
+        let third = next(3);
+        assert_eq!(third.as_ptr(), before, "nobody kept the second");
+        assert_eq!(first, [1; 9_000][..]);
+    }
 }

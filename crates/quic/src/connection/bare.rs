@@ -64,6 +64,29 @@ impl Transport for Bare<'_> {
         read
     }
 
+    fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
+        let Some(stream) = to_engine(stream) else {
+            return Read::Blocked;
+        };
+        let mut receiver = self.engine.recv_stream(stream);
+        // To begin and to end reading costs more than to take a piece.
+        let Ok(mut chunks) = receiver.read(true) else {
+            return Read::Blocked;
+        };
+        let end = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => pieces.push(chunk.bytes),
+                Ok(None) => break Read::Fin,
+                Err(quinn_proto::ReadError::Blocked) => break Read::Blocked,
+                Err(quinn_proto::ReadError::Reset(code)) => break Read::Reset(code.into_inner()),
+            }
+        };
+        if chunks.finalize().should_transmit() {
+            self.mark_dirty();
+        }
+        end
+    }
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         let Some(stream) = to_engine(stream) else {
             return Err(WriteError::Closed);

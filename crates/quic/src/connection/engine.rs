@@ -170,6 +170,18 @@ impl Transport for EngineConnection<'_> {
         }
     }
 
+    fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
+        match self.split() {
+            (mut bare, None) => bare.read_all(stream, pieces),
+            (mut bare, Some(layer)) => loop {
+                match layer.read(&mut bare, stream) {
+                    Read::Data(data) => pieces.push(data),
+                    end @ (Read::Fin | Read::Reset(_) | Read::Blocked) => return end,
+                }
+            },
+        }
+    }
+
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
         match self.split() {
             (mut bare, None) => bare.write(stream, data),

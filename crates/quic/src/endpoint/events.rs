@@ -108,10 +108,15 @@ fn stream_event(
             }
         }
         StreamEvent::Readable { id } => {
-            events.push_back(Event::Readable {
-                handle,
-                stream: from_engine(id),
-            });
+            let stream = from_engine(id);
+            // The engine says so for every packet; of a train of them once is enough, for whoever reads takes all.
+            let is_known = matches!(
+                events.back(),
+                Some(Event::Readable { handle: of, stream: last }) if (*of, *last) == (handle, stream)
+            );
+            if !is_known {
+                events.push_back(Event::Readable { handle, stream });
+            }
         }
         StreamEvent::Writable { id } => {
             events.push_back(Event::Writable {

@@ -93,6 +93,19 @@ impl FrameReader {
         self.input = data;
     }
 
+    /// Leaves out the next bytes of the stream, which are not to be pushed then, if all of them are payload of the frame
+    /// that is open and do not complete it; returns whether that was so.
+    #[inline]
+    pub fn skip(&mut self, length: usize) -> bool {
+        match &mut self.left {
+            Some(left) if (length as u64) < *left && self.input.is_empty() => {
+                *left -= length as u64;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
     /// The next part, or `None` when more bytes are needed.
     pub fn poll(&mut self) -> Option<Part> {
         match self.left {
@@ -194,6 +207,19 @@ mod tests {
             pieces.extend(parts(&mut reader, &[byte]));
         }
         assert_eq!(flat(pieces), flat(found));
+    }
+
+    #[test]
+    fn payload_is_left_out_up_to_its_last_byte() {
+        let mut reader = FrameReader::default();
+        assert!(!reader.skip(1), "no frame is open");
+        parts(&mut reader, &[0x00, 10, 7]);
+        assert!(!reader.skip(9), "this would be all of it");
+        assert!(reader.skip(5) && reader.skip(3));
+        assert!(!reader.skip(1));
+        let last = Part::Payload(Bytes::from_static(&[8]));
+        assert_eq!(parts(&mut reader, &[8]), [last, Part::End]);
+        assert!(!reader.skip(1) && reader.is_between_frames());
     }
 
     #[test]

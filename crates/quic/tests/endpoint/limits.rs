@@ -136,6 +136,7 @@ fn newcomers_prove_their_address_when_many_handshakes_are_in_flight() {
     let is_connected = |event: &Event| matches!(event, Event::Connected { .. });
     assert!(pair.take_server().iter().any(is_connected));
     assert_eq!(pair.server.counters().retried, 1);
+    assert_eq!(pair.client.counters().retries_received, 1);
     assert_eq!(pair.server.counters().accepted, 2);
     assert_eq!(pair.server.counters().refused, 0);
 }

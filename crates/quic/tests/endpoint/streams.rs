@@ -52,6 +52,43 @@ fn what_ranks_higher_is_sent_first_and_equals_in_order() {
 }
 
 #[test]
+fn a_train_of_packets_is_told_once_and_read_in_one_go() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    let stream = open_with(&mut pair, client, Direction::Uni, &[7; 8_000]);
+    pair.at_client(client).finish(stream);
+    // They arrive together, and nobody asks for events before all have.
+    pair.pass(DELAY * 3 / 2);
+    let is_readable = |event: &&Event| matches!(event, Event::Readable { .. });
+    let told = pair.take_server();
+    assert_eq!(told.iter().filter(is_readable).count(), 1, "{told:?}");
+    let mut pieces = vec![Bytes::from_static(b"kept")];
+    let mut connection = pair.at_server(server);
+    assert_eq!(connection.read_all(stream, &mut pieces), Read::Fin);
+    assert!(pieces.len() > 6, "one for each packet");
+    assert_eq!(pieces.concat(), [&b"kept"[..], &[7; 8_000]].concat());
+    assert_eq!(connection.read_all(stream, &mut pieces), Read::Blocked);
+}
+
+#[test]
+fn what_is_read_in_one_go_ends_with_a_reset_or_goes_on() {
+    let mut pair = Pair::new();
+    let (client, server) = pair.connect();
+    let stream = open_with(&mut pair, client, Direction::Uni, b"one");
+    pair.pass(DELAY * 2);
+    pair.take_server();
+    let mut pieces = Vec::new();
+    let read =
+        |pair: &mut Pair, pieces: &mut Vec<Bytes>| pair.at_server(server).read_all(stream, pieces);
+    assert_eq!(read(&mut pair, &mut pieces), Read::Blocked);
+    assert_eq!(pieces.concat(), b"one");
+    pair.at_client(client).reset(stream, 9);
+    pair.pass(DELAY * 2);
+    assert_eq!(read(&mut pair, &mut pieces), Read::Reset(9));
+    assert_eq!(pieces.len(), 1);
+}
+
+#[test]
 fn the_opener_is_heard_of_before_what_it_says() {
     let mut pair = Pair::new();
     let (client, server) = pair.connect();

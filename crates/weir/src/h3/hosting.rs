@@ -8,7 +8,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use weir_http3::client::{Client, Progress, transport_limits};
-use weir_net::{Host, HostConfig, SocketConfig, Stop, Telemetry, UdpSocket, clock, pin_to_core};
+use weir_net::{
+    Host, HostConfig, Rest, SocketConfig, Stop, Telemetry, UdpSocket, clock, pin_to_core,
+};
 use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets};
 
 use crate::endpoints;
@@ -22,23 +24,48 @@ pub(super) struct Surroundings {
     pub(super) offload: bool,
     pub(super) packets: Packets,
     pub(super) idle_timeout: Duration,
-    /// See [`HostConfig::rest`].
-    pub(super) rest: Duration,
+    /// Whether the thread rests between turns.
+    pub(super) rests: bool,
     pub(super) core: Option<usize>,
 }
 
 /// A client on a thread of its own.
 pub(super) struct Hosted {
-    thread: JoinHandle<anyhow::Result<Client>>,
+    thread: JoinHandle<anyhow::Result<(Client, u64)>>,
     seen: Arc<Mutex<Progress>>,
     pub(super) telemetry: Arc<Telemetry>,
 }
 
-/// A client that shows itself now and then.
+/// A client that shows itself now and then, and settles how long its thread rests.
 struct Shown {
     client: Client,
     seen: Arc<Mutex<Progress>>,
+    looked: Instant,
     next_look: Instant,
+    rest: Option<Rest>,
+}
+
+impl Shown {
+    fn look(&mut self, now: Instant) {
+        let progress = self.client.progress();
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *seen, progress);
+        if let Some(rest) = &self.rest {
+            let answers = progress.successes.saturating_sub(before.successes);
+            rest.set(rest_for(progress.in_flight, answers, now - self.looked));
+        }
+        self.looked = now;
+        self.next_look = now + LOOK_PERIOD;
+    }
+}
+
+/// How long a closed loop rests with so many requests in flight and so many answers in a time: a part of the time that an
+/// answer takes (Little's law).
+fn rest_for(in_flight: u64, answers: u64, elapsed: Duration) -> Duration {
+    let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
+    let answers = u32::try_from(answers).unwrap_or(u32::MAX).max(1);
+    let latency = elapsed.saturating_mul(in_flight) / answers;
+    (latency / REST_PART).clamp(REST_MIN, REST_MAX)
 }
 
 impl App for Shown {
@@ -55,8 +82,7 @@ impl App for Shown {
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.client.handle_timeout(now, endpoint);
         if self.next_look <= now {
-            self.next_look = now + LOOK_PERIOD;
-            *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = self.client.progress();
+            self.look(now);
         }
     }
 
@@ -82,7 +108,7 @@ impl Hosted {
             offload,
             packets,
             idle_timeout,
-            rest,
+            rests,
             core,
         } = surroundings;
         let local = endpoints::local_address(remote);
@@ -107,24 +133,31 @@ impl Hosted {
         .context("the QUIC endpoint cannot be made")?;
         let seen = Arc::new(Mutex::new(Progress::default()));
         let telemetry = Arc::new(Telemetry::default());
+        let rest = Rest::new(if rests { REST_MIN } else { Duration::ZERO });
+        let now = clock::now();
         let mut shown = Shown {
             client,
             seen: Arc::clone(&seen),
-            next_look: clock::now(),
+            looked: now,
+            next_look: now,
+            rest: rests.then(|| rest.clone()),
         };
         let (stop, of_thread) = (stop.clone(), Arc::clone(&telemetry));
-        let work = move || -> anyhow::Result<Client> {
+        let work = move || -> anyhow::Result<(Client, u64)> {
             if let Some(core) = core {
                 pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
             }
             let config = HostConfig {
-                rest,
+                // Answers are counted and dropped.
+                lends_buffers: true,
                 ..HostConfig::default()
             };
             let mut host = Host::new(config, bound, endpoint, of_thread, stop)
-                .context("cannot set up the event loop")?;
+                .context("cannot set up the event loop")?
+                .with_rest(rest);
             host.run(&mut shown).context("the event loop failed")?;
-            Ok(shown.client)
+            let counters = host.endpoint().counters();
+            Ok((shown.client, counters.retries_received))
         };
         let thread = std::thread::Builder::new()
             .name("weir-h3-load".to_owned())
@@ -145,17 +178,42 @@ impl Hosted {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client, once it is over, with the numbers of its thread.
-    pub(super) fn join(self) -> anyhow::Result<(Client, Arc<Telemetry>)> {
-        let client = self
+    /// The client, once it is over, with the numbers of its thread and how often it got a Retry.
+    pub(super) fn join(self) -> anyhow::Result<(Client, Arc<Telemetry>, u64)> {
+        let (client, retries) = self
             .thread
             .join()
             .map_err(|_| anyhow!("a thread of the load client panicked"))??;
-        Ok((client, self.telemetry))
+        Ok((client, self.telemetry, retries))
     }
 }
 
+/// Clients of a closed loop do not read their sockets at once, but when some packets have come: on one machine the server
+/// pays for waking them, and each turn costs system calls. They wait for this part of the time that an answer takes, by
+/// which latency is overstated at most. Meanwhile all other requests wait at the server, so that it is not idle because of
+/// it.
+const REST_PART: u32 = 8;
+/// At least.
+const REST_MIN: Duration = Duration::from_micros(100);
+/// At most: acknowledgements are not to be late (RFC 9000 §13.2.1).
+const REST_MAX: Duration = Duration::from_millis(1);
 /// How often a client shows itself.
 const LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// Receive buffer of each socket: what a server sends in some milliseconds.
 const BUFFER_BYTES: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_loop_rests_for_a_part_of_the_latency_within_bounds() {
+        let elapsed = Duration::from_millis(20);
+        // 500 answers in 20 ms with 100 in flight take 4 ms each.
+        assert_eq!(rest_for(100, 500, elapsed), Duration::from_micros(500));
+        assert_eq!(rest_for(1, 1000, elapsed), REST_MIN);
+        assert_eq!(rest_for(0, 1000, elapsed), REST_MIN);
+        assert_eq!(rest_for(100, 0, elapsed), REST_MAX, "nothing comes");
+        assert_eq!(rest_for(u64::MAX, 1, Duration::MAX), REST_MAX);
+    }
+}

@@ -182,8 +182,10 @@ struct Measurement {
 /// What a measurement gave.
 struct Measured {
     figures: Figures,
-    /// Handshakes in which the server proved itself.
-    proofs: u64,
+    /// What its handshakes agreed on.
+    tls: ClientTls,
+    /// Times that the server wanted a proof of our address.
+    retries: u64,
     server: (Sample, Sample),
     /// Between the two samples.
     watched: Duration,
@@ -203,12 +205,8 @@ struct Loads {
 
 impl Measurement {
     fn start(plan: &Plan, stop: &Stop) -> anyhow::Result<Self> {
-        let tls = ClientTls::with_sessions(
-            plan.trust.clone(),
-            &[h3::ALPN],
-            plan.handshake.sessions(),
-            None,
-        )?;
+        let tls =
+            ClientTls::with_sessions(plan.trust.clone(), &[h3::ALPN], plan.handshake.sessions())?;
         let config = ClientConfig {
             tls: tls.clone(),
             web_transport: None,
@@ -228,10 +226,7 @@ impl Measurement {
                 },
                 idle_timeout: plan.idle_timeout,
                 // In an open loop latency is what is asked for.
-                rest: match plan.rate_per_second {
-                    Some(_) => Duration::ZERO,
-                    None => REST,
-                },
+                rests: plan.rate_per_second.is_none(),
                 core: plan.cores.get(number % plan.cores.len().max(1)).copied(),
             };
             let hosted = Hosted::start(client, plan.address, surroundings, stop);
@@ -284,9 +279,11 @@ impl Measurement {
         let errors = receive_buffer_errors();
         let tail = (clock::now(), final_sample.clone(), self.cpu());
         let mut figures: Option<Figures> = None;
+        let mut retries = 0;
         let mut snapshots = Vec::new();
         for thread in self.threads {
-            let (client, telemetry) = thread.join()?;
+            let (client, telemetry, more_retries) = thread.join()?;
+            retries += more_retries;
             snapshots.push(telemetry.snapshot());
             match &mut figures {
                 Some(sum) => sum.merge(client.figures()),
@@ -299,7 +296,8 @@ impl Measurement {
         }
         Ok(Measured {
             figures,
-            proofs: self.tls.proofs(),
+            tls: self.tls,
+            retries,
             server: (self.first, final_sample),
             watched,
             cores: plan
@@ -417,11 +415,17 @@ impl Measured {
             count: figures.refusals(*kind),
             words: figures.refusal_words(*kind).map(str::to_owned),
         });
+        let suites = self.tls.cipher_suites();
         figures::Connections {
             begun: figures.connections_begun,
             handshakes: figures.handshakes,
             unfinished: figures.handshakes_unfinished,
-            resumed: figures.handshakes.saturating_sub(self.proofs),
+            // QUIC version 1 has no other one (RFC 9001 §4.2).
+            tls_version: (figures.handshakes > 0).then(|| "1.3".to_owned()),
+            cipher_suites: suites.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            certificate_key: self.tls.certificate_key().map(str::to_owned),
+            retries: self.retries,
+            resumed: figures.handshakes.saturating_sub(self.tls.proofs()),
             early_used: figures.early_used,
             early_rejected: figures.early_rejected,
             goaways: figures.goaways,
@@ -573,7 +577,3 @@ const SECOND: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 /// How long it is tried to reach a server in one go.
 const PROBE: Duration = Duration::from_secs(1);
-/// Clients of a closed loop read their sockets this often while packets come: on one machine the server pays for waking
-/// them, and each turn costs system calls. It overstates latency by this at most, and a server with many requests waiting
-/// is never idle because of it.
-const REST: Duration = Duration::from_micros(100);

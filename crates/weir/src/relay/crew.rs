@@ -97,6 +97,7 @@ impl Plan<'_> {
                     rest: config.rest,
                     // The relay closes what is left by then itself; the host ends only a relay that does not.
                     shutdown_limit: config.drain.time + LEAVE_MARGIN,
+                    ..HostConfig::default()
                 },
                 stop: self.stop.clone(),
             });

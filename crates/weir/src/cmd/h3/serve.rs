@@ -163,11 +163,8 @@ impl ServeArguments {
         let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
         let hash = hash.unwrap_or_default().concat();
         let (chain, key) = (certificate.chain, certificate.key);
-        let tls = if self.no_resumption {
-            ServerTls::new(chain, key, &[h3::ALPN])
-        } else {
-            ServerTls::with_sessions(chain, key, &[h3::ALPN], SESSIONS_MAX)
-        };
+        let sessions_max = if self.no_resumption { 0 } else { SESSIONS_MAX };
+        let tls = ServerTls::with_sessions(chain, key, &[h3::ALPN], sessions_max);
         Ok((tls.context("--cert, --key")?, hash))
     }
 
