@@ -123,8 +123,8 @@ cost: $(PEERS)/bin/moq-relay-ietf ## What a delivered datagram costs: our relay 
 	scripts/cost.sh --other 'moq-relay-ietf=$(PEERS)/bin/moq-relay-ietf --bind 127.0.0.1:15443 --tls-cert %cert% --tls-key %key%'
 
 .PHONY: instructions
-instructions: ## Count the instructions of the fan-out; more than 2 % above the committed number fails
-	$(CARGO) build --release --locked -p weir --example fanout
+instructions: ## Count the instructions of the fan-out and of HTTP/3 requests; more than 2 % above the committed numbers fails
+	$(CARGO) build --release --locked -p weir -p weir-http3 --example fanout --example requests
 	scripts/count-instructions.sh
 
 .PHONY: memory

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Counts the instructions of the relay's fan-out under callgrind and compares them with the number in
-# the tree: more than 2 % above fails, more than 2 % below asks for an update.
+# Counts the instructions of what is done most often, under callgrind, and compares them with the numbers
+# in the tree: more than 2 % above fails, more than 2 % below asks for an update.
 #
-# scripts/count-instructions.sh [--update] [PROGRAM]
+# scripts/count-instructions.sh [--update] [NAME...]
 #
-# --update  write the count into crates/weir/benches/fanout.instructions
-# PROGRAM   target/release/examples/fanout
+# --update  write the counts into crates/weir/benches/NAME.instructions
+# NAME      fanout, h3-client, h3-server; all of them unless said otherwise
 #
 # Counted are the instructions of the program's own code. Those of the C library are not, for they
 # depend on where memory happens to lie; how often it is called (allocations, copies) is counted
@@ -13,13 +13,18 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-COMMITTED=crates/weir/benches/fanout.instructions
-# Which function to count in, with all that it calls.
-COUNTED='fanout::Counted::fan_out'
+# Each name with its program, the function to count in with all that it calls, and the number to divide by.
+declare -A COUNTED=(
+    [fanout]='fanout fanout::Counted::fan_out datagrams_sent'
+    [h3-client]='requests requests::ask requests'
+    [h3-server]='requests requests::serve requests'
+)
+ALL='fanout h3-client h3-server'
+PROGRAMS=target/release/examples
 # Two runs may differ by so many parts in a million; beyond that the run is not what it should be.
 REPEAT_PPM_MAX=100
 
-is_update='' program=target/release/examples/fanout
+is_update='' names=()
 for argument in "$@"; do
     case $argument in
     --update) is_update=yes ;;
@@ -27,13 +32,16 @@ for argument in "$@"; do
         echo "error: unknown option $argument" >&2
         exit 2
         ;;
-    *) program=$argument ;;
+    *)
+        [ -n "${COUNTED[$argument]:-}" ] || {
+            echo "error: nothing is called $argument here: expected one of $ALL" >&2
+            exit 2
+        }
+        names+=("$argument")
+        ;;
     esac
 done
-[ -x "$program" ] || {
-    echo "error: no program at $program: \`make instructions\` builds it" >&2
-    exit 2
-}
+[ ${#names[@]} -gt 0 ] || read -ra names <<<"$ALL"
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -65,11 +73,12 @@ sum_up() {
         END { printf "%d %d\n", cost, calls }' "$1"
 }
 
+# Runs the program $1 and counts in the function $2.
 count() {
     valgrind --tool=callgrind --callgrind-out-file="$folder/profile" \
-        --toggle-collect="$COUNTED" "$program" >"$folder/output" 2>"$folder/log" || {
+        --toggle-collect="$2" "$1" >"$folder/output" 2>"$folder/log" || {
         cat "$folder/output" "$folder/log" >&2
-        echo "error: the run under callgrind failed" >&2
+        echo "error: the run of $1 under callgrind failed" >&2
         return 1
     }
     sum_up "$folder/profile"
@@ -81,66 +90,84 @@ ppm() { awk -v new="$1" -v old="$2" 'BEGIN { printf "%d", (new - old) * 1e6 / ol
 # The same as a percentage.
 percent() { awk -v new="$1" -v old="$2" 'BEGIN { printf "%+.2f %%", (new - old) * 100 / old }'; }
 
-read -r instructions calls < <(count)
-read -r instructions_again calls_again < <(count)
-[ "${instructions:-0}" -gt 0 ] || {
-    echo "error: nothing was counted: is there a function $COUNTED in $program?" >&2
-    exit 1
-}
 repeats() {
     local difference
     difference=$(ppm "$1" "$2")
     [ "${difference#-}" -le "$REPEAT_PPM_MAX" ]
 }
-if ! repeats "$instructions" "$instructions_again" || ! repeats "$calls" "$calls_again"; then
-    echo "error: two runs differ: $instructions and $instructions_again instructions," \
-        "$calls and $calls_again calls of the C library" >&2
-    exit 1
-fi
-datagrams=$(sed -n 's/.*"datagrams_sent":\([0-9]*\).*/\1/p' "$folder/output")
-toolchain=$(rustc --version)
-echo "instructions   $instructions ($((instructions / datagrams)) per datagram, $datagrams datagrams)"
-echo "library calls  $calls"
-echo "toolchain      $toolchain"
 
-if [ -n "$is_update" ]; then
-    cat >"$COMMITTED" <<END
-# Instructions of the relay's fan-out: scripts/count-instructions.sh --update
+# The number $2 of the file $1.
+committed() { sed -n "s/^$2 //p" "$1"; }
+
+# Compares the count $3 with that of the name $2 in the file $1.
+compare() {
+    local old change
+    old=$(committed "$1" "$2")
+    [ -n "$old" ] || {
+        echo "error: no $2 in $1" >&2
+        exit 1
+    }
+    change=$(ppm "$3" "$old")
+    if [ "$change" -gt 20000 ]; then
+        echo "FAIL: $2 $(percent "$3" "$old") against $old, more than 2 % above"
+        failed=1
+    elif [ "$change" -lt -20000 ]; then
+        echo "$2 $(percent "$3" "$old") against $old: well done; keep it with scripts/count-instructions.sh --update"
+    else
+        echo "$2 $(percent "$3" "$old") against $old"
+    fi
+}
+
+toolchain=$(rustc --version)
+failed=0
+# Counts what is called $1, and compares.
+check() {
+    local file program function unit instructions calls instructions_again calls_again units
+    file=crates/weir/benches/$1.instructions
+    read -r program function unit <<<"${COUNTED[$1]}"
+    program=$PROGRAMS/$program
+    [ -x "$program" ] || {
+        echo "error: no program at $program: \`make instructions\` builds it" >&2
+        exit 2
+    }
+    read -r instructions calls < <(count "$program" "$function")
+    read -r instructions_again calls_again < <(count "$program" "$function")
+    [ "${instructions:-0}" -gt 0 ] || {
+        echo "error: nothing was counted: is there a function $function in $program?" >&2
+        exit 1
+    }
+    if ! repeats "$instructions" "$instructions_again" || ! repeats "$calls" "$calls_again"; then
+        echo "error: two runs differ: $instructions and $instructions_again instructions," \
+            "$calls and $calls_again calls of the C library" >&2
+        exit 1
+    fi
+    units=$(sed -n "s/.*\"$unit\":\([0-9]*\).*/\1/p" "$folder/output")
+    echo "== $1"
+    echo "instructions   $instructions ($((instructions / units)) for each of $units ${unit//_/ })"
+    echo "library calls  $calls"
+
+    if [ -n "$is_update" ]; then
+        cat >"$file" <<FILE
+# Instructions of $function: scripts/count-instructions.sh --update $1
 instructions $instructions
 library_calls $calls
 toolchain $toolchain
-END
-    echo "written to $COMMITTED"
-    exit
-fi
-
-[ -e "$COMMITTED" ] || {
-    echo "error: no $COMMITTED: write it with --update" >&2
-    exit 1
-}
-committed() { sed -n "s/^$1 //p" "$COMMITTED"; }
-if [ "$(committed toolchain)" != "$toolchain" ]; then
-    echo "note: the committed count is that of $(committed toolchain)"
-fi
-failed=0
-# Compares the count $2 with the committed one of the name $1.
-compare() {
-    local old change
-    old=$(committed "$1")
-    [ -n "$old" ] || {
-        echo "error: no $1 in $COMMITTED" >&2
+FILE
+        echo "written to $file"
+        return
+    fi
+    [ -e "$file" ] || {
+        echo "error: no $file: write it with --update" >&2
         exit 1
     }
-    change=$(ppm "$2" "$old")
-    if [ "$change" -gt 20000 ]; then
-        echo "FAIL: $1 $(percent "$2" "$old") against $old, more than 2 % above"
-        failed=1
-    elif [ "$change" -lt -20000 ]; then
-        echo "$1 $(percent "$2" "$old") against $old: well done; keep it with scripts/count-instructions.sh --update"
-    else
-        echo "$1 $(percent "$2" "$old") against $old"
+    if [ "$(committed "$file" toolchain)" != "$toolchain" ]; then
+        echo "note: the committed count is that of $(committed "$file" toolchain)"
     fi
+    compare "$file" instructions "$instructions"
+    compare "$file" library_calls "$calls"
 }
-compare instructions "$instructions"
-compare library_calls "$calls"
+
+for name in "${names[@]}"; do
+    check "$name"
+done
 exit $failed
