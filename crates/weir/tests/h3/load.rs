@@ -3,88 +3,10 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::Stdio,
 };
 
-use serde_json::Value;
-
-fn weir() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
-}
-
-/// `weir h3 serve` on a port of its own; ended when dropped.
-struct Server {
-    child: Child,
-    address: String,
-}
-
-impl Server {
-    fn start() -> Self {
-        let mut child = weir()
-            .args(["h3", "serve", "--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("weir is built");
-        let out = child.stdout.take().expect("it was asked for");
-        let mut line = String::new();
-        BufReader::new(out)
-            .read_line(&mut line)
-            .expect("it says when it is ready");
-        let ready: Value = serde_json::from_str(&line).expect("one line of JSON");
-        let address = ready["listening"].as_str().expect("an address").to_owned();
-        Self { child, address }
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("https://{}{path}", self.address)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// A folder of this test's own; gone when dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("weir-h3-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder for a test");
-        Self(folder)
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
-}
-
-fn bench(url: &str, arguments: &[&str]) -> Output {
-    let mut command = weir();
-    command
-        .args(["h3", "bench", url, "--insecure"])
-        .args(arguments);
-    command.output().expect("weir is built")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn json(file: &Path) -> Value {
-    let text = fs::read_to_string(file).expect("it was written");
-    serde_json::from_str(&text).expect("it is JSON")
-}
+use crate::stage::{Folder, Server, bench, json, text, weir};
 
 #[test]
 fn a_run_is_reported_in_every_form() {
@@ -134,7 +56,7 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
     let (server, folder) = (Server::start(), Folder::new("fails"));
     let file = folder.file("report.json");
     let run = |path: &str, arguments: &[&str]| {
-        let mut all = vec!["--duration=0.5", "--json", file.to_str().unwrap()];
+        let mut all = vec!["--duration=2", "--json", file.to_str().unwrap()];
         all.extend(arguments);
         let output = bench(&server.url(path), &all);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
@@ -162,7 +84,7 @@ fn a_certificate_that_is_not_trusted_is_named() {
         "h3",
         "bench",
         &server.url("/1k"),
-        "--duration=0.5",
+        "--duration=2",
         "--certificate-hash",
     ]);
     let output = command.arg("00".repeat(32)).output().unwrap();
