@@ -182,17 +182,28 @@ const SUITES: [(CipherSuite, &str, usize); 2] = [
 
 /// The kind of key that made a signature of this scheme and length.
 fn key_name(scheme: SignatureScheme, bytes: usize) -> String {
-    match scheme {
-        SignatureScheme::ECDSA_NISTP256_SHA256 => "ECDSA P-256".to_owned(),
-        SignatureScheme::ECDSA_NISTP384_SHA384 => "ECDSA P-384".to_owned(),
-        SignatureScheme::ECDSA_NISTP521_SHA512 => "ECDSA P-521".to_owned(),
-        SignatureScheme::ED25519 => "Ed25519".to_owned(),
-        SignatureScheme::RSA_PSS_SHA256
-        | SignatureScheme::RSA_PSS_SHA384
-        | SignatureScheme::RSA_PSS_SHA512 => format!("RSA {}", 8 * bytes),
-        other => format!("{other:?}"),
+    if let Some((_, name)) = KEYS.iter().find(|(of, _)| *of == scheme) {
+        (*name).to_owned()
+    } else if RSA.contains(&scheme) {
+        format!("RSA {}", 8 * bytes)
+    } else {
+        format!("{scheme:?}")
     }
 }
+
+/// Schemes that belong to one kind of key each.
+const KEYS: [(SignatureScheme, &str); 4] = [
+    (SignatureScheme::ECDSA_NISTP256_SHA256, "ECDSA P-256"),
+    (SignatureScheme::ECDSA_NISTP384_SHA384, "ECDSA P-384"),
+    (SignatureScheme::ECDSA_NISTP521_SHA512, "ECDSA P-521"),
+    (SignatureScheme::ED25519, "Ed25519"),
+];
+/// Schemes of RSA keys, whose length is that of their signatures.
+const RSA: [SignatureScheme; 3] = [
+    SignatureScheme::RSA_PSS_SHA256,
+    SignatureScheme::RSA_PSS_SHA384,
+    SignatureScheme::RSA_PSS_SHA512,
+];
 
 #[cfg(test)]
 mod tests {
