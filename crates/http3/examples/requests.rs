@@ -220,7 +220,7 @@ impl TimeSource for Epoch {
 const SERVER: ([u8; 4], u16) = ([10, 0, 0, 1], 4433);
 const CLIENT: ([u8; 4], u16) = ([10, 0, 0, 2], 4433);
 const HALF_ROUND_TRIP: Duration = Duration::from_micros(100);
-const DURATION: Duration = Duration::from_secs(60);
+const DURATION: Duration = Duration::from_mins(1);
 const PACKET_BYTES: u16 = 1350;
 const CONNECTIONS: usize = 10;
 /// Before counting: the congestion windows have grown by then.

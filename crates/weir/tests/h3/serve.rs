@@ -17,7 +17,7 @@ fn loaded(server: &Server, path: &str, arguments: &[&str]) -> Value {
         "--handshake-timeout=30",
         "--idle-timeout=30",
         "--json",
-        file.to_str().unwrap(),
+        file.to_str().expect("a plain name"),
     ];
     all.extend(arguments);
     let output = bench(&server.url(path), &all);
