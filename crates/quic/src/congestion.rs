@@ -14,9 +14,11 @@ pub enum Congestion {
     /// CUBIC (RFC 9438): fills the queue of the bottleneck until something is lost.
     #[default]
     Cubic,
-    /// Keeps the queue of the bottleneck short: backs off when packets wait there for longer than this.
+    /// Keeps the queue of the bottleneck short: backs off when packets wait there for longer than a target, unless
+    /// others keep it longer whatever we do; then CUBIC decides until they are gone.
     Delay {
-        /// How long packets may wait in the queue; [`QUEUE_TARGET`] suits live video.
+        /// How long packets may wait in the queue where a packet takes a third of this; on a fast path two thirds
+        /// of it, on a slow one up to twice as long. [`QUEUE_TARGET`] suits live video.
         queue_target: Duration,
     },
 }

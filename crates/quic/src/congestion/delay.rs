@@ -5,10 +5,17 @@
 //! a shorter queue; below it, it grows as in slow start until the first queue, then by a packet per
 //! round trip, more slowly the nearer the target is. Losses count only where there are many, or
 //! without a queue they would be the link's own.
+//!
+//! Whoever yields to a queue that others fill yields for ever. So a queue that stays although the window was
+//! lowered is put to the proof (`drain.rs`): with next to nothing of our own in flight it is empty, or it is not ours.
+//! Then CUBIC decides (`rivals.rs`), until the queue is seen to be short again.
+
+mod drain;
+mod path;
+mod rivals;
 
 use std::{
     any::Any,
-    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +24,10 @@ use quinn_proto::{
     RttEstimator,
     congestion::{Controller, ControllerFactory},
 };
+
+use self::drain::Drain;
+use self::path::{MILLISECOND, Path, RATE_PERIOD};
+use self::rivals::{Pressure, Rivals};
 
 /// Makes controllers with one target.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +49,20 @@ struct Delay {
     window: u64,
     /// Until the first queue, the window doubles every round trip.
     slow_start: bool,
-    /// The shortest round trips of the present and the previous period.
-    shortest: [Option<Duration>; 2],
-    period_began: Instant,
-    /// The shortest round trip among the acknowledgements of this turn.
-    turn: Option<Duration>,
-    /// When bytes were acknowledged lately, and how many.
-    acked: VecDeque<(Instant, u64)>,
-    acked_bytes: u64,
-    /// Since when the path has been known to be busy.
-    rate_since: Instant,
+    path: Path,
     /// The window is not lowered again before.
     hold_until: Instant,
     /// What was in flight when bytes were last acknowledged stood near the window.
     is_window_used: bool,
     growth: u64,
+    /// A queue that stays although the window was lowered.
+    pressure: Option<Pressure>,
+    /// While next to nothing is in flight, to see how long the queue is without it.
+    drain: Option<Drain>,
+    /// While others fill the queue.
+    rivals: Option<Rivals>,
+    /// Rivals were here, and until then a queue that stays is theirs without proof.
+    wary_until: Instant,
 }
 
 impl Delay {
@@ -63,15 +73,14 @@ impl Delay {
             packet_bytes,
             window: INITIAL_PACKETS * packet_bytes,
             slow_start: true,
-            shortest: [None; 2],
-            period_began: now,
-            turn: None,
-            acked: VecDeque::new(),
-            acked_bytes: 0,
-            rate_since: now,
+            path: Path::new(now),
             hold_until: now,
             is_window_used: false,
             growth: 0,
+            pressure: None,
+            drain: None,
+            rivals: None,
+            wary_until: now,
         }
     }
 
@@ -79,79 +88,127 @@ impl Delay {
         WINDOW_PACKETS_MIN * self.packet_bytes
     }
 
-    /// The round trip without a queue, as far as it is known.
-    fn base(&self) -> Option<Duration> {
-        self.shortest.into_iter().flatten().min()
-    }
-
-    fn note_round_trip(&mut self, now: Instant, round_trip: Duration) {
-        if now.saturating_duration_since(self.period_began) > BASE_PERIOD {
-            self.shortest = [None, self.shortest[0]];
-            self.period_began = now;
-        }
-        let shortest = self.shortest[0].map_or(round_trip, |known| known.min(round_trip));
-        self.shortest[0] = Some(shortest);
-        self.turn = Some(self.turn.map_or(round_trip, |known| known.min(round_trip)));
-    }
-
-    fn note_acked(&mut self, now: Instant, bytes: u64) {
-        self.acked.push_back((now, bytes));
-        self.acked_bytes += bytes;
-        while let Some(&(at, bytes)) = self.acked.front()
-            && (now.saturating_duration_since(at) > RATE_PERIOD || self.acked.len() > ACKS_MAX)
-        {
-            self.acked.pop_front();
-            self.acked_bytes -= bytes;
-            self.rate_since = at;
-        }
-    }
-
-    /// What the path carries in `time`, by what it carried lately.
-    fn carried(&self, now: Instant, time: Duration) -> u64 {
-        let span = now
-            .saturating_duration_since(self.rate_since)
-            .max(MILLISECOND);
-        let bytes = u128::from(self.acked_bytes) * time.as_nanos() / span.as_nanos();
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-
-    /// How long the path takes for [`QUEUE_PACKETS_MIN`] packets. On a slow path a packet is a queue by itself,
-    /// and with less than this in it the path would run dry while acknowledgements are on their way.
+    /// How long the path takes for a packet and a half. On a slow path a packet is a queue by itself, and with less
+    /// than this in it the path would run dry while acknowledgements are on their way.
     fn time_of_packets(&self, now: Instant) -> Duration {
-        let second = self.carried(now, Duration::from_secs(1)).max(1);
-        let bytes = QUEUE_PACKETS_MIN * self.packet_bytes;
+        let second = self.path.carried(now, Duration::from_secs(1)).max(1);
+        let bytes = self.packet_bytes * 3 / 2;
         Duration::from_millis(bytes * 1000 / second).min(self.target * 4)
+    }
+
+    /// How long packets may wait in the queue: the less a flow has of the path, the longer. So of several that
+    /// hold their queues together, those with more yield first, even if they know the empty queue less well.
+    fn target(&self, now: Instant) -> Duration {
+        self.target * 2 / 3 + self.time_of_packets(now).min(self.target * 3 / 2)
     }
 
     /// The acknowledgements of a turn are in: the window follows the queue.
     fn follow(&mut self, now: Instant, round_trip: Duration, base: Duration) {
         let queue = round_trip.saturating_sub(base);
-        let target = self.target.max(self.time_of_packets(now));
-        if queue > target {
-            if now >= self.hold_until {
-                // Aims below the target, so that the queue does not stay on its edge.
-                let carried = self.carried(now, base + target * 7 / 10);
-                self.window = carried.min(self.window * 9 / 10).max(self.window_min());
-                self.hold_until = now + round_trip;
+        let target = self.target(now);
+        if let Some(drain) = self.drain {
+            if let Some(shortest) = drain.end(now) {
+                self.drain = None;
+                self.path.remember_rate(now, now + RATE_PERIOD + round_trip);
+                self.judge(now, drain, shortest);
             }
+        } else if let Some(rivals) = &mut self.rivals {
+            if rivals.have_left(now, queue <= self.target / 2, round_trip) {
+                self.outlive_rivals(now);
+            } else if rivals.is_time_to_look(now) {
+                self.look(now, round_trip, base);
+            }
+        } else if queue > target {
             self.slow_start = false;
-            self.growth = 0;
-            return;
+            if now >= self.hold_until {
+                self.yield_to_queue(now, round_trip, base, target);
+            }
+        } else {
+            self.pressure = None;
+            self.slow_start &= queue <= target / 2;
+            if self.path.is_base_old(now) {
+                self.look(now, round_trip, base);
+            } else if self.is_window_used {
+                self.grow(queue, target);
+            }
         }
-        self.slow_start &= queue <= target / 2;
-        if !self.is_window_used {
-            return;
+    }
+
+    /// The queue is too long: less is sent, unless that was of no use.
+    fn yield_to_queue(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        base: Duration,
+        target: Duration,
+    ) {
+        let window = self.window;
+        let pressure = self
+            .pressure
+            .get_or_insert_with(|| Pressure::new(now, window));
+        if !pressure.lasts(now, self.wary_until) {
+            // Aims below the target, so that the queue does not stay on its edge.
+            let carried = self.path.carried(now, base + target * 7 / 10);
+            self.window = carried.min(self.window * 9 / 10).max(self.window_min());
+            self.hold_until = now + round_trip;
+        } else if now < self.wary_until {
+            self.compete(now);
+        } else {
+            self.look(now, round_trip, base);
         }
+    }
+
+    fn grow(&mut self, queue: Duration, target: Duration) {
         if self.slow_start {
             self.window += self.growth;
-        } else {
-            // A packet per round trip, scaled by how much of the target is left.
-            let room = target.saturating_sub(queue).as_nanos() * 1000 / target.as_nanos().max(1);
-            let room = u64::try_from(room).unwrap_or(1000);
-            let gain = self.growth * self.packet_bytes / self.window.max(1);
-            self.window += (gain * room / 1000 * GROWTH_PACKETS).max(1);
+            return;
         }
-        self.growth = 0;
+        // A packet per round trip, scaled by how much of the target is left.
+        let room = target.saturating_sub(queue).as_nanos() * 1000 / target.as_nanos().max(1);
+        let room = u64::try_from(room).unwrap_or(1000);
+        let gain = self.growth * self.packet_bytes / self.window.max(1);
+        self.window += (gain * room / 1000 * GROWTH_PACKETS).max(1);
+    }
+
+    /// Begins to look how long the queue is with next to nothing of our own in it.
+    fn look(&mut self, now: Instant, round_trip: Duration, base: Duration) {
+        let half = self.path.carried(now, base / 2);
+        let window = half.max(DRAIN_PACKETS_MIN * self.packet_bytes);
+        let drain = Drain::new(now, window, round_trip, base);
+        self.path
+            .remember_rate(now, drain.give_up + RATE_PERIOD + round_trip);
+        self.drain = Some(drain);
+    }
+
+    /// It was seen how long the queue is with next to nothing of our own in it.
+    fn judge(&mut self, now: Instant, drain: Drain, shortest: Duration) {
+        let base = self.path.base().unwrap_or(MILLISECOND);
+        let packets = self.time_of_packets(now);
+        let is_empty = drain.is_queue_empty(shortest, base, self.target, packets);
+        self.hold_until = now + base;
+        match &mut self.rivals {
+            Some(_) if is_empty && drain.was_queue_ours(shortest) => self.outlive_rivals(now),
+            Some(rivals) => rivals.look_later(now),
+            None if is_empty => self.pressure = None,
+            None => self.compete(now),
+        }
+    }
+
+    /// Others fill the queue, and to yield is of no use: what they do is done, with the window from before.
+    fn compete(&mut self, now: Instant) {
+        let pressure = self.pressure.take();
+        let window = pressure.map_or(self.window, |pressure| pressure.window);
+        let window = window.max(self.window);
+        self.rivals = Some(Rivals::new(now, window, self.packet_bytes));
+    }
+
+    /// The queue is short: whoever filled it is gone, or could not fill it.
+    fn outlive_rivals(&mut self, now: Instant) {
+        let time = self.path.base().unwrap_or(MILLISECOND) + self.target * 7 / 10;
+        self.window = self.path.carried(now, time).max(self.window_min());
+        self.rivals = None;
+        self.pressure = None;
+        self.wary_until = now + WARY_FOR;
     }
 }
 
@@ -161,12 +218,19 @@ impl Controller for Delay {
         now: Instant,
         sent: Instant,
         bytes: u64,
-        _app_limited: bool,
-        _rtt: &RttEstimator,
+        app_limited: bool,
+        rtt: &RttEstimator,
     ) {
-        self.note_acked(now, bytes);
-        self.note_round_trip(now, now.saturating_duration_since(sent));
+        let round_trip = now.saturating_duration_since(sent);
+        self.path.note_acked(now, bytes);
+        let is_queue_theirs = self.rivals.is_some() || now < self.wary_until;
+        self.path.note_round_trip(now, round_trip, is_queue_theirs);
         self.growth += bytes;
+        if let Some(drain) = &mut self.drain {
+            drain.note(now, sent, round_trip);
+        } else if let Some(rivals) = &mut self.rivals {
+            rivals.cubic.on_ack(now, sent, bytes, app_limited, rtt);
+        }
     }
 
     fn on_end_acks(
@@ -178,7 +242,7 @@ impl Controller for Delay {
     ) {
         let used = in_flight + self.growth + 2 * self.packet_bytes >= self.window;
         self.is_window_used = used && !app_limited;
-        if let (Some(round_trip), Some(base)) = (self.turn.take(), self.base()) {
+        if let (Some(round_trip), Some(base)) = (self.path.take_turn(), self.path.base()) {
             self.follow(now, round_trip, base);
         }
         self.growth = 0;
@@ -187,16 +251,18 @@ impl Controller for Delay {
     fn on_congestion_event(
         &mut self,
         now: Instant,
-        _sent: Instant,
+        sent: Instant,
         is_persistent_congestion: bool,
-        _lost_bytes: u64,
+        lost_bytes: u64,
     ) {
-        if is_persistent_congestion {
+        if let Some(rivals) = &mut self.rivals {
+            rivals.on_loss(now, sent, is_persistent_congestion, lost_bytes);
+        } else if is_persistent_congestion {
             self.window = self.window_min();
             self.slow_start = false;
         } else if now >= self.hold_until {
-            let base = self.base().unwrap_or(MILLISECOND);
-            let carried = self.carried(now, base + self.target);
+            let base = self.path.base().unwrap_or(MILLISECOND);
+            let carried = self.path.carried(now, base + self.target);
             let lowered = self.window * 7 / 10;
             // Losses of a link that is not full change little: it goes on carrying what it carried.
             self.window = carried.clamp(lowered, self.window).max(self.window_min());
@@ -208,10 +274,16 @@ impl Controller for Delay {
     fn on_mtu_update(&mut self, new_mtu: u16) {
         self.packet_bytes = u64::from(new_mtu);
         self.window = self.window.max(self.window_min());
+        if let Some(rivals) = &mut self.rivals {
+            rivals.cubic.on_mtu_update(new_mtu);
+        }
     }
 
     fn window(&self) -> u64 {
-        self.window
+        let rivals = self.rivals.as_ref();
+        let window = rivals.map_or(self.window, |rivals| rivals.cubic.window());
+        let drain = self.drain.map_or(window, |drain| drain.window);
+        window.min(drain)
     }
 
     fn clone_box(&self) -> Box<dyn Controller> {
@@ -227,20 +299,14 @@ impl Controller for Delay {
     }
 }
 
-const MILLISECOND: Duration = Duration::from_millis(1);
 /// As RFC 9002 §7.2 recommends.
 const INITIAL_PACKETS: u64 = 10;
 /// Two more than RFC 9002 §7.2 recommends at least: acknowledgements come for every second packet, and the
 /// path is to be busy meanwhile.
 const WINDOW_PACKETS_MIN: u64 = 4;
-/// What may wait in the queue however slow the path is.
-const QUEUE_PACKETS_MIN: u64 = 2;
-/// The shortest round trip is that of the present and the previous period of this length, so that a path
-/// that has become longer is believed within two of them.
-const BASE_PERIOD: Duration = Duration::from_secs(15);
-/// The rate is that of this much time.
-const RATE_PERIOD: Duration = Duration::from_millis(400);
-/// Acknowledgements kept for the rate; the oldest are forgotten beyond.
-const ACKS_MAX: usize = 4096;
+/// As little as RFC 9002 §7.2 permits, while it is seen how long the queue is.
+const DRAIN_PACKETS_MIN: u64 = 2;
+/// For so long rivals who were here are expected to come back.
+const WARY_FOR: Duration = Duration::from_secs(15);
 /// By how many packets the window grows in a round trip while the queue is empty.
 const GROWTH_PACKETS: u64 = 2;
