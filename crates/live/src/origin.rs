@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode};
+use weir_moqt::location::Location;
 use weir_moqt::message::{PublishDone, RequestError, RequestOk};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::{GroupOrder, Parameters};
@@ -73,7 +74,10 @@ pub struct Origin {
     init: Option<Box<Init>>,
     held: Vec<Held>,
     answers: Vec<Answer>,
-    /// The present group.
+    /// The number on the wire of the first group: the time of day, so that one who is started again counts on from
+    /// above, and no relay takes its groups for those of before.
+    first_group: u64,
+    /// The present group, counted from the first.
     group: u64,
     streams: BTreeMap<StreamKey, Outgoing>,
     /// When which stream is to be reset.
@@ -107,6 +111,7 @@ impl Origin {
             init: None,
             held: Vec::new(),
             answers: Vec::new(),
+            first_group: 0,
             group: 0,
             streams: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -185,6 +190,8 @@ impl Origin {
 
     /// Offers the tracks of the strategy.
     fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let milliseconds = self.timebase.microseconds(now) / 1000;
+        self.first_group = u64::try_from(milliseconds).unwrap_or(0);
         let terms: Vec<_> = self.strategy.tracks().into();
         for one in terms {
             self.offer(now, endpoint, one.name, one.order, None);
@@ -352,6 +359,10 @@ impl Origin {
         self.held.push(Held {
             name: track_name,
             payload,
+            at: Location {
+                group: self.first_group,
+                object: 0,
+            },
         });
     }
 
@@ -443,7 +454,11 @@ impl Origin {
             return;
         };
         let outgoing = self.streams.entry(key).or_default();
-        outgoing.push(session.draft(), key, priority, object);
+        let numbered = StreamKey {
+            group: self.first_group + key.group,
+            ..key
+        };
+        outgoing.push(session.draft(), numbered, priority, object);
         if outgoing.waiting_bytes > WAITING_BYTES_MAX {
             self.counters.streams_overflowed += 1;
             self.reset(now, endpoint, key);

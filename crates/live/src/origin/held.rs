@@ -11,10 +11,12 @@ use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::property::Properties;
 use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
 
-/// The one object of a track, at group 0.
+/// The one object of a track.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) name: TrackName,
+    /// Where it is in the track.
+    pub(super) at: Location,
     pub(super) payload: Bytes,
 }
 
@@ -30,7 +32,7 @@ impl Held {
     pub(super) fn is_asked_for(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
             FetchKind::Standalone { track, start, end } => {
-                is_named(track, &self.name) && *start == START && *end >= START
+                is_named(track, &self.name) && *start <= self.at && *end >= self.at
             }
             // They refer to a subscription, of which an origin has none.
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => false,
@@ -41,7 +43,7 @@ impl Held {
     pub(super) fn answer(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, Answer) {
         let ok = FetchOk {
             end_of_track: false,
-            end: START,
+            end: self.at,
             parameters: Parameters::default(),
             properties: Properties::EMPTY,
         };
@@ -49,9 +51,9 @@ impl Held {
         let request_id = fetch.request_id;
         FetchHeader { request_id }.encode(draft, &mut bytes);
         let object = FetchObject {
-            group: START.group,
+            group: self.at.group,
             subgroup: Some(0),
-            object: START.object,
+            object: self.at.object,
             priority: HELD_PRIORITY,
             properties: Properties::EMPTY,
             payload_len: self.payload.len() as u64,
@@ -95,10 +97,6 @@ fn is_named(track: &FullTrackName, name: &TrackName) -> bool {
     track.name == *name
 }
 
-const START: Location = Location {
-    group: 0,
-    object: 0,
-};
 /// Before everything else [msf-01 §5].
 pub(super) const HELD_PRIORITY: u8 = 8;
 /// Answers that may wait at once; further ones are refused.
