@@ -31,5 +31,5 @@ pub use client::{Target, Timebase};
 pub use frame::{Frame, FrameKind};
 pub use ingest::{Ingest, Item};
 pub use mp4::{Audio, IngestError, Init, Media, Track};
-pub use origin::{Origin, OriginConfig, OriginCounters};
+pub use origin::{Origin, OriginConfig, OriginCounters, PublishFlow};
 pub use viewer::{Join, Viewer, ViewerConfig};

@@ -1,24 +1,28 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
 mod held;
+mod offering;
 mod outgoing;
+mod publication;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode};
+use weir_moqt::error::{PublishDoneCode, ResetCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{PublishDone, RequestError, RequestOk};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
-use weir_moqt::parameter::{GroupOrder, Parameters};
-use weir_moqt::property::{DEFAULT_PUBLISHER_GROUP_ORDER, Properties};
-use weir_moqt::session::{Event as SessionEvent, Request, RequestId};
+use weir_moqt::parameter::GroupOrder;
+use weir_moqt::property::Properties;
+use weir_moqt::session::{Event as SessionEvent, RequestId};
 use weir_moqt::transport::Transport as _;
 use weir_quic::{App, Endpoint, Event};
 
-use self::held::{ANSWERS_MAX, Answer, HELD_PRIORITY, Held};
+use self::held::{Answer, HELD_PRIORITY, Held};
 use self::outgoing::{Object, Outgoing};
+use self::publication::Publication;
+pub use self::publication::PublishFlow;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::client::{Client, Rest, Target, Timebase};
 use crate::packaging::{FrameTag, Packaging};
@@ -33,6 +37,8 @@ pub struct OriginConfig {
     pub target: Target,
     /// The namespace of its tracks.
     pub namespace: Namespace,
+    /// How its tracks are offered.
+    pub flow: PublishFlow,
     /// How the stream is delivered.
     pub strategy: Box<dyn Strategy>,
     /// What the payload of an object is.
@@ -65,6 +71,9 @@ pub struct OriginCounters {
 pub struct Origin {
     client: Client,
     namespace: Namespace,
+    flow: PublishFlow,
+    /// The `PUBLISH_NAMESPACE`, and whether it was accepted.
+    offered: Option<(RequestId, bool)>,
     strategy: Box<dyn Strategy>,
     packaging: Packaging,
     timebase: Timebase,
@@ -88,21 +97,14 @@ pub struct Origin {
     leave_at: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Publication {
-    request: RequestId,
-    is_accepted: bool,
-    streams_opened: u64,
-    /// Of a track with sound: its number in the MP4 stream, the group and how many objects that has.
-    audio: Option<(u32, u64, u64)>,
-}
-
 impl Origin {
     /// An origin that connects when it is first driven.
     pub fn new(config: OriginConfig) -> Self {
         Self {
             client: Client::new(config.target),
             namespace: config.namespace,
+            flow: config.flow,
+            offered: None,
             strategy: config.strategy,
             packaging: config.packaging,
             timebase: config.timebase,
@@ -131,8 +133,12 @@ impl Origin {
         self.client.failure()
     }
 
-    /// Whether the relay has taken all tracks of the strategy. Before that nothing is taken from the source.
+    /// Whether the relay has taken all tracks of the strategy, or their namespace. Before that nothing is taken from
+    /// the source.
     pub fn is_published(&self) -> bool {
+        if self.flow == PublishFlow::Namespace {
+            return self.offered.is_some_and(|(_, is_accepted)| is_accepted);
+        }
         let count = self.strategy.tracks().len();
         let is_accepted = |publication: &Publication| publication.is_accepted;
         self.publications.len() >= count && self.publications[..count].iter().all(is_accepted)
@@ -144,8 +150,12 @@ impl Origin {
                 SessionEvent::Ready { .. } => self.publish(now, endpoint),
                 SessionEvent::Accepted { id, .. } => {
                     let mut publications = self.publications.iter_mut();
-                    if let Some(accepted) = publications.find(|one| one.request == id) {
+                    if let Some(accepted) = publications.find(|one| one.request == Some(id)) {
                         accepted.is_accepted = true;
+                    }
+                    if let Some((_, is_accepted)) = self.offered.as_mut().filter(|one| one.0 == id)
+                    {
+                        *is_accepted = true;
                     }
                 }
                 SessionEvent::Rejected { error, .. } => {
@@ -159,11 +169,7 @@ impl Origin {
                         session.request_ok(&mut connection, id, RequestOk::default());
                     }
                 }
-                SessionEvent::Closed { id, .. } => {
-                    if self.publications.iter().any(|one| one.request == id) {
-                        self.client.fail("the relay withdrew a track".to_owned());
-                    }
-                }
+                SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, id),
                 SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
                 SessionEvent::Violated(violation) => {
                     let reason = violation.reason;
@@ -186,84 +192,6 @@ impl Origin {
                 | SessionEvent::Datagram { .. } => {}
             }
         }
-    }
-
-    /// Offers the tracks of the strategy.
-    fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let milliseconds = self.timebase.microseconds(now) / 1000;
-        self.first_group = u64::try_from(milliseconds).unwrap_or(0);
-        let terms: Vec<_> = self.strategy.tracks().into();
-        for one in terms {
-            self.offer(now, endpoint, one.name, one.order, None);
-        }
-        self.advance(now, endpoint);
-    }
-
-    /// Offers a track under the next alias; returns that.
-    fn offer(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        order: GroupOrder,
-        audio: Option<u32>,
-    ) -> Option<usize> {
-        let (session, mut connection) = self.client.open(now, endpoint)?;
-        let order = match order {
-            GroupOrder::Ascending => 1,
-            GroupOrder::Descending => 2,
-        };
-        let properties = Properties::builder()
-            .int(DEFAULT_PUBLISHER_GROUP_ORDER, order)
-            .build();
-        let alias = self.publications.len();
-        let failure = match track(&self.namespace, name) {
-            Err(error) => format!("the track {name} has no name: {error}"),
-            Ok(full_name) => {
-                let parameters = Parameters::default();
-                let connection = &mut connection;
-                match session.publish(connection, full_name, alias as u64, parameters, properties) {
-                    Ok(request) => {
-                        self.publications.push(Publication {
-                            request,
-                            is_accepted: false,
-                            streams_opened: 0,
-                            audio: audio.map(|number| (number, 0, 0)),
-                        });
-                        return Some(alias);
-                    }
-                    Err(refused) => format!("a track cannot be offered: {refused}"),
-                }
-            }
-        };
-        self.client.fail(failure);
-        None
-    }
-
-    /// Answers a FETCH of what is held, and refuses all else.
-    fn answer(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, asked: &Request) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        if let Request::Fetch(fetch) = asked
-            && let Some(held) = self.held.iter().find(|held| held.is_asked_for(fetch))
-            && self.answers.len() < ANSWERS_MAX
-        {
-            let (ok, mut answer) = held.answer(session.draft(), fetch);
-            session.fetch_ok(&mut connection, id, ok);
-            self.counters.fetches_answered += 1;
-            if answer.flush(&mut connection) {
-                self.answers.push(answer);
-            }
-            return;
-        }
-        let error = RequestError {
-            code: RequestErrorCode::NOT_SUPPORTED,
-            retry_after: None,
-            reason: "an origin only publishes".to_owned(),
-            redirect: None,
-        };
-        session.request_error(&mut connection, id, error);
     }
 
     /// Does all that is due.
@@ -344,18 +272,7 @@ impl Origin {
         let Some(alias) = self.offer(now, endpoint, name, order, None) else {
             return;
         };
-        let key = StreamKey {
-            track: alias,
-            group: 0,
-            subgroup: 0,
-        };
-        let object = Object {
-            id: 0,
-            properties: Properties::EMPTY,
-            payload: payload.clone(),
-        };
-        self.write(now, endpoint, key, HELD_PRIORITY, object);
-        self.finish(key);
+        self.write_held(now, endpoint, alias, payload.clone());
         self.held.push(Held {
             name: track_name,
             payload,
@@ -364,6 +281,22 @@ impl Origin {
                 object: 0,
             },
         });
+    }
+
+    /// Writes the object of a track with one object.
+    fn write_held(&mut self, now: Instant, endpoint: &mut Endpoint, track: usize, payload: Bytes) {
+        let key = StreamKey {
+            track,
+            group: 0,
+            subgroup: 0,
+        };
+        let object = Object {
+            id: 0,
+            properties: Properties::EMPTY,
+            payload,
+        };
+        self.write(now, endpoint, key, HELD_PRIORITY, object);
+        self.finish(key);
     }
 
     fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, at: Instant, frame: &Frame) {
@@ -450,14 +383,22 @@ impl Origin {
         priority: u8,
         object: Object,
     ) {
-        let Some((session, _)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        let outgoing = self.streams.entry(key).or_default();
         let numbered = StreamKey {
             group: self.first_group + key.group,
             ..key
         };
+        let location = Location {
+            group: numbered.group,
+            object: object.id,
+        };
+        let publication = self.publications.get_mut(key.track);
+        if !publication.is_some_and(|one| one.note(key.group, location)) {
+            return;
+        }
+        let Some((session, _)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let outgoing = self.streams.entry(key).or_default();
         outgoing.push(session.draft(), numbered, priority, object);
         if outgoing.waiting_bytes > WAITING_BYTES_MAX {
             self.counters.streams_overflowed += 1;
@@ -511,12 +452,15 @@ impl Origin {
             self.flush(now, endpoint);
             if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                 for publication in self.publications.drain(..).filter(|one| one.is_accepted) {
+                    let Some(request) = publication.request else {
+                        continue;
+                    };
                     let done = PublishDone {
                         code: PublishDoneCode::TRACK_ENDED,
                         stream_count: Some(publication.streams_opened),
                         reason: String::new(),
                     };
-                    session.publish_done(&mut connection, publication.request, done);
+                    session.publish_done(&mut connection, request, done);
                 }
             }
             return;

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use weir_live::packaging::Packaging;
 use weir_live::source::Source;
 use weir_live::{
-    Ingest, Item, Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy,
+    Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
+    strategy,
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
@@ -84,13 +85,14 @@ impl Stage {
     }
 
     /// Publishes all that there is at once on one of the nodes.
-    fn publish(&mut self, node: usize) {
+    fn publish(&mut self, node: usize, flow: PublishFlow) {
         let mut ingest = Ingest::new();
         ingest.push(AUDIO_VIDEO);
         let items = std::iter::from_fn(|| ingest.poll().expect("a whole stream"));
         let config = OriginConfig {
             target: self.target(),
             namespace: namespace(),
+            flow,
             strategy: strategy::by_name("weir").expect("a known name"),
             packaging: Packaging::Loc,
             timebase: self.timebase(),
@@ -131,7 +133,7 @@ fn namespace() -> Namespace {
 /// and returns how many objects came and how many fetches the origin answered.
 fn fetched(cache_age_max: Duration) -> (u64, u64) {
     let mut stage = Stage::new(cache_age_max);
-    stage.publish(0);
+    stage.publish(0, PublishFlow::Publish);
     stage.sim.run_until(Duration::from_secs(5), |_| false);
     stage.play(&["init", "catalog", "audio-2"]);
     stage.sim.run_until(Duration::from_secs(8), |_| false);
@@ -156,11 +158,11 @@ fn the_origin_has_them_when_the_relay_no_longer_does() {
 #[test]
 fn who_comes_after_a_publisher_was_killed_and_started_again_gets_the_new_stream() {
     let mut stage = Stage::new(Duration::from_mins(1));
-    stage.publish(0);
+    stage.publish(0, PublishFlow::Publish);
     stage.sim.run_until(Duration::from_secs(5), |_| false);
     let killed = stage.nodes[0];
     stage.sim.kill(killed);
-    stage.publish(1);
+    stage.publish(1, PublishFlow::Publish);
     stage.sim.run_until(Duration::from_secs(6), |_| false);
     stage.play(&["video", "catalog"]);
     stage.sim.run_until(Duration::from_secs(8), |_| false);
@@ -172,4 +174,20 @@ fn who_comes_after_a_publisher_was_killed_and_started_again_gets_the_new_stream(
         !groups.is_empty() && groups.iter().all(|group| *group >= 5000),
         "{groups:?}"
     );
+}
+
+#[test]
+fn whoever_subscribes_under_a_namespace_gets_what_is_said_once() {
+    let mut stage = Stage::new(Duration::from_secs(1));
+    stage.publish(0, PublishFlow::Namespace);
+    for second in [5, 20] {
+        stage.sim.run_until(Duration::from_secs(second), |_| false);
+        stage.play(&["init", "catalog"]);
+        stage
+            .sim
+            .run_until(Duration::from_secs(second + 3), |_| false);
+        assert_eq!(stage.viewer().objects_unknown(), 2, "at {second} s");
+        let viewer = stage.nodes[2];
+        stage.sim.kill(viewer);
+    }
 }

@@ -121,6 +121,16 @@ fn a_file_is_played_as_it_is_published() {
 }
 
 #[test]
+fn a_stream_of_which_only_the_namespace_is_offered_is_played() {
+    let (played, published) = stream("moqt", &["--publish-flow", "namespace"]);
+    assert_eq!(published["published"]["frames"], 36);
+    let frames = played["frames"].as_array().unwrap();
+    // Nobody had subscribed yet when it began.
+    let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
+    assert_eq!(last, Some(Some(35)), "{}", played["figures"]);
+}
+
+#[test]
 fn a_stream_goes_over_web_transport_in_another_packaging_and_by_another_strategy() {
     let (played, published) = stream(
         "https",

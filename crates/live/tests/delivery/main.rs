@@ -5,6 +5,7 @@ mod stage;
 use std::time::Duration;
 
 use stage::{Run, Stage, constant, dip};
+use weir_live::PublishFlow;
 
 /// The seed of this run.
 fn seed() -> u64 {
@@ -34,6 +35,16 @@ fn a_good_link_shows_everything_with_every_strategy() {
             figures.freeze_longest
         );
     }
+}
+
+#[test]
+fn whoever_subscribes_under_a_namespace_gets_the_stream_as_well() {
+    let mut stage = Stage::new("weir", seed());
+    stage.flow = PublishFlow::Namespace;
+    let figures = stage.run(&constant(2_000), Duration::from_secs(8)).figures;
+    println!("{figures:?}");
+    assert!(figures.shown > 0.97, "{}", figures.shown);
+    assert!(figures.latency_mean < 0.35, "{}", figures.latency_mean);
 }
 
 #[test]

@@ -6,7 +6,10 @@ use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
-use weir_live::{Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig, strategy};
+use weir_live::strategy::Strategy;
+use weir_live::{
+    Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig, strategy,
+};
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
 use weir_moqt::name::Namespace;
@@ -61,11 +64,17 @@ impl Run {
 pub(crate) struct Stage {
     strategy: &'static str,
     seed: u64,
+    /// How the origin offers its tracks.
+    pub(crate) flow: PublishFlow,
 }
 
 impl Stage {
     pub(crate) fn new(strategy: &'static str, seed: u64) -> Self {
-        Self { strategy, seed }
+        Self {
+            strategy,
+            seed,
+            flow: PublishFlow::Publish,
+        }
     }
 
     /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
@@ -77,11 +86,7 @@ impl Stage {
             delay,
             ..Link::default()
         });
-        let congestion = if strategy.wants_short_queues() {
-            Congestion::LOW_LATENCY
-        } else {
-            Congestion::Cubic
-        };
+        let congestion = congestion(&*strategy);
         let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
         let relay = sim.add_node(NodeConfig {
             server,
@@ -140,6 +145,7 @@ impl Stage {
             Origin::new(OriginConfig {
                 target: origin_target,
                 namespace: namespace.clone(),
+                flow: self.flow,
                 strategy,
                 packaging: Packaging::Cmaf,
                 timebase,
@@ -171,5 +177,14 @@ impl Stage {
         let records = viewer.records().to_vec();
         let figures = Figures::new(&records, counters.frames, 400_000, end_us);
         Run { figures, records }
+    }
+}
+
+/// What a strategy asks for.
+fn congestion(strategy: &dyn Strategy) -> Congestion {
+    if strategy.wants_short_queues() {
+        Congestion::LOW_LATENCY
+    } else {
+        Congestion::Cubic
     }
 }

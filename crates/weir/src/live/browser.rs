@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
-use weir_live::{Origin, OriginConfig};
+use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop};
 use weir_quic::Congestion;
@@ -76,6 +76,7 @@ pub(crate) fn run(
         let mut origin = Origin::new(OriginConfig {
             target,
             namespace: Namespace::new(["live"])?,
+            flow: PublishFlow::Publish,
             strategy,
             packaging: Packaging::Cmaf,
             timebase: hosting::timebase(),

@@ -8,7 +8,7 @@ use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::{self, Strategy};
-use weir_live::{Join, Origin, OriginConfig, Target, Timebase, Viewer, ViewerConfig};
+use weir_live::{Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig};
 use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
@@ -85,6 +85,7 @@ pub(crate) fn run(
         Origin::new(OriginConfig {
             target,
             namespace,
+            flow: PublishFlow::Publish,
             strategy,
             packaging: Packaging::Cmaf,
             timebase,

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
 use weir_live::source::Source;
-use weir_live::{Join, Origin, OriginConfig, Timebase, Viewer, ViewerConfig};
+use weir_live::{Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
 use weir_quic::Congestion;
@@ -89,6 +89,7 @@ pub(crate) fn run(
         let mut origin = Origin::new(OriginConfig {
             target: origin_target,
             namespace,
+            flow: PublishFlow::Publish,
             strategy,
             packaging: Packaging::Cmaf,
             timebase,

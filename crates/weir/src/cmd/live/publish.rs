@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use weir_live::packaging::Packaging;
 use weir_live::strategy::Strategy;
-use weir_live::{Origin, OriginConfig, Target};
+use weir_live::{Origin, OriginConfig, PublishFlow, Target};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
@@ -55,11 +55,22 @@ pub(crate) struct PublishArguments {
     /// Namespace of the tracks, with / between its parts
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
+    /// How the tracks are offered to the relay
+    #[arg(long, value_enum, value_name = "FLOW", default_value_t = Flow::Publish)]
+    publish_flow: Flow,
     /// Congestion controller: `cubic` or `delay` [default: what the strategy asks for]
     #[arg(long, value_name = "NAME", value_parser = super::congestion)]
     congestion: Option<Congestion>,
     #[command(flatten)]
     trust: TrustArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Flow {
+    /// PUBLISH for each: the relay has the stream before anybody asks
+    Publish,
+    /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE: for relays that take no PUBLISH
+    Namespace,
 }
 
 pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
@@ -100,6 +111,10 @@ fn publish(
     let mut origin = Origin::new(OriginConfig {
         target,
         namespace: arguments.namespace.clone(),
+        flow: match arguments.publish_flow {
+            Flow::Publish => PublishFlow::Publish,
+            Flow::Namespace => PublishFlow::Namespace,
+        },
         strategy,
         packaging: arguments.packaging,
         timebase: timebase(),

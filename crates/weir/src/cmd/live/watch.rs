@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use serde_json::{Value, json};
 use weir_live::packaging::Packaging;
-use weir_live::{Origin, OriginConfig};
+use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
@@ -249,6 +249,7 @@ fn publish(
         let mut origin = Origin::new(OriginConfig {
             target,
             namespace,
+            flow: PublishFlow::Publish,
             strategy: named_strategy(&strategy)?,
             packaging,
             timebase: timebase(),
