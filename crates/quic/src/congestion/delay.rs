@@ -63,6 +63,8 @@ struct Delay {
     rivals: Option<Rivals>,
     /// Rivals were here, and until then a queue that stays is theirs without proof.
     wary_until: Instant,
+    /// Until then a queue that stays is ours, as was proven.
+    proven_until: Instant,
 }
 
 impl Delay {
@@ -81,6 +83,7 @@ impl Delay {
             drain: None,
             rivals: None,
             wary_until: now,
+            proven_until: now,
         }
     }
 
@@ -126,7 +129,9 @@ impl Delay {
         } else {
             self.pressure = None;
             self.slow_start &= queue <= target / 2;
-            if self.path.is_base_old(now) {
+            // Where packets take long, an empty queue would not look like one.
+            let can_see = self.time_of_packets(now) < self.target / 2;
+            if can_see && self.path.is_base_old(now) {
                 self.look(now, round_trip, base);
             } else if self.is_window_used {
                 self.grow(queue, target);
@@ -142,16 +147,21 @@ impl Delay {
         base: Duration,
         target: Duration,
     ) {
-        let window = self.window;
-        let pressure = self
-            .pressure
-            .get_or_insert_with(|| Pressure::new(now, window));
-        if !pressure.lasts(now, self.wary_until) {
+        let is_wary = now < self.wary_until && self.time_of_packets(now) < self.target / 2;
+        // Who cannot send less cannot find out by that whose queue it is.
+        let can_yield = self.pressure.is_some() || self.window > self.window_min();
+        let can_yield = can_yield && now >= self.proven_until;
+        let (window, pressure) = (self.window, &mut self.pressure);
+        let lasts = can_yield
+            && pressure
+                .get_or_insert_with(|| Pressure::new(now, window))
+                .lasts(now, is_wary);
+        if !lasts {
             // Aims below the target, so that the queue does not stay on its edge.
             let carried = self.path.carried(now, base + target * 7 / 10);
             self.window = carried.min(self.window * 9 / 10).max(self.window_min());
             self.hold_until = now + round_trip;
-        } else if now < self.wary_until {
+        } else if is_wary {
             self.compete(now);
         } else {
             self.look(now, round_trip, base);
@@ -183,13 +193,20 @@ impl Delay {
     /// It was seen how long the queue is with next to nothing of our own in it.
     fn judge(&mut self, now: Instant, drain: Drain, shortest: Duration) {
         let base = self.path.base().unwrap_or(MILLISECOND);
-        let packets = self.time_of_packets(now);
+        // The window of a drain, sent at once, by what the path carries.
+        let second = self.path.carried(now, Duration::from_secs(1)).max(1);
+        let packets = DRAIN_PACKETS_MIN * self.packet_bytes * 1000 / second;
+        let packets = Duration::from_millis(packets).min(self.target * 2);
         let is_empty = drain.is_queue_empty(shortest, base, self.target, packets);
         self.hold_until = now + base;
+        self.path.note_look(now);
         match &mut self.rivals {
             Some(_) if is_empty && drain.was_queue_ours(shortest) => self.outlive_rivals(now),
             Some(rivals) => rivals.look_later(now),
-            None if is_empty => self.pressure = None,
+            None if is_empty || self.pressure.is_none() => {
+                self.pressure = None;
+                self.proven_until = now + PROVEN_FOR;
+            }
             None => self.compete(now),
         }
     }
@@ -308,5 +325,7 @@ const WINDOW_PACKETS_MIN: u64 = 4;
 const DRAIN_PACKETS_MIN: u64 = 2;
 /// For so long rivals who were here are expected to come back.
 const WARY_FOR: Duration = Duration::from_secs(15);
+/// For so long it is believed that a queue is ours.
+const PROVEN_FOR: Duration = Duration::from_secs(2);
 /// By how many packets the window grows in a round trip while the queue is empty.
 const GROWTH_PACKETS: u64 = 2;

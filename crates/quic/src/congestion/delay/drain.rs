@@ -42,8 +42,9 @@ impl Drain {
         }
     }
 
-    /// Whether such a round trip says that the queue is empty without us, but for a few packets. Where these take long,
-    /// the queue has to have become shorter too, or it is only our share of the path that is small.
+    /// Whether such a round trip says that the queue is empty without us, but for the packets that were sent at once and
+    /// the time that the peer waits with an acknowledgement. Where packets take long, the queue has to have become
+    /// shorter too, or it is only our share of the path that is small.
     pub(super) fn is_queue_empty(
         &self,
         shortest: Duration,
@@ -53,7 +54,7 @@ impl Drain {
     ) -> bool {
         let queue = shortest.saturating_sub(base);
         let before = self.before.saturating_sub(base);
-        queue <= target / 2 || (queue <= packets && queue <= before * 3 / 4)
+        queue <= target / 2 || (queue <= packets + target / 2 && queue <= before * 4 / 5)
     }
 
     /// Whether the queue went with what was ours in it. Needs no round trip without a queue to compare with: who came

@@ -9,7 +9,7 @@ pub(super) struct Path {
     /// The shortest round trips of the present and the previous period.
     shortest: [Option<Duration>; 2],
     period_began: Instant,
-    /// When a round trip was last about as short as the shortest.
+    /// When a round trip was last about as short as the shortest, or that was looked for.
     confirmed: Instant,
     /// The shortest round trip among the acknowledgements of this turn.
     turn: Option<Duration>,
@@ -44,6 +44,11 @@ impl Path {
     /// Whether it is long ago that a round trip was as short as that without a queue.
     pub(super) fn is_base_old(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.confirmed) > CONFIRMED_FOR
+    }
+
+    /// It was looked for an empty queue. Where a packet takes long, nothing comes near the shortest round trip.
+    pub(super) fn note_look(&mut self, now: Instant) {
+        self.confirmed = now;
     }
 
     pub(super) fn note_round_trip(

@@ -25,10 +25,10 @@ impl Pressure {
     }
 
     /// The window is to be lowered once more: whether that was tried for long enough. Who is wary tries it less long.
-    pub(super) fn lasts(&mut self, now: Instant, wary_until: Instant) -> bool {
+    pub(super) fn lasts(&mut self, now: Instant, is_wary: bool) -> bool {
         self.lowered += 1;
         let is_long = now.saturating_duration_since(self.since) > PRESSURE_MAX;
-        self.lowered > LOWERED_MAX && is_long || self.lowered == LOWERED_MAX && now < wary_until
+        self.lowered > LOWERED_MAX && is_long || self.lowered == LOWERED_MAX && is_wary
     }
 }
 
