@@ -1,7 +1,7 @@
 //! Datagrams that wait because the path is full: bounded in bytes, oldest dropped first, each with a
 //! deadline after which it is not worth sending.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, ops::AddAssign, time::Instant};
 
 use bytes::Bytes;
 
@@ -10,6 +10,14 @@ use bytes::Bytes;
 pub(crate) struct DatagramQueue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
+}
+
+/// What the datagrams of all connections of an endpoint have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) prefixed: Prefixed,
+    /// What was dropped on any of them so far.
+    pub(crate) dropped: Dropped,
 }
 
 /// The last datagram that was sent with a prefix: in a fan-out, thousands of connections send the same.
@@ -49,6 +57,13 @@ pub(crate) struct Dropped {
     pub(crate) oldest: u64,
     /// Because their deadline had passed.
     pub(crate) expired: u64,
+}
+
+impl AddAssign for Dropped {
+    fn add_assign(&mut self, other: Self) {
+        self.oldest += other.oldest;
+        self.expired += other.expired;
+    }
 }
 
 impl DatagramQueue {

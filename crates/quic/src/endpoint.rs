@@ -29,7 +29,7 @@ use crate::{
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
     crossing::Stray,
-    datagrams::Prefixed,
+    datagrams::Shared,
     slots::Slots,
     web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
@@ -85,12 +85,11 @@ pub struct Counters {
     pub timed_out: u64,
     /// Connections closed here because the peer broke the rules of QUIC, such as those of flow control.
     pub violated: u64,
-    /// Datagrams dropped to make room for newer ones, on connections that are gone.
+    /// Datagrams dropped to make room for newer ones.
     pub datagrams_dropped_oldest: u64,
-    /// Datagrams dropped at their deadline, on connections that are gone.
+    /// Datagrams dropped at their deadline.
     pub datagrams_dropped_expired: u64,
-    /// Datagrams received and dropped for newer ones before they were fetched, on connections that
-    /// are gone.
+    /// Datagrams received and dropped for newer ones before they were fetched.
     pub datagrams_dropped_unread: u64,
     /// WebTransport sessions that stood.
     pub web_transport_sessions: u64,
@@ -143,7 +142,7 @@ pub struct Endpoint {
     neighbours: Neighbours,
     /// For connections that choose HTTP/3.
     offer: Option<Arc<Offer>>,
-    prefixed: Prefixed,
+    datagrams: Shared,
     /// The last time that was told.
     now: Option<Instant>,
 }
@@ -233,7 +232,7 @@ impl Endpoint {
             tokens: Arc::new(TokenMemoryCache::default()),
             neighbours,
             offer,
-            prefixed: Prefixed::default(),
+            datagrams: Shared::default(),
             now: None,
         })
     }
@@ -295,7 +294,7 @@ impl Endpoint {
                 hot,
                 slot,
                 dirty: &mut self.dirty,
-                prefixed: &mut self.prefixed,
+                shared: &mut self.datagrams,
             })
         } else {
             Way::Crossing {
@@ -313,7 +312,11 @@ impl Endpoint {
 
     /// What was done so far.
     pub fn counters(&self) -> Counters {
-        self.counters
+        Counters {
+            datagrams_dropped_oldest: self.datagrams.dropped.oldest,
+            datagrams_dropped_expired: self.datagrams.dropped.expired,
+            ..self.counters
+        }
     }
 
     /// A UDP payload came in on the host's socket number `socket`.
@@ -490,7 +493,7 @@ impl Endpoint {
         };
         loop {
             if !slot.datagrams.is_empty() {
-                slot.feed(now);
+                slot.feed(now, &mut self.datagrams.dropped);
             }
             self.scratch.clear();
             let Some(transmit) = slot.engine.poll_transmit(now, segments, &mut self.scratch) else {
@@ -536,9 +539,6 @@ impl Endpoint {
             return;
         };
         self.handshakes -= usize::from(slot.handshaking);
-        self.counters.datagrams_dropped_oldest += slot.dropped.oldest;
-        self.counters.datagrams_dropped_expired += slot.dropped.expired;
-        self.counters.datagrams_dropped_unread += slot.datagrams_unread;
     }
 
     fn mark_dirty(&mut self, index: u32) {

@@ -209,33 +209,43 @@ impl Slot {
         (bare, self.web_transport.as_deref_mut())
     }
 
+    /// Looks up how many datagrams the engine has dropped unread, which only its statistics show; returns how many of them
+    /// are new.
+    pub(crate) fn note_unread(&mut self) -> u64 {
+        let unread = self.engine.stats().frame_rx.datagram - self.datagrams_received;
+        unread - std::mem::replace(&mut self.datagrams_unread, unread)
+    }
+
     /// Bytes in front of each datagram.
     pub(crate) fn datagram_prefix_length(&self) -> usize {
         let layer = self.web_transport.as_ref();
         layer.map_or(0, |layer| layer.datagram_prefix().len())
     }
 
-    /// Gives the engine as many waiting datagrams as it takes now.
-    pub(crate) fn feed(&mut self, now: Instant) {
+    /// Gives the engine as many waiting datagrams as it takes now. Counts those that it drops here and in `total`.
+    pub(crate) fn feed(&mut self, now: Instant, total: &mut Dropped) {
+        let mut dropped = Dropped::default();
+        self.feed_engine(now, &mut dropped);
+        self.dropped += dropped;
+        *total += dropped;
+    }
+
+    fn feed_engine(&mut self, now: Instant, dropped: &mut Dropped) {
         while !self.datagrams.is_empty() {
             let space = self.engine.datagrams().send_buffer_space();
             let size_max = self.engine.datagrams().max_size().unwrap_or(0);
             if space < size_max {
                 return;
             }
-            let Some(data) = self.datagrams.pop(now, size_max, &mut self.dropped) else {
+            let Some(data) = self.datagrams.pop(now, size_max, dropped) else {
                 // The next one no longer fits the path: drop it rather than block the rest.
-                if self
-                    .datagrams
-                    .pop(now, usize::MAX, &mut self.dropped)
-                    .is_some()
-                {
-                    self.dropped.oldest += 1;
+                if self.datagrams.pop(now, usize::MAX, dropped).is_some() {
+                    dropped.oldest += 1;
                 }
                 continue;
             };
             if self.engine.datagrams().send(data, false).is_err() {
-                self.dropped.oldest += 1;
+                dropped.oldest += 1;
                 return;
             }
         }

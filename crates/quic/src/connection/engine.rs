@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Handle,
-    datagrams::Prefixed,
+    datagrams::Shared,
     slots::{Hot, Slot, State},
     web_transport::WebTransport,
 };
@@ -23,7 +23,7 @@ pub(crate) struct EngineConnection<'a> {
     pub(crate) hot: &'a mut Hot,
     pub(crate) slot: &'a mut Slot,
     pub(crate) dirty: &'a mut Vec<u32>,
-    pub(crate) prefixed: &'a mut Prefixed,
+    pub(crate) shared: &'a mut Shared,
 }
 
 impl EngineConnection<'_> {
@@ -70,7 +70,7 @@ impl EngineConnection<'_> {
     ) -> Result<(), SendDatagramError> {
         let data = match &self.slot.web_transport {
             None => data,
-            Some(layer) => self.prefixed.with(layer.datagram_prefix(), data),
+            Some(layer) => self.shared.prefixed.with(layer.datagram_prefix(), data),
         };
         self.send_whole_datagram(data, deadline)
             .map_err(|error| match error {
@@ -115,7 +115,8 @@ impl EngineConnection<'_> {
             .slot
             .datagrams
             .push(data, deadline, self.slot.datagram_bytes_max);
-        self.slot.dropped.oldest += dropped.oldest;
+        self.slot.dropped += dropped;
+        self.shared.dropped += dropped;
         self.mark_dirty();
         Ok(())
     }

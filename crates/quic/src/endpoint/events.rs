@@ -66,9 +66,7 @@ impl Endpoint {
                         self.events.push_back(Event::Datagram { handle, data });
                     }
                     if bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max {
-                        // The engine may have dropped some, which only its statistics show.
-                        slot.datagrams_unread =
-                            slot.engine.stats().frame_rx.datagram - slot.datagrams_received;
+                        self.counters.datagrams_dropped_unread += slot.note_unread();
                     }
                 }
                 quinn_proto::Event::Stream(event) => {

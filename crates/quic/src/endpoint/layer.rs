@@ -100,8 +100,7 @@ impl Endpoint {
         }
         slot.datagrams_received += received;
         if bytes + 2 * PACKET_BYTES_MAX > self.limits.datagram_receive_bytes_max {
-            // The engine may have dropped some, which only its statistics show.
-            slot.datagrams_unread = slot.engine.stats().frame_rx.datagram - slot.datagrams_received;
+            self.counters.datagrams_dropped_unread += slot.note_unread();
         }
     }
 

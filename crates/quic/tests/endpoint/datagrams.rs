@@ -108,10 +108,20 @@ fn received_ones_that_nobody_fetches_are_dropped_oldest_first() {
     pair.pass(DELAY * 2);
     assert_eq!(numbers(&datagrams(&pair.take_server())), [5, 6, 7]);
     assert_eq!(unread(&mut pair), 2);
-    assert_eq!(pair.server.counters().datagrams_dropped_unread, 0);
+    // The endpoint knows while the connection lives, of this time and of the next.
+    assert_eq!(pair.server.counters().datagrams_dropped_unread, 2);
+    for number in 8..12 {
+        let data = numbered(number, 600);
+        pair.at_client(client).send_datagram(data, None).unwrap();
+    }
+    pair.pass(DELAY * 2);
+    assert_eq!(numbers(&datagrams(&pair.take_server())), [9, 10, 11]);
+    assert_eq!(unread(&mut pair), 3);
+    assert_eq!(pair.server.counters().datagrams_dropped_unread, 3);
     pair.at_server(server).close(0, b"");
     pair.pass(Duration::from_secs(3));
-    assert_eq!(pair.server.counters().datagrams_dropped_unread, 2);
+    assert_eq!(pair.server.connections(), 0);
+    assert_eq!(pair.server.counters().datagrams_dropped_unread, 3);
 }
 
 /// Sends until the path and the engine are full; returns the next number.
@@ -151,6 +161,7 @@ fn waiting_ones_are_dropped_oldest_first() {
         (stats.datagram_bytes_waiting, stats.datagrams_dropped_oldest),
         (5000, 0)
     );
+    assert_eq!(pair.client.counters().datagrams_dropped_oldest, 0);
     let data = numbered(next + 4, 1000);
     pair.at_client(client).send_datagram(data, None).unwrap();
     let stats = pair.at_client(client).stats();
@@ -158,15 +169,17 @@ fn waiting_ones_are_dropped_oldest_first() {
         (stats.datagram_bytes_waiting, stats.datagrams_dropped_oldest),
         (5000, 1)
     );
+    assert_eq!(pair.client.counters().datagrams_dropped_oldest, 1);
 
     pair.wire = Box::new(|_| true);
     pair.pass(Duration::from_secs(5));
     let arrived = numbers(&datagrams(&pair.take_server()));
     let expected: Vec<u32> = (0..next + 5).filter(|number| *number != next - 1).collect();
     assert_eq!(arrived, expected);
-    assert_eq!(pair.client.counters().datagrams_dropped_oldest, 0);
+    assert_eq!(pair.client.counters().datagrams_dropped_oldest, 1);
     pair.at_client(client).close(0, b"");
     pair.pass(Duration::from_secs(5));
+    assert_eq!(pair.client.connections(), 0);
     assert_eq!(pair.client.counters().datagrams_dropped_oldest, 1);
 }
 
@@ -200,7 +213,9 @@ fn waiting_ones_are_dropped_at_their_deadline() {
     let arrived = numbers(&datagrams(&pair.take_server()));
     assert_eq!(arrived[arrived.len() - 2..], [next + 1, next + 3]);
     assert_eq!(pair.at_client(client).stats().datagrams_dropped_expired, 2);
+    assert_eq!(pair.client.counters().datagrams_dropped_expired, 2);
     pair.at_client(client).close(0, b"");
     pair.pass(Duration::from_secs(5));
+    assert_eq!(pair.client.connections(), 0);
     assert_eq!(pair.client.counters().datagrams_dropped_expired, 2);
 }

@@ -224,7 +224,29 @@ fn a_congested_session_keeps_the_newest_datagrams() {
     let dropped = pair.at_client(client).stats().datagrams_dropped_oldest;
     assert_eq!(received.len() as u64 + dropped, 2000);
     assert!(dropped > 0 && received.iter().all(|data| data.len() == 1000));
+    assert_eq!(pair.client.counters().datagrams_dropped_oldest, dropped);
     assert_eq!(received.last().unwrap()[..2], 1999_u16.to_be_bytes());
+}
+
+#[test]
+fn datagrams_of_a_session_that_nobody_fetches_in_time_are_counted_at_once() {
+    let mut pair = setup(Limits {
+        // Three of 600 bytes, with 32 bytes each to keep them.
+        datagram_receive_bytes_max: 2048,
+        ..Limits::default()
+    });
+    let (client, server) = pair.connect();
+    for (sent, dropped) in [(3, 0), (4, 1), (5, 3)] {
+        for _ in 0..sent {
+            let data = Bytes::from(vec![7; 600]);
+            pair.at_client(client).send_datagram(data, None).unwrap();
+        }
+        pair.pass(DELAY * 2);
+        assert_eq!(datagrams(&pair.take_server()).len(), 3);
+        assert_eq!(pair.server.counters().datagrams_dropped_unread, dropped);
+        let stats = pair.at_server(server).stats();
+        assert_eq!(stats.datagrams_dropped_unread, dropped);
+    }
 }
 
 #[test]

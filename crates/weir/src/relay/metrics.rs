@@ -224,11 +224,7 @@ fn quic(page: &mut Page, numbers: &Numbers) {
         page.counter(name, help, sum(of));
     }
     let name = "weir_quic_datagrams_dropped_total";
-    page.family(
-        name,
-        "counter",
-        "Datagrams dropped on connections that are gone, by reason.",
-    );
+    page.family(name, "counter", "Datagrams dropped from queues, by reason.");
     for (reason, of) in [
         (
             "oldest",
