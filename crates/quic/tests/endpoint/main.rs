@@ -1,5 +1,5 @@
 //! Two endpoints back to back in virtual time: every limit at its value and one past it, streams, datagrams,
-//! packets in batches, what becomes of connections, and peers that mean no good.
+//! packets in batches, what becomes of connections, and peers that mean no good or take more than they were granted.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 )]
 
 mod datagrams;
+mod disobedient;
 mod ends;
 mod hostile;
 mod limits;
