@@ -129,8 +129,24 @@ numbers! {
         refused_timeout,
         /// Requests refused because the range that they ask for is over.
         refused_range,
-        /// Requests refused at a limit.
-        refused_load,
+        /// Subscriptions refused because the session had too many.
+        refused_limit_subscriptions,
+        /// Publications refused because the session had too many.
+        refused_limit_publications,
+        /// Namespaces refused because the session had announced too many.
+        refused_limit_namespaces,
+        /// Requests for prefixes refused because the session had too many.
+        refused_limit_prefixes,
+        /// Fetches refused because the session had too many.
+        refused_limit_fetches,
+        /// Questions how a track stands that were refused because the session had too many.
+        refused_limit_inquiries,
+        /// Requests refused because there were too many tracks.
+        refused_limit_tracks,
+        /// Publications refused because too many sessions published the track.
+        refused_limit_publishers,
+        /// Times that a publisher was not asked for a track because too many sessions published it.
+        publishers_not_asked,
         /// Fetches refused because there is no subscription to join.
         refused_joining,
         /// Requests refused because the session already has that subscription.

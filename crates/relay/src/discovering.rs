@@ -89,7 +89,7 @@ impl Relay {
             return;
         };
         if peer.counts.prefixes >= self.config.limits.prefixes_per_session_max {
-            self.counters.refused_load += 1;
+            self.counters.refused_limit_prefixes += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         if let Err(code) = self.check_interest(handle, id, &interest) {

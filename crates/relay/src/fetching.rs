@@ -59,13 +59,16 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let code = if !peer.is_neighbour && peer.counts.fetches >= limits.fetches_per_session_max {
-            Err(RequestErrorCode::EXCESSIVE_LOAD)
-        } else {
-            self.fetched_track(handle, &message.kind)
-        };
-        let track_id = match code {
+        if !peer.is_neighbour && peer.counts.fetches >= limits.fetches_per_session_max {
+            self.counters.refused_limit_fetches += 1;
+            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let track_id = match self.fetched_track(handle, &message.kind) {
             Ok(track_id) => track_id,
+            Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
+                self.counters.refused_limit_tracks += 1;
+                return self.refuse(now, endpoint, handle, id, code);
+            }
             Err(code) => return self.refuse_fetch(now, endpoint, handle, id, code),
         };
         let parameters = &message.parameters;
@@ -131,7 +134,6 @@ impl Relay {
     ) {
         let counters = &mut self.counters;
         let count = match code {
-            RequestErrorCode::EXCESSIVE_LOAD => &mut counters.refused_load,
             RequestErrorCode::DOES_NOT_EXIST => &mut counters.refused_does_not_exist,
             RequestErrorCode::INVALID_RANGE => &mut counters.refused_range,
             RequestErrorCode::INVALID_JOINING_REQUEST_ID => &mut counters.refused_joining,

@@ -37,15 +37,13 @@ impl Relay {
             return;
         };
         let is_neighbour = peer.is_neighbour;
-        let is_full = !is_neighbour && peer.counts.sources >= limits.publications_per_session_max;
-        let track_id = (!is_full)
-            .then(|| {
-                self.tracks
-                    .find_or_create(&publish.track, limits.tracks_max)
-            })
-            .flatten();
-        let Some(track_id) = track_id else {
-            self.counters.refused_load += 1;
+        if !is_neighbour && peer.counts.sources >= limits.publications_per_session_max {
+            self.counters.refused_limit_publications += 1;
+            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let track = &publish.track;
+        let Some(track_id) = self.tracks.find_or_create(track, limits.tracks_max) else {
+            self.counters.refused_limit_tracks += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         };
         let Some(track) = self.tracks.get(track_id) else {
@@ -71,7 +69,7 @@ impl Relay {
         };
         let max = self.config.limits.publishers_per_track_max;
         if !is_neighbour && track.publishers_here() >= max {
-            self.counters.refused_load += 1;
+            self.counters.refused_limit_publishers += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let is_new = !track.is_published();
@@ -116,7 +114,7 @@ impl Relay {
         let is_neighbour = peer.is_neighbour;
         let max = self.config.limits.namespaces_per_session_max;
         if !is_neighbour && peer.counts.namespaces >= max {
-            self.counters.refused_load += 1;
+            self.counters.refused_limit_namespaces += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Part::Namespace(namespace.clone()));
@@ -168,11 +166,12 @@ impl Relay {
         };
         let is_neighbour = self.peers.get(handle).is_some_and(|peer| peer.is_neighbour);
         let mut sources = track.sources.iter();
-        if sources.any(|source| source.handle == handle)
-            || (!is_neighbour
-                && track.publishers_here() >= self.config.limits.publishers_per_track_max)
-            || track.is_unwanted(is_neighbour)
-        {
+        if sources.any(|source| source.handle == handle) || track.is_unwanted(is_neighbour) {
+            return false;
+        }
+        let max = self.config.limits.publishers_per_track_max;
+        if !is_neighbour && track.publishers_here() >= max {
+            self.counters.publishers_not_asked += 1;
             return false;
         }
         let waiting = track.waiting.iter();

@@ -59,7 +59,7 @@ impl Relay {
         let for_neighbour = peer.is_neighbour;
         let max = self.config.limits.inquiries_per_session_max;
         if !for_neighbour && peer.counts.inquiries >= max {
-            self.counters.refused_load += 1;
+            self.counters.refused_limit_inquiries += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let announcing = self.namespaces.matching(&name.namespace);

@@ -30,16 +30,13 @@ impl Relay {
             return;
         };
         let is_neighbour = peer.is_neighbour;
-        let is_full =
-            !is_neighbour && peer.counts.subscribers >= limits.subscriptions_per_session_max;
-        let track_id = (!is_full)
-            .then(|| {
-                let (name, max) = (&subscribe.track, limits.tracks_max);
-                self.tracks.find_or_create(name, max)
-            })
-            .flatten();
-        let Some(track_id) = track_id else {
-            self.counters.refused_load += 1;
+        if !is_neighbour && peer.counts.subscribers >= limits.subscriptions_per_session_max {
+            self.counters.refused_limit_subscriptions += 1;
+            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let track = &subscribe.track;
+        let Some(track_id) = self.tracks.find_or_create(track, limits.tracks_max) else {
+            self.counters.refused_limit_tracks += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         };
         let Some(track) = self.tracks.get(track_id) else {

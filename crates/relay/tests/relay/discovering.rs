@@ -136,10 +136,8 @@ fn prefixes_of_a_session_are_bounded() {
         asked.extend(["b", "c", "d"].map(|text| stage.watch(node, space(text))));
         stage.step("one past the limit", millis(50));
         one_past(stage, &asked, RequestErrorCode::EXCESSIVE_LOAD);
-        assert_eq!(
-            (stage.counters().refused_load, stage.gauges().prefixes),
-            (1, 3)
-        );
+        assert_eq!(stage.counters().refused_limit_prefixes, 1);
+        assert_eq!(stage.gauges().prefixes, 3);
         stage.cancel(asked[0]);
         stage.step("make room", millis(50));
         let again = stage.watch(node, space("d"));

@@ -280,7 +280,7 @@ fn fetches_of_a_session_are_bounded() {
         assert_eq!(stage.gauges().fetches, 2);
         let code = RequestErrorCode::EXCESSIVE_LOAD;
         assert_eq!(stage.refusal(fetches[2]), Some(code));
-        assert_eq!(stage.counters().refused_load, 1);
+        assert_eq!(stage.counters().refused_limit_fetches, 1);
         stage.cancel(fetches[0]);
         stage.wait(millis(50));
         let another = stage.fetch(client, "a--x", (0, 0), (0, ALL));

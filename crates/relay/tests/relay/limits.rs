@@ -8,9 +8,14 @@ use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
 
 const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
 
-/// Checks that all of some requests were accepted but the last, and that there is room again after the first
-/// one is gone.
-fn expect_one_past(stage: &mut Stage, asked: &[Asked], again: impl FnOnce(&mut Stage) -> Asked) {
+/// Checks that all of some requests were accepted but the last, which `refused` counts and nothing else does, and that
+/// there is room again after the first one is gone.
+fn expect_one_past(
+    stage: &mut Stage,
+    asked: &[Asked],
+    refused: &str,
+    again: impl FnOnce(&mut Stage) -> Asked,
+) {
     stage.step("one past the limit", millis(100));
     let (past, within) = asked.split_last().expect("there are some");
     for &asked in within {
@@ -19,13 +24,22 @@ fn expect_one_past(stage: &mut Stage, asked: &[Asked], again: impl FnOnce(&mut S
     assert_eq!(stage.refusal(*past), Some(LOAD));
     let error = stage.outcome(*past).error.as_ref();
     assert!(error.is_some_and(|error| error.retry_after.is_some()));
-    assert_eq!(stage.counters().refused_load, 1);
+    assert_eq!(refusals(stage), [(refused, 1)]);
     stage.cancel(asked[0]);
     stage.step("make room", millis(100));
     let again = again(stage);
     stage.step("try again", millis(100));
     assert!(stage.is_accepted(again));
-    assert_eq!(stage.counters().refused_load, 1);
+    assert_eq!(refusals(stage), [(refused, 1)]);
+}
+
+/// Counters of refusals that are not zero.
+fn refusals(stage: &Stage) -> Vec<(&'static str, u64)> {
+    let counters = stage.counters();
+    let refusals = counters
+        .iter()
+        .filter(|(name, count)| name.starts_with("refused_") && *count > 0);
+    refusals.collect()
 }
 
 #[test]
@@ -41,7 +55,9 @@ fn subscriptions_per_session() {
         let [one, other] = [stage.client(), stage.client()];
         let unbothered = stage.subscribe(other, "a--4");
         let asked = tracks.map(|track| stage.subscribe(one, track));
-        expect_one_past(stage, &asked, |stage| stage.subscribe(one, "a--4"));
+        expect_one_past(stage, &asked, "refused_limit_subscriptions", |stage| {
+            stage.subscribe(one, "a--4")
+        });
         assert!(stage.is_accepted(unbothered));
     });
 }
@@ -57,6 +73,7 @@ fn waiting_subscriptions_count_too() {
         stage.step("one past the limit", millis(100));
         assert!(stage.outcome(waiting).answer.is_none());
         assert_eq!(stage.refusal(past), Some(LOAD));
+        assert_eq!(refusals(stage), [("refused_limit_subscriptions", 1)]);
         assert_eq!(stage.gauges().tracks, 1);
     });
 }
@@ -68,7 +85,9 @@ fn publications_per_session() {
     story(&setting, |stage| {
         let publisher = stage.client();
         let asked = ["a--1", "a--2", "a--3", "a--4"].map(|track| stage.publish(publisher, track));
-        expect_one_past(stage, &asked, |stage| stage.publish(publisher, "a--5"));
+        expect_one_past(stage, &asked, "refused_limit_publications", |stage| {
+            stage.publish(publisher, "a--5")
+        });
     });
 }
 
@@ -79,7 +98,9 @@ fn namespaces_per_session() {
     story(&setting, |stage| {
         let publisher = stage.client();
         let asked = ["a", "b", "c", "d"].map(|space| stage.announce(publisher, space));
-        expect_one_past(stage, &asked, |stage| stage.announce(publisher, "e"));
+        expect_one_past(stage, &asked, "refused_limit_namespaces", |stage| {
+            stage.announce(publisher, "e")
+        });
         assert_eq!(stage.gauges().namespaces, 3);
     });
 }
@@ -91,11 +112,16 @@ fn tracks() {
     story(&setting, |stage| {
         let publisher = stage.client();
         let asked = ["a--1", "a--2", "a--3", "a--4"].map(|track| stage.publish(publisher, track));
-        expect_one_past(stage, &asked, |stage| stage.publish(publisher, "a--5"));
+        expect_one_past(stage, &asked, "refused_limit_tracks", |stage| {
+            stage.publish(publisher, "a--5")
+        });
         assert_eq!(stage.gauges().tracks, 3);
         let subscription = stage.subscribe_with(publisher, "a--6", rendezvous(secs(1)));
-        stage.step("subscribe to one more", millis(100));
+        let fetch = stage.fetch(publisher, "a--7", (0, 0), (1, 0));
+        stage.step("subscribe to one more, and fetch one", millis(100));
         assert_eq!(stage.refusal(subscription), Some(LOAD));
+        assert_eq!(stage.refusal(fetch), Some(LOAD));
+        assert_eq!(refusals(stage), [("refused_limit_tracks", 3)]);
     });
 }
 
@@ -114,7 +140,9 @@ fn publishers_of_a_track() {
             })
             .collect();
         let last = asked[3].node;
-        expect_one_past(stage, &asked, |stage| stage.publish(last, "a--x"));
+        expect_one_past(stage, &asked, "refused_limit_publishers", |stage| {
+            stage.publish(last, "a--x")
+        });
     });
 }
 
@@ -134,6 +162,7 @@ fn publishers_asked_for_a_track() {
         stage.step("subscribe", millis(100));
         let asked = publishers.iter().map(|&node| stage.actor(node).asked.len());
         assert_eq!(asked.collect::<Vec<_>>(), [1, 1, 1, 0]);
+        assert_eq!(stage.counters().publishers_not_asked, 1);
     });
 }
 

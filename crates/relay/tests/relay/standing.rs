@@ -98,7 +98,7 @@ fn who_leaves_is_asked_for_no_answer() {
         let code = RequestErrorCode::EXCESSIVE_LOAD;
         assert_eq!(stage.refusal(asked[2]), Some(code));
         assert_eq!(stage.refusal(asked[1]), None);
-        assert_eq!(stage.counters().refused_load, 1);
+        assert_eq!(stage.counters().refused_limit_inquiries, 1);
         stage.sim.shutdown(one);
         stage.step("who asked leaves", millis(100));
         let exchanges = &stage.actor(publisher).exchanges;

@@ -71,11 +71,22 @@ fn problems(page: &str, metrics: &str) -> Vec<String> {
         for counter in row.counters.iter().filter(|name| !samples.contains(*name)) {
             problems.push(format!("{}: no {counter} in /metrics", row.key));
         }
+        for counter in row.counters.iter().filter(|name| is_of_one_limit(name)) {
+            let mut others = rows.iter().filter(|other| other.key != row.key);
+            if others.any(|other| other.counters.contains(counter)) {
+                problems.push(format!("{}: {counter} counts another limit too", row.key));
+            }
+        }
         for test in row.tests.iter().filter(|test| !is_test(test)) {
             problems.push(format!("{}: there is no test {test}", row.key));
         }
     }
     problems
+}
+
+/// Whether a counter is for requests that are refused at a limit: then operators have to see at which one.
+fn is_of_one_limit(counter: &str) -> bool {
+    counter.starts_with("weir_relay_refused_limit_")
 }
 
 /// Whether `FILE#TEST` is one.
@@ -134,6 +145,11 @@ fn what_is_missing_on_the_page_of_limits_is_found() {
             "`weir_quic_retried_total`",
             "",
             "needs a counter and a test",
+        ),
+        (
+            "`weir_relay_refused_limit_fetches_total`",
+            "`weir_relay_refused_limit_tracks_total`",
+            "limits.relay.tracks_max: weir_relay_refused_limit_tracks_total counts another limit too",
         ),
         (
             "limits.rs#tracks`",
