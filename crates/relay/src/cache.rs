@@ -289,7 +289,7 @@ impl TrackCache {
         // Somebody waits for what was fetched.
         let is_awaited = matches!(content, Content::Fetched { .. });
         let is_off = limits.cache_track_bytes_max == 0 && !is_awaited;
-        if is_off || self.absent.around(location).is_some() {
+        if is_off || self.rules_out(location) {
             return Ok(());
         }
         if size > limits.cache_object_bytes_max {
@@ -334,6 +334,12 @@ impl TrackCache {
             self.evict(keeper.ledger, keeper.counters);
         }
         Ok(())
+    }
+
+    /// Whether it is known that there is no object at `location`.
+    #[inline]
+    pub(crate) fn rules_out(&self, location: Location) -> bool {
+        self.absent.around(location).is_some()
     }
 
     /// The object at `location`, if it is remembered.

@@ -79,6 +79,8 @@ numbers! {
         subgroups_refused,
         /// Objects and streams received again from another publisher of the same track.
         duplicates,
+        /// Objects that came where an answer to a fetch, or a gap, had said that there are none: neither kept nor passed on.
+        objects_ruled_out,
         /// Publishers that began a track anew beside others of which nothing was heard since.
         publishers_anew,
         /// Tracks ended for their subscribers because no publisher came back in time.

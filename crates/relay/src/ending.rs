@@ -179,7 +179,7 @@ impl Relay {
             return;
         };
         if let Some(source) = track.remove_source(handle, request)
-            && (is_ended || !track.is_fed())
+            && (is_ended || !track.is_within_reach())
         {
             if !is_ended && source.origin != Origin::Asked && track.is_published() {
                 self.after_last_awake(now, endpoint, track_id, &source);

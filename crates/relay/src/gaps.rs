@@ -1,6 +1,7 @@
 //! Gaps that publishers told of: locations of a track that never will be [moqt-18 §12.8, §12.9].
 //!
-//! What an answer to a fetch leaves out is no such gap: an object may still come there [moqt-18 §2.1].
+//! What an answer to a fetch leaves out is no such gap: an object may still come there [moqt-18 §2.1], is dropped, and the
+//! track goes on.
 
 use std::collections::BTreeMap;
 

@@ -71,6 +71,10 @@ impl Relay {
         {
             return self.on_malformed(now, endpoint, id, sender.0);
         }
+        if status == ObjectStatus::Normal && track.cache.rules_out(location) {
+            counters.objects_ruled_out += 1;
+            return;
+        }
         let told = track.hear_of_gaps(location, properties, &config.limits, counters);
         if told.is_err() {
             return self.on_malformed(now, endpoint, id, sender.0);
@@ -156,6 +160,7 @@ impl Relay {
                     request,
                     header,
                     flow: Flow::Fresh,
+                    is_ruled_out: false,
                 };
                 peer.inbound.insert(stream, inbound);
                 return;
@@ -210,6 +215,20 @@ impl Relay {
         }
         let sender = (handle, inbound.request);
         let anew = track.hear(sender, location, &mut self.ledger);
+        inbound.is_ruled_out =
+            object.status == ObjectStatus::Normal && track.cache.rules_out(location);
+        if inbound.is_ruled_out {
+            self.counters.objects_ruled_out += 1;
+            if let Flow::Fresh = inbound.flow {
+                // What its subgroup is known by, for the objects behind it.
+                inbound.flow = Flow::Repeated(Repetition {
+                    number: inbound.header.subgroup.resolve(object.id),
+                    object: object.id,
+                    bytes: 0,
+                });
+            }
+            return;
+        }
         let (limits, counters) = (&self.config.limits, &mut self.counters);
         let told = track.hear_of_gaps(location, &object.properties, limits, counters);
         if told.is_err() {
@@ -290,6 +309,7 @@ impl Relay {
             source.stream_bytes += data.len() as u64;
         }
         match &mut inbound.flow {
+            _ if inbound.is_ruled_out => {}
             Flow::Passed(id) => {
                 let id = *id;
                 if let Some(subgroup) = track.subgroup(id) {

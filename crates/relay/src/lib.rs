@@ -59,5 +59,5 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use inspection::TrackState;
-pub use load::{Load, LoadLimits, Shedder};
+pub use load::{Load, LoadLimits, STANDING, Shedder};
 pub use relay::Relay;

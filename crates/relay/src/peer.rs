@@ -74,6 +74,8 @@ pub(crate) struct Inbound {
     /// The publisher's header.
     pub(crate) header: SubgroupHeader,
     pub(crate) flow: Flow,
+    /// The object that began last is dropped: it was known not to exist.
+    pub(crate) is_ruled_out: bool,
 }
 
 /// Where the objects of a subgroup stream go.

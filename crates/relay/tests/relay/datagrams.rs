@@ -36,7 +36,8 @@ fn datagrams_reach_each_subscriber_once_and_unaltered() {
                     ..datagram.clone()
                 });
                 let received = outcome.datagrams.iter().map(|(_, datagram)| datagram);
-                assert!(received.eq(&expected.collect::<Vec<_>>()));
+                let received: Vec<_> = received.cloned().collect();
+                assert_eq!(received, expected.collect::<Vec<_>>());
             }
             let counters = stage.counters();
             assert_eq!(counters.datagrams_received, sent.len() as u64);
@@ -77,11 +78,12 @@ fn samples(track_alias: u64) -> Vec<ObjectDatagram> {
             ..plain(4, b"last of its group")
         },
         ObjectDatagram {
+            group: 6,
             end_of_group: true,
             ..plain(u64::MAX, b"")
         },
         ObjectDatagram {
-            group: 6,
+            group: 7,
             status: ObjectStatus::EndOfGroup,
             ..plain(9, b"")
         },

@@ -6,7 +6,7 @@ use weir_moqt::{
     location::Location,
     parameter::Parameters,
     property::{PRIOR_GROUP_ID_GAP, PRIOR_OBJECT_ID_GAP, Properties},
-    session::CloseReason,
+    session::{CloseReason, StreamEnd},
 };
 
 use crate::{
@@ -239,6 +239,8 @@ fn who_counts_anew_may_fill_the_gaps_that_were() {
 fn gaps_that_are_held_against_objects_are_bounded() {
     let mut setting = Setting::default();
     setting.relay.gaps_told_per_track_max = 2;
+    // Nor does the cache remember more than the last one.
+    setting.relay.cache_gaps_per_track_max = 0;
     for past in [false, true] {
         story(&setting, |stage| {
             let (publication, subscription) = under_way(stage);
@@ -299,6 +301,68 @@ fn an_answer_to_a_fetch_may_not_lie_in_a_gap_that_is_told_meanwhile() {
             } else {
                 let places = stage.fetched(fetch).places(100);
                 assert_eq!(places, [(0, 0), (1, 0), (2, 0)]);
+            }
+        });
+    }
+}
+
+#[test]
+fn what_an_answer_to_a_fetch_left_out_does_not_come_after_all() {
+    for is_asked in [false, true] {
+        story(&Setting::default(), |stage| {
+            let (publication, subscription) = under_way(stage);
+            stage.direct(publication.node, |actor| {
+                actor.archive.fill(1, 1, 2, 100);
+                actor.archive.fill(2, 2, 1, 100);
+                actor.archive.serving = Serving::Serve;
+            });
+            send(stage, publication, (Stream(0), (1, 6), None, None));
+            stage.step("the newest object", millis(50));
+            if is_asked {
+                let fetch = stage.fetch(subscription.node, "a--x", (1, 1), (1, 5));
+                stage.step("a fetch of those before it", millis(200));
+                assert_eq!(stage.fetched(fetch).places(100), [(1, 1)]);
+            }
+            // Where the answer had none: a whole datagram, the first and only one of a stream, the first one of a
+            // stream, and one in the midst of a stream.
+            send(stage, publication, (Datagram, (1, 2), None, None));
+            send(stage, publication, (Stream(7), (1, 5), None, None));
+            for (subgroup, ids) in [(8, [3, 7]), (9, [0, 4])] {
+                let mut header = plain(1);
+                header.subgroup = SubgroupId::Explicit(subgroup);
+                let mut stream = stage.open_with(publication, header);
+                for id in ids.into_iter().chain([subgroup]) {
+                    stage.object(publication, &mut stream, id, &payload(1, id, 100));
+                    stage.step(&format!("{id} of subgroup {subgroup}"), millis(20));
+                }
+                stage.finish(publication, &stream);
+            }
+            stage.step("the ends of the streams", millis(100));
+            let counters = stage.counters();
+            assert_eq!(counters.tracks_malformed, 0);
+            let outcome = stage.outcome(subscription);
+            let mut found = Vec::new();
+            for arrival in &outcome.streams {
+                assert_eq!(arrival.end, Some(StreamEnd::Fin));
+                for object in &arrival.objects {
+                    let id = object.header.id;
+                    assert_eq!(object.payload, payload(1, id, 100), "{id}");
+                    found.push(id);
+                }
+            }
+            found.sort_unstable();
+            if is_asked {
+                assert_eq!(found, [0, 6, 7, 8, 9]);
+                assert_eq!(outcome.datagrams.len(), 0);
+                assert_eq!(counters.objects_ruled_out, 4);
+                let again = stage.fetch(subscription.node, "a--x", (1, 0), (1, 7));
+                stage.step("they are not kept either", millis(200));
+                let places = stage.fetched(again).places(100);
+                assert_eq!(places, [(1, 0), (1, 1), (1, 6), (1, 7)]);
+            } else {
+                assert_eq!(found, [0, 3, 4, 5, 6, 7, 8, 9]);
+                assert_eq!(outcome.datagrams.len(), 1);
+                assert_eq!(counters.objects_ruled_out, 0);
             }
         });
     }

@@ -162,6 +162,9 @@ fn under_load_nothing_new_is_taken_on_and_what_runs_goes_on() {
             stage.wait(millis(50));
             let subscription = stage.subscribe(subscriber, "a--x");
             stage.wait(millis(50));
+            // One look is not enough where it is late: it may not have been let run.
+            stage.load(busy);
+            stage.wait(weir_relay::STANDING);
             stage.load(busy);
             let refused = stage.subscribe(subscriber, "a--y");
             let late = stage.absent_client();

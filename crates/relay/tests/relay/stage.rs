@@ -259,8 +259,8 @@ impl Stage {
     /// What the relay's host observes of itself.
     pub(crate) fn load(&mut self, load: Load) {
         self.sim
-            .with_app(self.relay, |_, relay: &mut Relay, endpoint| {
-                relay.observe_load(endpoint, load);
+            .with_app(self.relay, |now, relay: &mut Relay, endpoint| {
+                relay.observe_load(now, endpoint, load);
             });
     }
 

@@ -447,3 +447,40 @@ fn when_all_have_left_nothing_is_held() {
         }
     });
 }
+
+#[test]
+fn who_pauses_keeps_a_track_that_another_thread_publishes_too() {
+    for is_done in [true, false] {
+        let mut setting = two();
+        setting.relay.publisher_linger = secs(1);
+        story(&setting, |stage| {
+            let cast = cast(stage);
+            let other = stage.client_on(1);
+            let publication = stage.publish(cast.publisher, "a--x");
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(cast.here[0], "a--x");
+            stage.step("subscribe beside the publisher", millis(50));
+            stage.update(subscription, forward(false));
+            stage.step("pause", millis(50));
+            let second = stage.publish(other, "a--x");
+            stage.step("a second publisher, there", millis(50));
+            if is_done {
+                stage.publish_done(publication, 0);
+            } else {
+                stage.cancel(publication);
+            }
+            stage.step("the first one goes", secs(5));
+            assert!(stage.outcome(subscription).done.is_none());
+            stage.update(subscription, forward(true));
+            stage.step("go on", millis(50));
+            stage.group(second, 1, 3, 100);
+            stage.step("objects", millis(100));
+            stage.expect_objects(subscription, &[1], 3, 100);
+            stage.publish_done(second, 1);
+            stage.step("the end", secs(1));
+            let done = stage.outcome(subscription).done.as_ref().unwrap();
+            assert_eq!(done.code, PublishDoneCode::TRACK_ENDED);
+            assert_eq!(done.stream_count, Some(1));
+        });
+    }
+}

@@ -125,7 +125,7 @@ impl Observed {
     /// Looks at the host and publishes numbers, each if it is time for it.
     fn attend(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.look_at <= now {
-            self.look(endpoint);
+            self.look(now, endpoint);
             self.look_at = now + LOOK_INTERVAL;
         }
         if self.publish_at <= now {
@@ -145,14 +145,14 @@ impl Observed {
         }
     }
 
-    fn look(&mut self, endpoint: &mut Endpoint) {
+    fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let lag = self.view.telemetry.snapshot().lag;
         let load = Load {
             queue_delay: lag.since(&self.lag).quantile(TYPICAL),
             memory_bytes: self.view.memory.load(Ordering::Relaxed),
         };
         self.lag = lag;
-        self.relay.observe_load(endpoint, load);
+        self.relay.observe_load(now, endpoint, load);
         if self.view.slot.is_asked.swap(false, Ordering::AcqRel) {
             self.list();
         }
@@ -233,7 +233,7 @@ const PUBLISH_INTERVAL: Duration = Duration::from_secs(1);
 /// How much later numbers may be if nothing comes with which they could be published: a relay that is busy is not woken for
 /// them.
 const PUBLISH_GRACE: Duration = Duration::from_millis(250);
-/// How long a load can be too much before it is noticed.
+/// How often the host is looked at, while anything comes.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Nine of ten turns may be quicker than what counts as the delay: one slow turn is no overload.
 const TYPICAL: f64 = 0.9;

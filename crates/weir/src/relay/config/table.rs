@@ -120,7 +120,7 @@ fn access() -> Vec<Setting<RelayConfig>> {
 
 fn limits() -> Vec<Setting<RelayConfig>> {
     vec![
-        setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Lag of the event loop above which nothing new is taken on, until it is half of that."),
+        setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Lag of the event loop above which, once it stands for a second, nothing new is taken on until it is half of that."),
         setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Memory of the process above which nothing new is taken on, until it is nine tenths of that."),
         setting!(limits.relay.sessions_max in COUNT, "Sessions in all; newcomers are closed beyond."),
         setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one address (IPv6: a /64); newcomers are closed beyond. The machine's own do not count."),
