@@ -181,33 +181,10 @@ impl Relay {
         if let Some(source) = track.remove_source(handle, request)
             && (is_ended || !track.is_within_reach())
         {
-            if !is_ended && source.origin != Origin::Asked && track.is_published() {
-                self.after_last_awake(now, endpoint, track_id, &source);
-            } else {
-                self.after_last_source(now, endpoint, track_id, source, code);
-            }
+            self.after_last_source(now, endpoint, track_id, source, code);
         }
         self.dismiss_neighbours(now, endpoint, track_id);
         self.forget_if_unused(track_id);
-    }
-
-    /// The last one is gone that objects came from, but neighbours offer the track still, and rest only because nobody here
-    /// takes objects: those who subscribe here and do not want any now keep their subscriptions.
-    fn after_last_awake(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-        last: &Source,
-    ) {
-        if let Some(track) = self.tracks.get(track_id) {
-            track.start_afresh();
-        }
-        if let Some(leaving) = &last.leaving {
-            self.dismiss_subscribers(now, endpoint, track_id, &leaving.done, |subscriber| {
-                subscriber.is_neighbour
-            });
-        }
     }
 
     fn after_last_source(

@@ -75,41 +75,6 @@ fn expect_datagrams(stage: &Stage, subscription: Asked, places: &[(u64, u64)]) {
 }
 
 #[test]
-fn who_pauses_keeps_a_track_that_another_thread_publishes() {
-    for is_done in [true, false] {
-        story(&two(), |stage| {
-            let there = stage.client_on(0);
-            let [here, subscriber] = [1, 1].map(|thread| stage.client_on(thread));
-            let lasting = stage.publish(there, "a--x");
-            stage.wait(millis(50));
-            let subscription = stage.subscribe(subscriber, "a--x");
-            stage.wait(millis(50));
-            stage.update(subscription, forward(false));
-            stage.step("nobody on that thread takes objects", millis(100));
-            let passing = stage.publish(here, "a--x");
-            stage.wait(millis(50));
-            if is_done {
-                stage.publish_done(passing, 0);
-            } else {
-                stage.cancel(passing);
-            }
-            stage.step("one of two publishers goes", secs(9));
-            assert_eq!(stage.outcome(subscription).done, None);
-            stage.update(subscription, forward(true));
-            stage.wait(millis(50));
-            stage.datagram(lasting, 3, 0, b"datagram");
-            stage.step("the other one goes on", millis(100));
-            expect_datagrams(stage, subscription, &[(3, 0)]);
-            stage.publish_done(lasting, 0);
-            stage.step("the last one goes", secs(1));
-            let done = stage.outcome(subscription).done.as_ref().unwrap();
-            assert_eq!(done.code, PublishDoneCode::TRACK_ENDED);
-            assert_eq!(stage.gauges().tracks, 0);
-        });
-    }
-}
-
-#[test]
 fn an_object_crosses_once_and_reaches_all() {
     for is_steered in [true, false] {
         let setting = Setting {
