@@ -80,6 +80,25 @@ fn metrics_tell_of_sessions_and_of_nothing_that_a_peer_chose() {
 }
 
 #[test]
+fn a_relay_that_is_not_let_run_for_once_refuses_nobody() {
+    let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
+    for clients in 1..=4 {
+        relay.signal("STOP");
+        std::thread::park_timeout(Duration::from_millis(1600));
+        relay.signal("CONT");
+        let client = Client::connect(relay.address(), Arrival::default());
+        client.expect("ready");
+        expect_metric(
+            relay.admin(),
+            "weir_relay_sessions_total",
+            f64::from(clients),
+        );
+    }
+    let sheddings = metric(relay.admin(), "weir_relay_load_sheddings_total");
+    assert_eq!(sheddings, Some(0.0));
+}
+
+#[test]
 fn tracks_are_listed_on_request_and_never_in_part() {
     let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
     assert_eq!(get(relay.admin(), "/tracks").0, 404, "off by default");

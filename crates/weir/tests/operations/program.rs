@@ -85,6 +85,13 @@ impl Relay {
         i32::try_from(self.child.id()).unwrap()
     }
 
+    /// Sends it a signal, such as `HUP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.pid().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+
     /// Waits for its end; returns its exit code and its last words.
     pub(crate) fn wait(&mut self) -> (Option<i32>, Value) {
         let mut rest = String::new();

@@ -1,6 +1,6 @@
 //! Certificates that change under a relay that runs.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use weir_quic::tls::{ClientTls, Trust};
 
@@ -24,13 +24,6 @@ fn trusting(made: &rcgen::CertifiedKey<rcgen::KeyPair>) -> Arrival {
         tls: ClientTls::new(roots, &PROTOCOLS).unwrap(),
         ..Arrival::default()
     }
-}
-
-fn hang_up(relay: &Relay) {
-    let done = Command::new("kill")
-        .args(["-HUP", &relay.pid().to_string()])
-        .status();
-    assert!(done.unwrap().success());
 }
 
 const RELOADED: &str = "weir_relay_reloads_total{result=\"done\"}";
@@ -58,7 +51,7 @@ fn certificates_change_without_a_session_that_notices() {
 
     // A good one: newcomers see it, and whoever is here goes on.
     let second = make(&folder);
-    hang_up(&relay);
+    relay.signal("HUP");
     // Certificates and keys are counted each by itself.
     expect_metric(admin, RELOADED, 2.0);
     let new = Client::connect(relay.address(), trusting(&second));
@@ -81,7 +74,7 @@ fn certificates_change_without_a_session_that_notices() {
     ] {
         fs::write(&chain, chain_text).unwrap();
         fs::write(&key, key_text).unwrap();
-        hang_up(&relay);
+        relay.signal("HUP");
         expect_metric(admin, FAILED, count);
         let client = Client::connect(relay.address(), trusting(&second));
         client.expect("ready");
