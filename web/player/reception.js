@@ -64,6 +64,8 @@ export class Reception {
     this.planNumber = 0;
     /** The text of the catalog that is played by. */
     this.catalog = "";
+    /** How many publishers have gone. Of one that held several tracks each of them ends. */
+    this.departures = 0;
   }
 
   /**
@@ -115,6 +117,9 @@ export class Reception {
     const found = await this.#held(session, CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json));
     if (found) return this.#applyCatalog(session, found);
     const segment = await this.#held(session, INIT_TRACK, undefined, () => {});
+    // Of a publisher that came between the two questions the catalog says how the stream is packed and delivered.
+    const since = segment && (await this.#held(session, CATALOG_TRACK, undefined, (json) => this.#onCatalog(session, json)));
+    if (since) return this.#applyCatalog(session, since);
     const strategy = this.target.strategy ?? "weir";
     const tracks = STRATEGIES[strategy]?.tracks ?? ["video"];
     if (segment) return this.#apply(session, planOfInit(segment, tracks, strategy));
@@ -143,13 +148,14 @@ export class Reception {
       resolve = done;
     });
     let isFirst = true;
+    const { departures } = this;
     const sink = {
       onObject: (/** @type {import("../moqt/session.js").WholeObject} */ object) => {
         if (isFirst) resolve(object.payload);
         else onUpdate(object.payload);
         isFirst = false;
       },
-      onDone: () => this.#onHeldDone(session, subscription),
+      onDone: () => this.#onHeldDone(session, subscription, departures),
     };
     /** @type {import("../moqt/subscription.js").Subscription | undefined} */
     let subscription;
@@ -171,8 +177,13 @@ export class Reception {
       if (error instanceof Refused && isAbsent(error)) return undefined;
       throw error;
     }
-    const late = new Promise((done) => setTimeout(() => done(undefined), HELD_TIMEOUT_MS));
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const late = new Promise((done) => {
+      timer = setTimeout(() => done(undefined), HELD_TIMEOUT_MS);
+    });
     const payload = await /** @type {Promise<Uint8Array | undefined>} */ (Promise.race([first, late]));
+    clearTimeout(timer);
     if (!payload) subscription.cancel();
     return payload;
   }
@@ -182,9 +193,11 @@ export class Reception {
    *
    * @param {Session} session
    * @param {import("../moqt/subscription.js").Subscription | undefined} subscription
+   * @param {number} departures how many publishers had gone when it began
    */
-  #onHeldDone(session, subscription) {
-    if (session.isClosed || this.isClosed || !subscription) return;
+  #onHeldDone(session, subscription, departures) {
+    if (session.isClosed || this.isClosed || !subscription || departures !== this.departures) return;
+    this.departures += 1;
     this.events.onState("ended");
     this.#cancelAll();
     this.#receive(session).catch(() => session.close());

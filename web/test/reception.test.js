@@ -1,0 +1,122 @@
+// What a reception asks for, of a relay that is played here.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { utf8 } from "../moqt/cursor.js";
+import { Refused, RequestCode } from "../moqt/error.js";
+import { Session } from "../moqt/session.js";
+import { find, parse } from "../player/boxes.js";
+import { Reception } from "../player/reception.js";
+
+const FILE = new Uint8Array(readFileSync(new URL("../../crates/live/tests/media/audio-video.mp4", import.meta.url)));
+const CATALOG = utf8(JSON.stringify({
+  version: "draft-01",
+  weirStrategy: "skip",
+  tracks: [{ name: "video", packaging: "loc", role: "video", codec: "avc1.64001f" }],
+}));
+
+function segment() {
+  const moov = find(parse(FILE), "moov");
+  assert.ok(moov);
+  return FILE.subarray(0, moov.at + moov.body.length);
+}
+
+/** A session with a relay that has what `held` says when it is asked, the later the more. */
+class Played {
+  /** @param {(name: string, asked: string[]) => Uint8Array | "taken" | undefined} held */
+  constructor(held) {
+    this.held = held;
+    /** @type {string[]} */
+    this.asked = [];
+    /** @type {Map<string, import("../moqt/subscription.js").Sink>} */
+    this.sinks = new Map();
+    this.isClosed = false;
+    this.closed = new Promise((resolve) => {
+      this.end = resolve;
+    });
+  }
+
+  /**
+   * @param {{ trackName: Uint8Array }} track
+   * @param {unknown} _parameters
+   * @param {import("../moqt/subscription.js").Sink} sink
+   */
+  async subscribe({ trackName }, _parameters, sink) {
+    const name = new TextDecoder().decode(trackName);
+    this.asked.push(name);
+    const found = this.held(name, this.asked);
+    if (found === undefined) throw new Refused(BigInt(RequestCode.DOES_NOT_EXIST), "nobody publishes it", undefined, undefined);
+    this.sinks.set(name, sink);
+    if (found !== "taken") sink.onObject(/** @type {any} */ ({ payload: found }));
+    return { ok: { parameters: {} }, cancel: () => {} };
+  }
+
+  close() {
+    this.isClosed = true;
+    this.end?.("closed");
+  }
+}
+
+/**
+ * Lets a reception run on such a session until it has subscribed.
+ *
+ * @param {Played} played
+ */
+async function receive(played) {
+  Session.connect = async () => /** @type {any} */ (played);
+  /** @type {import("../player/catalog.js").Plan[]} */
+  const plans = [];
+  /** @type {string[]} */
+  const states = [];
+  /** @type {() => void} */
+  let resolve = () => {};
+  const next = () => new Promise((done) => {
+    resolve = () => done(undefined);
+  });
+  const reception = new Reception({ relay: "https://relay/", certificateHashes: [], namespace: "live" }, "next", {
+    onPlan: (plan) => plans.push(plan),
+    sinkOf: () => ({ onObject: () => {} }),
+    onState: (state) => {
+      states.push(state);
+      if (state === "subscribed") resolve();
+    },
+    onGoAway: () => {},
+  });
+  const subscribed = next();
+  reception.run();
+  await subscribed;
+  return { reception, plans, states, next };
+}
+
+test("of a publisher that comes between two questions the catalog is read, not the init segment alone", async () => {
+  const played = new Played((name, asked) => {
+    if (asked.length === 1) return undefined;
+    return { catalog: CATALOG, init: segment() }[name] ?? "taken";
+  });
+  const { plans } = await receive(played);
+  assert.deepEqual(played.asked, ["catalog", "init", "catalog", "video"]);
+  assert.deepEqual(plans.map(({ strategy, video }) => [strategy, video[0].packaging]), [["skip", "loc"]]);
+  played.close();
+});
+
+test("a publisher of the thesis has no catalog", async () => {
+  const played = new Played((name) => (name === "catalog" ? undefined : name === "init" ? segment() : "taken"));
+  const { plans } = await receive(played);
+  assert.deepEqual(plans.map(({ strategy, video }) => [strategy, video[0].packaging]), [["weir", "cmaf"]]);
+  played.close();
+});
+
+test("a publisher that leaves ends all its tracks, and is waited for once", async () => {
+  const played = new Played((name) => ({ catalog: CATALOG, init: segment() })[name] ?? "taken");
+  const { states, next } = await receive(played);
+  const again = next();
+  const sink = played.sinks.get("catalog");
+  sink?.onDone?.(0, "");
+  sink?.onDone?.(0, "");
+  await again;
+  assert.deepEqual(states, ["subscribed", "ended", "subscribed"]);
+  assert.deepEqual(played.asked, ["catalog", "video", "catalog", "video"]);
+  played.close();
+});
