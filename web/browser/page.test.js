@@ -51,7 +51,7 @@ test("everything can be reached and used by keyboard, and what has the focus is 
     assert.ok(outline >= 2, `${name} shows that it has the focus`);
     reached.push(name);
   }
-  assert.deepEqual(reached, ["publish-link", "sound", "volume", "join", "buffer", "toggle", "full", "export", "summary"]);
+  assert.deepEqual(reached, ["publish-link", "screen", "sound", "volume", "join", "buffer", "toggle", "full", "export", "summary"]);
 
   const pressed = (/** @type {string} */ id) => opened.getAttribute(`#${id}`, "aria-pressed");
   await opened.focus("#sound");
@@ -62,9 +62,16 @@ test("everything can be reached and used by keyboard, and what has the focus is 
   await opened.keyboard.press("o");
   assert.equal(await pressed("toggle"), "false");
   assert.equal(await opened.isVisible("#overlay"), false);
+  await opened.click("#screen");
+  await opened.keyboard.press("o");
+  assert.equal(await pressed("toggle"), "true", "keys work for who clicked the picture");
   await opened.focus("summary");
   await opened.keyboard.press("Enter");
   assert.equal(await opened.isVisible("#details"), true);
+  await opened.keyboard.press("o");
+  await opened.evaluate("document.activeElement.blur()");
+  await opened.keyboard.press("o");
+  assert.equal(await pressed("toggle"), "true", "a letter does nothing where the focus is not in the player");
   await opened.focus("#buffer");
   await opened.keyboard.press("ArrowDown");
   assert.notEqual(await opened.inputValue("#buffer"), "adaptive");

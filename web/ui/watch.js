@@ -139,7 +139,7 @@ function refresh() {
   const { lately, dropped } = found;
   const lost = dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + found.video.lateForDecoder;
   showTiles({
-    Latency: [seconds(found.latencyNow), "now"],
+    Latency: [seconds(found.latencyNow), found.isTold ? "now" : "not told by the publisher"],
     "Last minute": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
     Age: [seconds(found.ageNow), `mean ${seconds(lately.age_mean)}`],
     Buffer: [seconds(found.buffered), `of ${seconds(found.target)}`],
@@ -238,8 +238,11 @@ function toggleOverlay() {
 }
 
 function toggleFull() {
+  const screen = element("screen", HTMLElement);
+  // There the keys have to go on working.
+  screen.focus({ preventScroll: true });
   if (document.fullscreenElement) document.exitFullscreen();
-  else element("screen", HTMLElement).requestFullscreen();
+  else screen.requestFullscreen();
 }
 
 function save() {
@@ -267,7 +270,9 @@ join.addEventListener("change", () => {
   viewer = makeViewer();
   viewer.start();
 });
-document.addEventListener("keydown", (event) => {
+// A single letter does something only where the focus is in the player: elsewhere it may be another program's, such as one that
+// writes what is said (WCAG 2.2, 2.1.4).
+element("player", HTMLElement).addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLSelectElement) return;
   const action = { m: toggleSound, o: toggleOverlay, f: toggleFull, e: save }[event.key.toLowerCase()];
   if (action) action();
