@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Interoperation with other people's relays and clients, both ways, as a table in Markdown:
 # our publisher and subscribers at their relays, their publishers and subscribers at ours, and their
-# publishers in our page (in Chromium, which needs node and `npm ci` in web/).
+# publishers in our player without a screen and in our page (in Chromium, which needs node and `npm ci` in web/).
 # Fails if a row fails.
 #
 # interop/relays.sh --weir FILE --peers FOLDER [--output FOLDER] [--markdown FILE]
@@ -163,6 +163,22 @@ ietf_media() {
     media_row "$base.mp4" "moq-pub 0.10.0, moq-sub 0.5.0" "$scheme" "$base.log"
 }
 
+# Their publisher at our relay, played without a screen: at least half of the frames that came have to be shown.
+play_row() {
+    local name=$1 how=$2 url=$3 namespace=$4 log=$output/play-$5-${3%%:*} frames shown reason='' note=''
+    shift 5
+    source_stream 2>"$log-source.log" | "$@" >"$log-publisher.log" 2>&1 &
+    processes+=($!)
+    timeout "$RUN_SECONDS_MAX" "$weir" live play "$url" --insecure --namespace "$namespace" --patience 10s \
+        --time "$((MEDIA_SECONDS + 4))s" --json "$log.json" >"$log.txt" 2>"$log.log" || reason=$(tail -n 1 "$log.log")
+    frames=$(sed -n 's/^frames *//p' "$log.txt")
+    shown=$(sed -n 's/^shown *\([0-9]*\).*/\1/p' "$log.txt")
+    [ -n "$reason" ] || { [ "${frames:-0}" -gt 10 ] && [ "${shown:-0}" -ge 50 ]; } ||
+        reason="${frames:-no} frames, ${shown:-no} % shown"
+    note="$frames frames, $shown % shown, $(sed -n 's/.*"packaging":"\([a-z]*\)".*/as \1/p' "$log.json" 2>/dev/null)"
+    row "$name" "$how" "their publisher → weir → weir live play" "$reason" "$note"
+}
+
 # Their publishers in our page: web/browser/others.mjs says of each whether it plays.
 page_rows() {
     local log=$output/page.txt program how way reason note name
@@ -190,6 +206,21 @@ start weir 15602
 ours_at weir moqt namespace "$weir"
 ours_at weir moqt publish "$weir"
 ours_at weir https namespace "$weir"
+if [ -x "$peers/moq" ] && command -v ffmpeg >/dev/null; then
+    for scheme in https moqt; do
+        play_row "moq-cli 0.14.10" "$scheme, MSF and CMSF" "$scheme://$address" "cli-$scheme" moq \
+            "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 \
+            --broadcast "cli-$scheme" import fmp4
+    done
+else
+    missing "moq-cli" "" "their publisher → weir → weir live play" "moq or ffmpeg"
+fi
+if [ -x "$peers/moq-pub" ] && command -v ffmpeg >/dev/null; then
+    play_row "moq-pub 0.10.0" "https, catalogformat-01 and CMSF" "https://$address" play-https moq-pub \
+        "$peers/moq-pub" --name play-https --tls-disable-verify "https://$address"
+else
+    missing "moq-pub" "" "their publisher → weir → weir live play" "moq-pub or ffmpeg"
+fi
 if [ -x "$peers/moq-pub" ] && [ -x "$peers/moq-sub" ] && command -v ffmpeg >/dev/null; then
     ietf_media moqt
     ietf_media https

@@ -35,7 +35,7 @@ export class Records {
    * @param {number} nowUs
    * @returns {FrameRecord}
    */
-  add({ tag, bytes }, group, nowUs) {
+  add({ tag, isTagged, bytes }, group, nowUs) {
     /** @type {FrameRecord} */
     const record = {
       number: tag.number,
@@ -43,7 +43,7 @@ export class Records {
       kind: tag.kind,
       bytes,
       presentation_us: tag.presentationUs,
-      available_us: tag.availableUs,
+      available_us: isTagged ? tag.availableUs : null,
       arrived_us: nowUs,
       shown_us: null,
     };
@@ -65,7 +65,7 @@ export class Records {
     if (record.shown_us !== null) return;
     record.shown_us = nowUs;
     this.byKind[record.kind].shown += 1;
-    this.lastLatencyUs = nowUs - record.available_us;
+    if (record.available_us !== null) this.lastLatencyUs = nowUs - record.available_us;
   }
 
   /**
@@ -79,9 +79,16 @@ export class Records {
     let first = this.frames.length;
     while (first > 0 && this.frames[first - 1].arrived_us >= since) first -= 1;
     const frames = this.frames.slice(first);
-    const latencies = frames.flatMap((frame) => (frame.shown_us === null ? [] : [frame.shown_us - frame.available_us]));
+    const latencies = frames.flatMap(({ shown_us, available_us }) => (shown_us === null || available_us === null ? [] : [shown_us - available_us]));
     latencies.sort((one, other) => one - other);
-    return { ...this.#figures(frames, Math.max(since, this.startedUs), nowUs), latency_median: percentile(latencies, 50) / 1e6 };
+    const median = latencies.length > 0 ? percentile(latencies, 50) / 1e6 : null;
+    return { ...this.#figures(frames, Math.max(since, this.startedUs), nowUs), latency_median: median };
+  }
+
+  /** Whether the publisher says when it had a frame; if not, nothing can be said of latency and age. */
+  get isTold() {
+    const newest = this.frames.at(-1);
+    return newest === undefined || newest.available_us !== null;
   }
 
   /**

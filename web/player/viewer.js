@@ -88,6 +88,10 @@ export class Viewer {
       sinkOf: (track, place) => this.#sinkOf(track, place),
       onState: (state, reason) => {
         if (state !== "playing") this.isPlaying = false;
+        if (state === "ended") {
+          this.player.finish(nowUs());
+          this.#tick();
+        }
         handlers.onState(state, reason);
       },
     });
@@ -349,7 +353,8 @@ export class Viewer {
     return {
       lately,
       latencyNow: records.lastLatencyUs === undefined ? null : records.lastLatencyUs / 1e6,
-      ageNow: shownRecord ? (now - shownRecord.available_us) / 1e6 : null,
+      ageNow: shownRecord && shownRecord.available_us !== null ? (now - shownRecord.available_us) / 1e6 : null,
+      isTold: records.isTold,
       buffered: player.bufferedUs() / 1e6,
       target: player.target.targetUs() / 1e6,
       rate: player.clock.rate / 1000,

@@ -17,7 +17,7 @@ const KINDS = /** @type {const} */ (["I", "P", "B"]);
  * @property {import("./reorder.js").Kind} kind
  * @property {number} bytes of the coded frame with its container
  * @property {number} presentation_us media time
- * @property {number} available_us when the origin had it
+ * @property {number | null} available_us when the origin had it; null if it does not say
  * @property {number} arrived_us when its last byte arrived
  * @property {number | null} shown_us when it was shown, if it was
  */
@@ -25,21 +25,27 @@ const KINDS = /** @type {const} */ (["I", "P", "B"]);
 /**
  * Figures of a run; times in seconds.
  *
- * @typedef {object} Figures
+ * @typedef {object} Seen
  * @property {number} frames that the origin had
  * @property {number} shown share of them that was shown
- * @property {number} on_time share of them that was shown within the deadline
+ * @property {number} freezes how often the picture stood still
+ * @property {number} freeze_total
+ * @property {number} freeze_longest the longest time between two pictures
+ * @property {number | null} time_to_first_frame
+ * @property {number[]} bit_rates received bits per second of I-, P- and B-frames
+ *
+ * @typedef {object} Delays figures that count from availability, of the frames of which that is known
+ * @property {number} on_time share of the origin's frames that was shown within the deadline
  * @property {number} latency_mean from availability to rendering
  * @property {number} latency_p95
  * @property {number} latency_max
  * @property {number} age_mean of what was on the screen, over time
  * @property {number} age_max
- * @property {number} freezes how often the picture stood still
- * @property {number} freeze_total
- * @property {number} freeze_longest the longest time between two pictures
- * @property {number | null} time_to_first_frame
  * @property {number} queueing_mean by how much frames arrived later than the quickest one
- * @property {number[]} bit_rates received bits per second of I-, P- and B-frames
+ *
+ * @typedef {Seen & Partial<Delays>} Figures without delays if of no frame that arrived it is known when the origin had it
+ *
+ * @typedef {{ from: number, available: number | null, until: number }} Stay a frame on the screen, until the next one or the end
  */
 
 /**
@@ -52,29 +58,29 @@ const KINDS = /** @type {const} */ (["I", "P", "B"]);
  * @returns {Figures}
  */
 export function figures(records, frames, startUs, endUs) {
-  /** @type {[shown: number, available: number][]} */
-  const shown = [];
-  for (const record of records) {
-    if (record.shown_us !== null) shown.push([record.shown_us, record.available_us]);
-  }
-  shown.sort((one, other) => one[0] - other[0] || one[1] - other[1]);
-  const latencies = shown.map(([at, available]) => at - available).sort((one, other) => one - other);
-  const share = (/** @type {number} */ count) => count / Math.max(frames, 1);
-  return {
+  const shown = stays(records, endUs);
+  const out = {
     frames,
-    shown: share(shown.length),
-    on_time: share(latencies.filter((latency) => latency <= DEADLINE_US).length),
-    latency_mean: seconds(mean(latencies)),
-    latency_p95: seconds(percentile(latencies, 95)),
-    latency_max: seconds(latencies.at(-1) ?? 0),
-    ...screen(shown, endUs),
-    time_to_first_frame: shown.length > 0 ? seconds(shown[0][0] - startUs) : null,
-    queueing_mean: queueing(records),
+    shown: shown.length / Math.max(frames, 1),
+    freezes: 0,
+    freeze_total: 0,
+    freeze_longest: 0,
+    time_to_first_frame: shown.length > 0 ? seconds(shown[0].from - startUs) : null,
     bit_rates: KINDS.map((kind) => {
       const bytes = records.reduce((sum, record) => sum + (record.kind === kind ? record.bytes : 0), 0);
       return endUs > startUs ? (bytes * 8) / seconds(endUs - startUs) : 0;
     }),
   };
+  for (const stay of shown) {
+    const stood = lasted(stay);
+    out.freeze_longest = Math.max(out.freeze_longest, stood);
+    if (stood > seconds(FREEZE_US)) {
+      out.freezes += 1;
+      out.freeze_total += stood;
+    }
+  }
+  const hasDelays = records.length === 0 || records.some((record) => record.available_us !== null);
+  return hasDelays ? { ...out, ...delays(records, shown, frames) } : out;
 }
 
 /**
@@ -90,36 +96,64 @@ export function percentile(sorted, percent) {
 }
 
 /**
- * Age and freezes: what was on the screen until the next frame or the end.
+ * What was on the screen, one after the other.
  *
- * @param {[shown: number, available: number][]} shown
+ * @param {FrameRecord[]} records
  * @param {number} endUs
+ * @returns {Stay[]}
  */
-function screen(shown, endUs) {
-  const out = { age_mean: 0, age_max: 0, freezes: 0, freeze_total: 0, freeze_longest: 0 };
+function stays(records, endUs) {
+  /** @type {Stay[]} */
+  const shown = [];
+  for (const { shown_us: from, available_us: available } of records) {
+    if (from !== null) shown.push({ from, available, until: endUs });
+  }
+  shown.sort((one, other) => one.from - other.from || (one.available ?? -Infinity) - (other.available ?? -Infinity));
+  shown.slice(1).forEach((next, place) => {
+    shown[place].until = next.from;
+  });
+  return shown;
+}
+
+/** @param {Stay} stay */
+function lasted({ from, until }) {
+  return Math.max(0, seconds(until - from));
+}
+
+/**
+ * @param {FrameRecord[]} records
+ * @param {Stay[]} shown
+ * @param {number} frames
+ * @returns {Delays}
+ */
+function delays(records, shown, frames) {
+  const latencies = shown.flatMap(({ from, available }) => (available === null ? [] : [from - available]));
+  latencies.sort((one, other) => one - other);
   let area = 0;
   let time = 0;
-  shown.forEach(([from, available], place) => {
-    const until = place + 1 < shown.length ? shown[place + 1][0] : endUs;
-    const young = seconds(from - available);
-    const old = seconds(until - available);
-    const stood = Math.max(0, old - young);
-    area += (stood * (young + old)) / 2;
-    time += stood;
-    out.age_max = Math.max(out.age_max, old);
-    out.freeze_longest = Math.max(out.freeze_longest, stood);
-    if (stood > seconds(FREEZE_US)) {
-      out.freezes += 1;
-      out.freeze_total += stood;
-    }
-  });
-  out.age_mean = time > 0 ? area / time : 0;
-  return out;
+  let oldest = 0;
+  for (const stay of shown) {
+    if (stay.available === null) continue;
+    const young = seconds(stay.from - stay.available);
+    const old = seconds(stay.until - stay.available);
+    area += (lasted(stay) * (young + old)) / 2;
+    time += lasted(stay);
+    oldest = Math.max(oldest, old);
+  }
+  return {
+    on_time: latencies.filter((latency) => latency <= DEADLINE_US).length / Math.max(frames, 1),
+    latency_mean: seconds(mean(latencies)),
+    latency_p95: seconds(percentile(latencies, 95)),
+    latency_max: seconds(latencies.at(-1) ?? 0),
+    age_mean: time > 0 ? area / time : 0,
+    age_max: oldest,
+    queueing_mean: queueing(records),
+  };
 }
 
 /** @param {FrameRecord[]} records */
 function queueing(records) {
-  const transits = records.map((record) => record.arrived_us - record.available_us);
+  const transits = records.flatMap(({ arrived_us, available_us }) => (available_us === null ? [] : [arrived_us - available_us]));
   const quickest = transits.reduce((least, transit) => Math.min(least, transit), Infinity);
   return transits.length > 0 ? seconds(mean(transits) - quickest) : 0;
 }

@@ -62,6 +62,9 @@ export class Player {
     this.fillingSinceUs = null;
     /** By how much what follows the next frame is put off, to have something in the buffer again. */
     this.leadUs = 0;
+    /** When what follows a frame may be shown that ended a pause at once and left nothing in the buffer.
+     * @type {number | null} */
+    this.heldUntilUs = null;
   }
 
   /**
@@ -86,6 +89,15 @@ export class Player {
   }
 
   /**
+   * Nothing more comes: what waits for others to be put in order waits no longer.
+   *
+   * @param {number} nowUs
+   */
+  finish(nowUs) {
+    for (const next of this.reorder?.finish() ?? []) this.#enqueue(nowUs, next);
+  }
+
+  /**
    * The next frame if its time has come.
    *
    * @param {number} nowUs
@@ -99,11 +111,13 @@ export class Player {
     this.buffer.shift();
     const isDecodable = this.decodable.isDecodable(frame.group, frame.references);
     if (isDecodable) this.clock.onShown(frame.presentationUs);
-    this.clock.delay(this.leadUs);
+    const { leadUs } = this;
     this.leadUs = 0;
+    this.clock.delay(leadUs);
     if (this.buffer.length === 0) {
       this.isPlaying = false;
       this.clock.pause();
+      this.heldUntilUs = leadUs > 0 ? nowUs + frame.durationUs + leadUs : null;
     } else if (this.settings.catchesUp) {
       this.#chooseRate(nowUs);
     }
@@ -120,7 +134,7 @@ export class Player {
     const frame = this.buffer[0];
     if (!frame) return undefined;
     if (this.isPlaying) return nowUs + this.clock.timeUntil(nowUs, frame.presentationUs);
-    return this.fillingSinceUs === null ? undefined : this.fillingSinceUs + this.#waitingUs();
+    return this.fillingSinceUs === null ? undefined : this.#beginsUs(this.fillingSinceUs);
   }
 
   /** @returns {number} how much media waits, by decode times */
@@ -161,8 +175,10 @@ export class Player {
     const since = this.fillingSinceUs;
     if (since === null || this.isPlaying) return;
     const isFilled = this.bufferedUs() >= this.target.targetUs();
-    if (this.buffer.length > 0 && (isFilled || nowUs - since >= this.#waitingUs())) {
-      if (this.#resumesAtOnce() && !isFilled) {
+    if (this.buffer.length > 0 && (isFilled || nowUs >= this.#beginsUs(since))) {
+      const wasHeld = this.heldUntilUs !== null && this.heldUntilUs > since;
+      this.heldUntilUs = null;
+      if (this.#resumesAtOnce() && !isFilled && !wasHeld) {
         this.leadUs = Math.trunc((this.target.targetUs() * LEAD_PERCENT) / 100);
       }
       this.isPlaying = true;
@@ -170,9 +186,14 @@ export class Player {
     }
   }
 
-  /** @returns {number} how long what there is waits for more before playing begins */
-  #waitingUs() {
-    return this.#resumesAtOnce() ? 0 : this.target.targetUs();
+  /**
+   * When playing begins with what has been there since then, if not more comes before.
+   *
+   * @param {number} sinceUs
+   * @returns {number}
+   */
+  #beginsUs(sinceUs) {
+    return this.#resumesAtOnce() ? Math.max(sinceUs, this.heldUntilUs ?? sinceUs) : sinceUs + this.target.targetUs();
   }
 
   /** @returns {boolean} whether what there is ends a pause at once: no other picture belongs before it */

@@ -52,6 +52,14 @@ export class Reorder {
     return next;
   }
 
+  /** @returns {T[]} nothing more comes: all that waits, in order */
+  finish() {
+    const rest = this.buffer;
+    this.buffer = [];
+    this.last = rest.at(-1) ?? this.last;
+    return rest;
+  }
+
   /** @returns {number} how much media waits */
   sizeUs() {
     const newest = this.buffer.at(-1);

@@ -61,6 +61,7 @@ test("the player shows each frame when it should", () => {
     });
     for (const step of vector.steps) {
       const place = `${vector.name}: ${JSON.stringify(step)}`;
+      if (step.finish) player.finish(step.now_us);
       if (step.arrival) {
         assert.equal(player.push(step.now_us, arrival(step.arrival)), step.fate, place);
         continue;

@@ -22,8 +22,8 @@ pub struct FrameRecord {
     pub bytes: u64,
     /// When it is shown, in microseconds of media time.
     pub presentation_us: i64,
-    /// When the origin had it, in microseconds since the start of the run.
-    pub available_us: i64,
+    /// When the origin had it, in microseconds since the start of the run; others' publishers do not say.
+    pub available_us: Option<i64>,
     /// When its last byte arrived.
     pub arrived_us: i64,
     /// When it was shown, if it was.
@@ -40,9 +40,28 @@ pub struct Figures {
     pub frames: u64,
     /// Share of them that was shown.
     pub shown: f64,
-    /// Share of them that was shown within [`DEADLINE_US`] of being available.
+    /// How often the picture stood still for longer than [`FREEZE_US`].
+    pub freezes: u64,
+    /// How long it stood still in these, together.
+    pub freeze_total: f64,
+    /// The longest time between two pictures.
+    pub freeze_longest: f64,
+    /// From the start of the player to the first picture.
+    pub time_to_first_frame: Option<f64>,
+    /// Received bits per second of I-, P- and B-frames.
+    pub bit_rates: [f64; 3],
+    /// What counts from availability; absent if of no frame that arrived it is known.
+    #[serde(flatten)]
+    pub delays: Option<Delays>,
+}
+
+/// Figures that count from the moment at which the origin had a frame, of the frames of which that is known. Times are in
+/// seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Delays {
+    /// Share of the origin's frames that was shown within [`DEADLINE_US`].
     pub on_time: f64,
-    /// Mean time from availability to rendering.
+    /// Mean time to rendering.
     pub latency_mean: f64,
     /// The 95th percentile of it.
     pub latency_p95: f64,
@@ -52,49 +71,32 @@ pub struct Figures {
     pub age_mean: f64,
     /// The greatest age.
     pub age_max: f64,
-    /// How often the picture stood still for longer than [`FREEZE_US`].
-    pub freezes: u64,
-    /// How long it stood still in these, together.
-    pub freeze_total: f64,
-    /// The longest time between two pictures.
-    pub freeze_longest: f64,
-    /// From the start of the player to the first picture.
-    pub time_to_first_frame: Option<f64>,
-    /// Mean time that frames arrived later than the quickest one, from availability.
+    /// Mean time that frames arrived later than the quickest one.
     pub queueing_mean: f64,
-    /// Received bits per second of I-, P- and B-frames.
-    pub bit_rates: [f64; 3],
 }
 
 impl Figures {
     /// Adds up what became of the frames of a run that lasted from `start_us` to `end_us`, of which the
     /// origin had `frames`.
     pub fn new(records: &[FrameRecord], frames: u64, start_us: i64, end_us: i64) -> Self {
-        let mut shown: Vec<(i64, i64)> = records
-            .iter()
-            .filter_map(|record| Some((record.shown_us?, record.available_us)))
-            .collect();
-        shown.sort_unstable();
-        let mut latencies: Vec<i64> = shown
-            .iter()
-            .map(|(shown, available)| shown - available)
-            .collect();
-        latencies.sort_unstable();
-        let share = |count: usize| count as f64 / frames.max(1) as f64;
-        let on_time = latencies.iter().filter(|latency| **latency <= DEADLINE_US);
+        let shown = stays(records, end_us);
+        let is_told = |record: &FrameRecord| record.available_us.is_some();
+        let has_delays = records.is_empty() || records.iter().any(is_told);
         let mut figures = Self {
             frames,
-            shown: share(shown.len()),
-            on_time: share(on_time.count()),
-            latency_mean: mean(latencies.iter().copied()),
-            latency_p95: seconds(percentile(&latencies, 95)),
-            latency_max: seconds(latencies.last().copied().unwrap_or(0)),
-            time_to_first_frame: shown.first().map(|(first, _)| seconds(first - start_us)),
-            queueing_mean: queueing(records),
+            shown: share(shown.len(), frames),
+            time_to_first_frame: shown.first().map(|stay| seconds(stay.from_us - start_us)),
             bit_rates: bit_rates(records, end_us - start_us),
+            delays: has_delays.then(|| Delays::new(records, &shown, frames)),
             ..Self::default()
         };
-        figures.look_at_screen(&shown, end_us);
+        for stood in shown.iter().map(Stay::seconds) {
+            figures.freeze_longest = figures.freeze_longest.max(stood);
+            if stood > seconds(FREEZE_US) {
+                figures.freezes += 1;
+                figures.freeze_total += stood;
+            }
+        }
         figures
     }
 
@@ -106,31 +108,79 @@ impl Figures {
         let frames = first.zip(last).map_or(0, |(first, last)| last - first + 1);
         Self::new(records, frames, start_us, end_us)
     }
+}
 
-    /// Age and freezes: what was on the screen until the next frame or the end.
-    fn look_at_screen(&mut self, shown: &[(i64, i64)], end_us: i64) {
-        let ends = shown.iter().skip(1).map(|(next, _)| *next).chain([end_us]);
+impl Delays {
+    fn new(records: &[FrameRecord], shown: &[Stay], frames: u64) -> Self {
+        let latencies = shown.iter();
+        let latencies = latencies.filter_map(|stay| Some(stay.from_us - stay.available_us?));
+        let mut latencies: Vec<i64> = latencies.collect();
+        latencies.sort_unstable();
+        let on_time = latencies.iter().filter(|latency| **latency <= DEADLINE_US);
+        let mut delays = Self {
+            on_time: share(on_time.count(), frames),
+            latency_mean: mean(latencies.iter().copied()),
+            latency_p95: seconds(percentile(&latencies, 95)),
+            latency_max: seconds(latencies.last().copied().unwrap_or(0)),
+            queueing_mean: queueing(records),
+            ..Self::default()
+        };
         let (mut area, mut time) = (0.0, 0.0);
-        for ((from, available), until) in shown.iter().zip(ends) {
-            let (young, old) = (seconds(from - available), seconds(until - available));
-            let stood = (old - young).max(0.0);
-            area += stood * f64::midpoint(young, old);
-            time += stood;
-            self.age_max = self.age_max.max(old);
-            self.freeze_longest = self.freeze_longest.max(stood);
-            if stood > seconds(FREEZE_US) {
-                self.freezes += 1;
-                self.freeze_total += stood;
-            }
+        for stay in shown {
+            let Some(available_us) = stay.available_us else {
+                continue;
+            };
+            let young = seconds(stay.from_us - available_us);
+            let old = seconds(stay.until_us - available_us);
+            area += stay.seconds() * f64::midpoint(young, old);
+            time += stay.seconds();
+            delays.age_max = delays.age_max.max(old);
         }
-        self.age_mean = if time > 0.0 { area / time } else { 0.0 };
+        delays.age_mean = if time > 0.0 { area / time } else { 0.0 };
+        delays
     }
+}
+
+/// A frame on the screen, until the next one or the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
+struct Stay {
+    from_us: i64,
+    available_us: Option<i64>,
+    until_us: i64,
+}
+
+impl Stay {
+    fn seconds(&self) -> f64 {
+        seconds(self.until_us - self.from_us).max(0.0)
+    }
+}
+
+/// What was on the screen, one after the other.
+fn stays(records: &[FrameRecord], end_us: i64) -> Vec<Stay> {
+    let shown = records.iter().filter_map(|record| {
+        Some(Stay {
+            from_us: record.shown_us?,
+            available_us: record.available_us,
+            until_us: end_us,
+        })
+    });
+    let mut shown: Vec<Stay> = shown.collect();
+    shown.sort_unstable();
+    for place in 1..shown.len() {
+        shown[place - 1].until_us = shown[place].from_us;
+    }
+    shown
+}
+
+fn share(count: usize, frames: u64) -> f64 {
+    count as f64 / frames.max(1) as f64
 }
 
 fn queueing(records: &[FrameRecord]) -> f64 {
     let transits = records
         .iter()
-        .map(|record| record.arrived_us - record.available_us);
+        .filter_map(|record| Some(record.arrived_us - record.available_us?));
     let quickest = transits.clone().min().unwrap_or(0);
     mean(transits.map(|transit| transit - quickest))
 }
@@ -177,7 +227,7 @@ mod tests {
             kind,
             bytes: 125,
             presentation_us: available_us,
-            available_us,
+            available_us: Some(available_us),
             arrived_us: available_us + 10_000,
             shown_us,
         }
@@ -192,17 +242,18 @@ mod tests {
         ];
         let figures = Figures::new(&records, 4, 0, 3_000_000);
         let near = |one: f64, other: f64| assert!((one - other).abs() < 1e-9, "{one} {other}");
-        near(figures.latency_mean, 0.1);
-        near(figures.latency_p95, 0.1);
+        let delays = figures.delays.expect("availability is known");
+        near(delays.latency_mean, 0.1);
+        near(delays.latency_p95, 0.1);
         near(figures.shown, 0.5);
-        near(figures.on_time, 0.5);
+        near(delays.on_time, 0.5);
         // 2 s at an age of 0.1 to 2.1, 0.9 s at an age of 0.1 to 1.
-        near(figures.age_mean, (2.0 * 1.1 + 0.9 * 0.55) / 2.9);
-        near(figures.age_max, 2.1);
+        near(delays.age_mean, (2.0 * 1.1 + 0.9 * 0.55) / 2.9);
+        near(delays.age_max, 2.1);
         near(figures.freeze_longest, 2.0);
         near(figures.freeze_total, 2.9);
         assert_eq!(figures.freezes, 2);
-        near(figures.queueing_mean, 0.0);
+        near(delays.queueing_mean, 0.0);
         near(figures.bit_rates[0], 2000.0 / 3.0);
         near(figures.bit_rates[2], 0.0);
         assert_eq!(figures.time_to_first_frame, Some(0.1));
@@ -213,8 +264,24 @@ mod tests {
         let figures = Figures::new(&[], 10, 0, 1_000_000);
         let nothing = Figures {
             frames: 10,
+            delays: Some(Delays::default()),
             ..Figures::default()
         };
         assert_eq!(figures, nothing);
+    }
+
+    #[test]
+    fn what_counts_from_availability_is_absent_where_that_is_unknown() {
+        let records = [(0, Some(100_000)), (1_000_000, Some(1_900_000))];
+        let records = records.map(|(at, shown)| FrameRecord {
+            available_us: None,
+            ..record('P', at, shown)
+        });
+        let figures = Figures::new(&records, 2, 0, 2_000_000);
+        assert_eq!(figures.delays, None);
+        assert_eq!((figures.shown, figures.freezes), (1.0, 1));
+        let json = serde_json::to_value(&figures).expect("plain numbers");
+        assert!(json.get("latency_mean").is_none() && json.get("age_mean").is_none());
+        assert_eq!(json["freeze_longest"], 1.8);
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::h264;
 use crate::limits::FRAMES_PER_GROUP_MAX;
-use crate::mp4::{BoxReader, Fragment, IngestError, Init, Media, RawBox, fragment};
+use crate::mp4::{BoxReader, Fragment, IngestError, Init, Media, RawBox, Times, fragment};
 use crate::{Frame, FrameKind};
 
 /// What comes out of a stream.
@@ -151,7 +151,7 @@ impl Ingest {
             return Ok(None);
         };
         let timescale = track.timescale;
-        let times = Times::new(&fragment, timescale)?;
+        let times = fragment.times(timescale)?;
         let length_bytes = match track.media {
             Media::Video { length_bytes, .. } => Some(length_bytes),
             Media::Audio(_) => None,
@@ -164,7 +164,7 @@ impl Ingest {
                 duration_us: times.duration_us,
                 fragment: fragment.bytes,
                 samples: fragment.data,
-                sizes: fragment.sizes,
+                sizes: fragment.samples.iter().map(|one| one.size).collect(),
             }));
         };
         self.frame(fragment, times, length_bytes)
@@ -202,7 +202,7 @@ impl Ingest {
         times: Times,
         length_bytes: usize,
     ) -> Result<Frame, IngestError> {
-        let (offset, samples) = (fragment.offset, fragment.sizes.len());
+        let (offset, samples) = (fragment.offset, fragment.samples.len());
         if samples != 1 {
             return Err(IngestError::NotOneFrame { offset, samples });
         }
@@ -243,40 +243,6 @@ impl Ingest {
         })
     }
 }
-
-/// The times of a fragment in microseconds.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
-struct Times {
-    decode_us: i64,
-    presentation_us: i64,
-    duration_us: i64,
-}
-
-impl Times {
-    fn new(fragment: &Fragment, timescale: u32) -> Result<Self, IngestError> {
-        let decode = i128::from(fragment.decode);
-        let microseconds = |value: i128| {
-            let result = value * 1_000_000 / i128::from(timescale);
-            i64::try_from(result)
-                .ok()
-                .filter(|result| result.abs() <= TIME_US_MAX)
-                .ok_or(IngestError::TimeRange {
-                    offset: fragment.offset,
-                    track: fragment.track,
-                    value,
-                })
-        };
-        Ok(Self {
-            decode_us: microseconds(decode)?,
-            presentation_us: microseconds(decode + i128::from(fragment.composition))?,
-            duration_us: microseconds(i128::from(fragment.duration))?,
-        })
-    }
-}
-
-/// Times are below this, so that sums of a few of them fit: 36,000 years.
-const TIME_US_MAX: i64 = i64::MAX / 8;
 
 #[cfg(test)]
 mod tests;

@@ -14,3 +14,15 @@ pub const SAMPLES_PER_FRAGMENT_MAX: usize = 4096;
 
 /// Frames of one group of pictures; one more ends the ingest, as nobody could join.
 pub const FRAMES_PER_GROUP_MAX: u64 = 10_000;
+
+/// Tracks with init segments that are asked for on account of one catalog; further ones are not.
+pub const INIT_TRACKS_MAX: usize = 8;
+
+/// Tracks that are played together as layers of one picture; further ones are not asked for.
+pub const LAYERS_MAX: usize = 8;
+
+/// Bytes of a catalog or an init segment that a player takes; a larger one is none.
+pub const HELD_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of an object that a player has to look into; a larger one is passed over.
+pub const OBJECT_BYTES_MAX: u64 = 16 << 20;

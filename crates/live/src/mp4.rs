@@ -5,7 +5,7 @@ mod fragment;
 mod init;
 
 pub(crate) use self::boxes::{BoxReader, RawBox};
-pub(crate) use self::fragment::{Fragment, fragment};
+pub(crate) use self::fragment::{Fragment, Times, fragment};
 pub use self::init::{Audio, Init, Media, Track};
 
 use crate::h264::SampleError;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use weir_moqt::error::{PublishDoneCode, ResetCode};
 use weir_moqt::location::Location;
-use weir_moqt::message::{PublishDone, RequestError, RequestOk};
+use weir_moqt::message::{PublishDone, RequestError, RequestOk, Subscribe};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::GroupOrder;
 use weir_moqt::property::Properties;
@@ -83,6 +83,8 @@ pub struct Origin {
     init: Option<Box<Init>>,
     held: Vec<Held>,
     answers: Vec<Answer>,
+    /// Asked for before it was known which tracks there are.
+    early: Vec<(RequestId, Subscribe)>,
     /// The number on the wire of the first group: the time of day, so that one who is started again counts on from
     /// above, and no relay takes its groups for those of before.
     first_group: u64,
@@ -113,6 +115,7 @@ impl Origin {
             init: None,
             held: Vec::new(),
             answers: Vec::new(),
+            early: Vec::new(),
             first_group: 0,
             group: 0,
             streams: BTreeMap::new(),
@@ -234,6 +237,7 @@ impl Origin {
                 }
             }
         }
+        self.answer_early(now, endpoint);
         while let Some(&(at, key)) = self.deadlines.first()
             && at <= now
         {
@@ -246,13 +250,13 @@ impl Origin {
         }
     }
 
-    /// Offers the init segment, the catalog and the sound.
+    /// Offers the catalog, the init segment and the sound, in this order: who finds one finds those before it as well.
     fn on_init(&mut self, now: Instant, endpoint: &mut Endpoint, init: Box<Init>) {
         let now_ms = self.timebase.microseconds(now) / 1000;
         let catalog = Catalog::new(&init, &*self.strategy, self.packaging, now_ms);
         for (name, payload) in [
-            (INIT_TRACK, init.segment.clone()),
             (CATALOG_TRACK, catalog.encode()),
+            (INIT_TRACK, init.segment.clone()),
         ] {
             self.hold(now, endpoint, name, payload);
         }
@@ -261,6 +265,7 @@ impl Origin {
             self.offer(now, endpoint, &name, GroupOrder::Ascending, Some(number));
         }
         self.init = Some(init);
+        self.answer_early(now, endpoint);
     }
 
     /// Offers a track with one object.
@@ -450,23 +455,33 @@ impl Origin {
                 outgoing.is_finished = true;
             }
             self.flush(now, endpoint);
-            if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                for publication in self.publications.drain(..).filter(|one| one.is_accepted) {
-                    let Some(request) = publication.request else {
-                        continue;
-                    };
-                    let done = PublishDone {
-                        code: PublishDoneCode::TRACK_ENDED,
-                        stream_count: Some(publication.streams_opened),
-                        reason: String::new(),
-                    };
-                    session.publish_done(&mut connection, request, done);
-                }
-            }
-            return;
+            return self.end_tracks(now, endpoint);
         };
         if now >= at {
             self.client.close(now, endpoint, "the stream is over");
+        }
+    }
+
+    /// The source is over: ends each track of which no stream waits to be opened, for with the end it is said how many there were.
+    fn end_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let streams = &self.streams;
+        for (track, publication) in self.publications.iter_mut().enumerate() {
+            let mut streams = streams.iter().filter(|(key, _)| key.track == track);
+            let is_waiting = streams.any(|(_, one)| one.stream.is_none());
+            if !publication.is_accepted || is_waiting {
+                continue;
+            }
+            if let Some(request) = publication.request.take() {
+                let done = PublishDone {
+                    code: PublishDoneCode::TRACK_ENDED,
+                    stream_count: Some(publication.streams_opened),
+                    reason: String::new(),
+                };
+                session.publish_done(&mut connection, request, done);
+            }
         }
     }
 }
@@ -475,7 +490,12 @@ impl App for Origin {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match self.client.handle_event(now, endpoint, &event) {
             Rest::Nothing => {}
-            Rest::Room => self.flush(now, endpoint),
+            Rest::Room => {
+                self.flush(now, endpoint);
+                if self.leave_at.is_some() {
+                    self.end_tracks(now, endpoint);
+                }
+            }
             Rest::Stopped(stream) => {
                 let found = self
                     .streams

@@ -212,6 +212,8 @@ fn bounded(value: u64) -> Result<i64, TagError> {
 pub const FRAME_PROPERTY: u64 = 0x2F1D;
 /// When it is shown, in units of the timescale [loc-04 §2.3.1].
 pub const LOC_TIMESTAMP: u64 = 0x10;
+/// The same as versions of LOC have it, the newest first; readers try them in this order.
+pub const LOC_TIMESTAMPS: [u64; 3] = [LOC_TIMESTAMP, 0x0A, 0x06];
 /// Units of the timestamp per second [loc-04 §2.3.1].
 pub const LOC_TIMESCALE: u64 = 0x08;
 /// What a decoder has to know, with each keyframe [loc-04 §2.3.2].

@@ -86,9 +86,14 @@ pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
         "skip" => Box::new(Whole::skip()),
         "deprioritize-b" => Box::new(Layers::deprioritize()),
         "combined" => Box::new(Layers::combined()),
-        "weir" => Box::new(Protective::default()),
+        "weir" => usual(),
         _ => return None,
     })
+}
+
+/// The strategy that is used if none is named.
+pub fn usual() -> Box<dyn Strategy> {
+    Box::new(Protective::default())
 }
 
 /// The player of the thesis: a jitter buffer of 100 ms.

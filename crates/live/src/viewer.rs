@@ -1,5 +1,11 @@
 //! The player's role: receives a live stream from a relay, and notes what a viewer would have seen.
 
+mod config;
+mod discovery;
+mod incoming;
+mod objects;
+mod unpacking;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -7,47 +13,23 @@ use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError, RequestOk};
-use weir_moqt::name::Namespace;
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_moqt::transport::StreamId;
 use weir_quic::{App, Endpoint, Event};
 
-use crate::client::{Client, Target, Timebase};
+pub use self::config::{Choice, Join, ViewerConfig};
+use self::discovery::Discovery;
+use self::incoming::{Incoming, Of, Track, Whole};
+use self::unpacking::Unpacker;
+use crate::client::Client;
 use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
 use crate::origin::track;
-use crate::packaging::FrameTag;
-use crate::playout::{Arrival, Player, PlayerSettings};
+use crate::plan::Plan;
+use crate::playout::{Arrival, Player};
 use crate::sequence::Sequence;
-
-/// What a player is made with.
-#[derive(Clone, Debug)]
-pub struct ViewerConfig {
-    /// Where the relay is.
-    pub target: Target,
-    /// The namespace of the stream's tracks.
-    pub namespace: Namespace,
-    /// Names of its tracks.
-    pub tracks: Vec<String>,
-    /// Where to begin.
-    pub join: Join,
-    /// How long to wait for somebody to publish the stream.
-    pub patience: Duration,
-    /// How it plays.
-    pub settings: PlayerSettings,
-    /// The clock that availability is told in.
-    pub timebase: Timebase,
-}
-
-/// Where a player begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Join {
-    /// With the next group: the lowest latency.
-    Next,
-    /// With the present group, of which it fetches what is past: the quickest start.
-    Current,
-}
+use crate::strategy;
 
 /// A player without a screen.
 #[derive(Debug)]
@@ -55,11 +37,12 @@ pub struct Viewer {
     config: ViewerConfig,
     client: Client,
     player: Player,
-    /// Those that have not ended.
-    subscriptions: Vec<RequestId>,
-    first_subscription: Option<RequestId>,
-    /// Of what is past, and whether it is of the first track.
-    fetches: Vec<(RequestId, bool)>,
+    discovery: Discovery,
+    /// What the catalog says.
+    plan: Option<Plan>,
+    tracks: Vec<Track>,
+    /// Of what is past.
+    fetches: Vec<(RequestId, Of)>,
     streams: BTreeMap<StreamId, Incoming>,
     /// Of the first track, if that is taken as one stream.
     sequence: Option<Sequence<Whole>>,
@@ -71,52 +54,34 @@ pub struct Viewer {
     /// When the last track ended.
     ended_at: Option<Instant>,
     objects_unknown: u64,
-}
-
-/// A stream that is being received.
-#[derive(Debug)]
-struct Incoming {
-    group: u64,
-    is_first_track: bool,
-    /// Whether it carries what is past of a group, of which the rest comes on other streams.
-    is_fetch: bool,
-    current: Option<Current>,
-}
-
-/// The object that is being received.
-#[derive(Debug)]
-struct Current {
-    tag: FrameTag,
-    bytes: u64,
-    missing: u64,
-}
-
-/// A frame that has arrived.
-#[derive(Debug)]
-struct Whole {
-    group: u64,
-    tag: FrameTag,
-    bytes: u64,
+    /// Why the last of these could not be understood.
+    complaint: Option<String>,
 }
 
 impl Viewer {
     /// A player that connects when it is first driven.
     pub fn new(config: ViewerConfig) -> Self {
+        let settings = match &config.choice {
+            Choice::Known { settings, .. } => *settings,
+            Choice::Catalog => strategy::usual().player(),
+        };
         Self {
             client: Client::new(config.target.clone()),
-            player: Player::new(config.settings),
-            subscriptions: Vec::new(),
-            first_subscription: None,
+            player: Player::new(settings),
+            discovery: Discovery::default(),
+            plan: None,
+            tracks: Vec::new(),
             fetches: Vec::new(),
             streams: BTreeMap::new(),
-            sequence: config.settings.in_sequence.then(Sequence::new),
-            freshness: config.settings.stops_stale.then(Freshness::default),
+            sequence: settings.in_sequence.then(Sequence::new),
+            freshness: settings.stops_stale.then(Freshness::default),
             streams_refused: 0,
             records: Vec::new(),
             started_us: None,
             wake_at: None,
             ended_at: None,
             objects_unknown: 0,
+            complaint: None,
             config,
         }
     }
@@ -142,6 +107,16 @@ impl Viewer {
         self.objects_unknown
     }
 
+    /// Why the last of these could not be understood.
+    pub fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    /// What the catalog says; `None` before that is here, and of known tracks.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.as_ref()
+    }
+
     /// Streams that it refused, because a newer keyframe waited behind them.
     pub fn streams_refused(&self) -> u64 {
         self.streams_refused
@@ -160,15 +135,31 @@ impl Viewer {
 
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
-            SessionEvent::Ready { .. } => self.subscribe(now, endpoint),
+            SessionEvent::Ready { .. } => match self.config.choice.clone() {
+                Choice::Catalog => self.discover(now, endpoint),
+                Choice::Known { tracks, .. } => {
+                    let tracks = tracks.into_iter().map(|name| (name, None));
+                    self.subscribe(now, endpoint, tracks.collect());
+                }
+            },
             SessionEvent::Accepted {
                 id,
                 ok: Accepted::Subscribe(ok),
-            } => self.on_subscribed(now, endpoint, id, ok.parameters.largest_object),
+            } => {
+                let largest = ok.parameters.largest_object;
+                if self.discovery.has(id) {
+                    self.on_held_accepted(now, endpoint, id, largest);
+                } else {
+                    self.on_subscribed(now, endpoint, id, largest);
+                }
+            }
+            SessionEvent::Rejected { id, error } if self.discovery.has(id) => {
+                self.on_held_rejected(now, endpoint, id, &error);
+            }
             SessionEvent::Rejected { id, error } => {
                 let RequestError { code, reason, .. } = error;
                 // Nothing is past where a fetch of the present group is refused.
-                if self.subscriptions.contains(&id) {
+                if self.tracks.iter().any(|track| track.request == id) {
                     self.client
                         .fail(format!("the relay refused a track: {code} {reason:?}"));
                 }
@@ -214,12 +205,11 @@ impl Viewer {
                 self.on_object(now, endpoint, stream, &header);
             }
             SessionEvent::Payload { stream, data } => {
-                self.on_payload(now, stream, data.len() as u64);
+                self.on_payload(now, endpoint, stream, &data);
             }
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
-            SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
-                self.on_track_end(now, id);
-            }
+            SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
+            SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
             SessionEvent::Violated(violation) => {
                 let reason = violation.reason;
@@ -237,14 +227,33 @@ impl Viewer {
         }
     }
 
-    fn subscribe(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    /// Plays what the catalog says.
+    fn apply(&mut self, now: Instant, endpoint: &mut Endpoint, plan: Plan) {
+        let named = plan.strategy.as_deref().and_then(strategy::by_name);
+        let settings = named.unwrap_or_else(strategy::usual).player();
+        self.player = Player::new(settings);
+        self.sequence = settings.in_sequence.then(Sequence::new);
+        self.freshness = settings.stops_stale.then(Freshness::default);
+        let tracks = plan.video.iter();
+        let tracks = tracks.map(|one| (one.name.clone(), Some(Unpacker::new(one.clone()))));
+        let tracks = tracks.collect();
+        self.plan = Some(plan);
+        self.subscribe(now, endpoint, tracks);
+    }
+
+    fn subscribe(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        tracks: Vec<(String, Option<Unpacker>)>,
+    ) {
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
         let mut failure = None;
-        for name in &self.config.tracks {
-            let name = match track(&self.config.namespace, name) {
-                Ok(name) => name,
+        for (name, unpacker) in tracks {
+            let full_name = match track(&self.config.namespace, &name) {
+                Ok(full_name) => full_name,
                 Err(error) => {
                     failure = Some(format!("the track {name} has no name: {error}"));
                     break;
@@ -258,11 +267,8 @@ impl Viewer {
                 rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
                 ..Parameters::default()
             };
-            match session.subscribe(&mut connection, name, parameters) {
-                Ok(request) => {
-                    self.first_subscription.get_or_insert(request);
-                    self.subscriptions.push(request);
-                }
+            match session.subscribe(&mut connection, full_name, parameters) {
+                Ok(request) => self.tracks.push(Track::new(request, unpacker)),
                 Err(refused) => failure = Some(format!("a track cannot be asked for: {refused}")),
             }
         }
@@ -282,7 +288,9 @@ impl Viewer {
         if self.config.join == Join::Next || largest.is_none() {
             return;
         }
-        let is_first_track = self.first_subscription == Some(id);
+        let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
+            return;
+        };
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
@@ -291,29 +299,24 @@ impl Viewer {
             groups: 0,
         };
         if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, is_first_track));
+            self.fetches.push((fetch, Of::Track(place)));
         }
     }
 
     fn on_fetched(&mut self, stream: StreamId, request: RequestId) {
         let fetch = self.fetches.iter().find(|(fetch, _)| *fetch == request);
-        if let Some((_, is_first_track)) = fetch {
-            let incoming = Incoming {
-                group: 0,
-                is_first_track: *is_first_track,
-                is_fetch: true,
-                current: None,
-            };
-            self.streams.insert(stream, incoming);
+        if let Some((_, of)) = fetch {
+            self.streams.insert(stream, Incoming::new(*of, 0, true));
         }
     }
 
-    /// Objects that are on their way may still come.
-    fn on_track_end(&mut self, now: Instant, id: RequestId) {
-        self.subscriptions
-            .retain(|subscription| *subscription != id);
-        if self.subscriptions.is_empty() && !self.fetches.iter().any(|(fetch, _)| *fetch == id) {
-            self.ended_at.get_or_insert(now);
+    /// Objects that are on their way may still come: on so many streams altogether, if that is known.
+    fn on_track_end(&mut self, now: Instant, id: RequestId, streams: Option<u64>) {
+        if let Some(track) = self.tracks.iter_mut().find(|track| track.request == id) {
+            track.end(streams);
+            if self.tracks.iter().all(Track::is_over) {
+                self.ended_at.get_or_insert(now);
+            }
         }
     }
 
@@ -322,7 +325,12 @@ impl Viewer {
         let Some(ended_at) = self.ended_at else {
             return;
         };
-        let is_done = self.streams.is_empty() && self.wake_at.is_none();
+        let is_complete = self.streams.is_empty() && self.tracks.iter().all(Track::is_complete);
+        if is_complete {
+            self.player.finish(self.config.timebase.microseconds(now));
+            self.play(now);
+        }
+        let is_done = is_complete && self.wake_at.is_none();
         if is_done || now >= ended_at + LINGER {
             self.client.close(now, endpoint, "the stream is over");
         }
@@ -336,16 +344,20 @@ impl Viewer {
         request: RequestId,
         group: u64,
     ) {
+        let mut tracks = self.tracks.iter_mut().zip(0..);
+        let found = tracks.find(|(track, _)| track.request == request);
+        let of = match found {
+            Some((track, place)) => {
+                track.streams += 1;
+                Of::Track(place)
+            }
+            None if self.discovery.has(request) => Of::Held(request),
+            None => return,
+        };
         if self.streams.len() >= STREAMS_MAX {
             return self.refuse(now, endpoint, stream, ResetCode::EXCESSIVE_LOAD);
         }
-        let incoming = Incoming {
-            group,
-            is_first_track: self.first_subscription == Some(request),
-            is_fetch: false,
-            current: None,
-        };
-        self.streams.insert(stream, incoming);
+        self.streams.insert(stream, Incoming::new(of, group, false));
     }
 
     fn refuse(&mut self, now: Instant, endpoint: &mut Endpoint, stream: StreamId, code: ResetCode) {
@@ -356,40 +368,9 @@ impl Viewer {
         }
     }
 
-    fn on_object(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        stream: StreamId,
-        object: &ObjectHeader,
-    ) {
-        let Some(incoming) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        let Ok(Some(tag)) = FrameTag::read(&object.properties) else {
-            self.objects_unknown += 1;
-            incoming.current = None;
-            return;
-        };
-        let group = incoming.group;
-        let (bytes, missing) = (object.payload_len, object.payload_len);
-        incoming.current = Some(Current {
-            tag,
-            bytes,
-            missing,
-        });
-        let now_us = self.config.timebase.microseconds(now);
-        if let Some(freshness) = &mut self.freshness
-            && !freshness.is_wanted(now_us, group, &tag)
-        {
-            return self.refuse(now, endpoint, stream, ResetCode::CANCELLED);
-        }
-        self.on_payload(now, stream, 0);
-    }
-
     fn on_stream_end(&mut self, now: Instant, stream: StreamId) {
         if let Some(incoming) = self.streams.remove(&stream)
-            && incoming.is_first_track
+            && incoming.of == Of::Track(0)
             && !incoming.is_fetch
             && let Some(sequence) = &mut self.sequence
         {
@@ -406,34 +387,13 @@ impl Viewer {
         }
     }
 
-    fn on_payload(&mut self, now: Instant, stream: StreamId, bytes: u64) {
-        let Some(incoming) = self.streams.get_mut(&stream) else {
-            return;
-        };
-        let Some(current) = &mut incoming.current else {
-            return;
-        };
-        current.missing = current.missing.saturating_sub(bytes);
-        if current.missing > 0 {
-            return;
-        }
-        let whole = Whole {
-            group: incoming.group,
-            tag: current.tag,
-            bytes: current.bytes,
-        };
-        incoming.current = None;
-        match &mut self.sequence {
-            Some(sequence) if incoming.is_first_track => {
-                sequence.push(whole.group, whole);
-                self.pass(now);
-            }
-            Some(_) | None => self.on_frame(now, &whole),
-        }
-    }
-
     fn on_frame(&mut self, now: Instant, whole: &Whole) {
-        let Whole { group, tag, bytes } = *whole;
+        let Whole {
+            group,
+            tag,
+            is_told,
+            bytes,
+        } = *whole;
         let now_us = self.config.timebase.microseconds(now);
         let arrival = Arrival {
             number: self.records.len() as u64,
@@ -451,7 +411,7 @@ impl Viewer {
             kind: tag.kind.letter(),
             bytes,
             presentation_us: tag.presentation_us,
-            available_us: tag.available_us,
+            available_us: is_told.then_some(tag.available_us),
             arrived_us: now_us,
             shown_us: None,
         });
@@ -490,10 +450,16 @@ impl App for Viewer {
             return Some(self.config.timebase.at);
         }
         let leave_at = self.ended_at.map(|at| at + LINGER);
-        [self.client.poll_timeout(), self.wake_at, leave_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let give_up_at = self.discovery.poll_timeout();
+        [
+            self.client.poll_timeout(),
+            self.wake_at,
+            leave_at,
+            give_up_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -505,6 +471,7 @@ impl App for Viewer {
             self.client.connect(now, endpoint);
         }
         self.client.handle_timeout(now, endpoint);
+        self.on_discovery_timeout(now);
         self.handle_session_events(now, endpoint);
         self.play(now);
         self.leave(now, endpoint);

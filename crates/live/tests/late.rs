@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use weir_link::{Config as Link, Delay, Loss, Probability};
 use weir_live::packaging::Packaging;
 use weir_live::source::Source;
 use weir_live::{
-    Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
-    strategy,
+    Choice, Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer,
+    ViewerConfig, strategy,
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
@@ -18,24 +19,25 @@ use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 /// 36 frames and their sound.
 const AUDIO_VIDEO: &[u8] = include_bytes!("media/audio-video.mp4");
 
-/// A stream of which everything is there at once, and that does not end.
+/// A stream of which everything is there at once; only the last frame of one that ends comes a second later.
 #[derive(Debug)]
 struct AtOnce {
-    items: VecDeque<Item>,
-    at: Instant,
+    items: VecDeque<(Instant, Item)>,
+    ends: bool,
 }
 
 impl Source for AtOnce {
-    fn poll(&mut self, _now: Instant) -> Option<(Instant, Item)> {
-        self.items.pop_front().map(|item| (self.at, item))
+    fn poll(&mut self, now: Instant) -> Option<(Instant, Item)> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.items.pop_front()
     }
 
     fn next_at(&self) -> Option<Instant> {
-        self.items.front().map(|_| self.at)
+        self.items.front().map(|(at, _)| *at)
     }
 
     fn is_over(&self) -> bool {
-        false
+        self.ends && self.items.is_empty()
     }
 }
 
@@ -48,7 +50,11 @@ struct Stage {
 
 impl Stage {
     fn new(cache_age_max: Duration) -> Self {
-        let mut sim = Sim::new(7);
+        Self::seeded(7, cache_age_max)
+    }
+
+    fn seeded(seed: u64, cache_age_max: Duration) -> Self {
+        let mut sim = Sim::new(seed);
         let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
         let relay = sim.add_node(NodeConfig {
             server,
@@ -86,19 +92,36 @@ impl Stage {
 
     /// Publishes all that there is at once on one of the nodes.
     fn publish(&mut self, node: usize, flow: PublishFlow) {
+        self.publish_by("weir", node, flow, None);
+    }
+
+    /// With a number of frames, the stream ends after these.
+    fn publish_by(
+        &mut self,
+        strategy: &str,
+        node: usize,
+        flow: PublishFlow,
+        frames: Option<usize>,
+    ) {
         let mut ingest = Ingest::new();
         ingest.push(AUDIO_VIDEO);
         let items = std::iter::from_fn(|| ingest.poll().expect("a whole stream"));
+        let (now, mut left) = (self.sim.now(), frames.unwrap_or(usize::MAX));
+        let items = items.map_while(|item| {
+            left = left.checked_sub(usize::from(matches!(item, Item::Frame(_))))?;
+            let delay = Duration::from_secs(u64::from(left == 0));
+            Some((now + delay, item))
+        });
         let config = OriginConfig {
             target: self.target(),
             namespace: namespace(),
             flow,
-            strategy: strategy::by_name("weir").expect("a known name"),
+            strategy: strategy::by_name(strategy).expect("a known name"),
             packaging: Packaging::Loc,
             timebase: self.timebase(),
             source: Box::new(AtOnce {
                 items: items.collect(),
-                at: self.sim.now(),
+                ends: frames.is_some(),
             }),
         };
         self.sim.start(self.nodes[node], Origin::new(config));
@@ -106,13 +129,19 @@ impl Stage {
 
     /// Plays on the last node.
     fn play(&mut self, tracks: &[&str]) {
+        self.play_by("weir", tracks);
+    }
+
+    fn play_by(&mut self, strategy: &str, tracks: &[&str]) {
         let config = ViewerConfig {
             target: self.target(),
             namespace: namespace(),
-            tracks: tracks.iter().map(|&track| track.to_owned()).collect(),
+            choice: Choice::Known {
+                tracks: tracks.iter().map(|&track| track.to_owned()).collect(),
+                settings: strategy::by_name(strategy).expect("a known name").player(),
+            },
             join: Join::Current,
-            patience: Duration::ZERO,
-            settings: strategy::by_name("weir").expect("a known name").player(),
+            patience: Duration::from_secs(2),
             timebase: self.timebase(),
         };
         self.sim.start(self.nodes[2], Viewer::new(config));
@@ -190,4 +219,57 @@ fn whoever_subscribes_under_a_namespace_gets_what_is_said_once() {
         let viewer = stage.nodes[2];
         stage.sim.kill(viewer);
     }
+}
+
+#[test]
+fn a_player_leaves_only_when_the_last_streams_have_come() {
+    for seed in 0..12 {
+        let mut stage = Stage::seeded(seed, Duration::from_mins(1));
+        let (relay, viewer) = (stage.relay, stage.nodes[2]);
+        let link = |loss| Link {
+            delay: Delay::fixed(Duration::from_millis(100)).expect("short"),
+            loss,
+            ..Link::default()
+        };
+        stage.sim.set_path(relay, viewer, link(Loss::None));
+        stage.play_by("combined", &["video", "video-disposable"]);
+        stage.sim.run_until(Duration::from_secs(1), |_| false);
+        stage.publish_by("combined", 0, PublishFlow::Publish, Some(5));
+        stage.sim.run_until(Duration::from_millis(1900), |_| false);
+        let loss = Probability::new(0.2).expect("a share");
+        let lossy = link(Loss::Independent(loss));
+        stage.sim.set_path(relay, viewer, lossy);
+        // Its end is told on another stream than any frame, and may overtake the last ones.
+        stage.sim.run_until(Duration::from_secs(9), |_| false);
+        let viewer = stage.viewer();
+        assert_eq!(viewer.records().len(), 5, "seed {seed}");
+        assert!(viewer.ended_us().is_some(), "seed {seed}");
+    }
+}
+
+#[test]
+fn who_asks_under_a_namespace_before_anything_is_known_of_the_stream_is_answered() {
+    let mut stage = Stage::new(Duration::from_mins(1));
+    stage.play_by("skip", &["init", "catalog", "audio-2"]);
+    stage.sim.run_until(Duration::from_secs(1), |_| false);
+    stage.publish(0, PublishFlow::Namespace);
+    stage.sim.run_until(Duration::from_secs(2), |_| false);
+    assert_eq!(stage.viewer().objects_unknown(), 2);
+    let sound = stage.viewer().records().len();
+    assert!(sound > 20, "and {sound} pieces of sound");
+}
+
+#[test]
+fn who_asks_for_what_there_is_not_is_told_when_that_is_known() {
+    let mut stage = Stage::new(Duration::from_mins(1));
+    stage.play(&["audio-7"]);
+    stage.sim.run_until(Duration::from_secs(1), |_| false);
+    stage.publish(0, PublishFlow::Namespace);
+    stage.sim.run_until(Duration::from_secs(5), |_| false);
+    let viewer = stage.sim.app::<Viewer>(stage.nodes[2]);
+    let failure = viewer.failure().expect("there is no such track");
+    assert!(
+        failure.starts_with("the relay refused a track"),
+        "{failure}"
+    );
 }

@@ -116,8 +116,23 @@ fn assert_whole(played: &Value, published: &Value) {
 
 #[test]
 fn a_file_is_played_as_it_is_published() {
-    let (played, published) = stream("moqt", &[]);
+    let (played, published) = stream("moqt", &["--strategy", "weir"]);
     assert_whole(&played, &published);
+    assert_eq!(played["tracks"], Value::Null, "they were known");
+}
+
+#[test]
+fn a_player_that_is_told_nothing_reads_the_catalog() {
+    let (played, published) = stream("moqt", &["--packaging", "loc"]);
+    assert_eq!(published["published"]["frames"], 36);
+    assert_eq!(played["strategy"], "weir", "as the catalog says");
+    assert_eq!(played["tracks"][0]["name"], "video");
+    assert_eq!(played["tracks"][0]["packaging"], "loc");
+    let frames = played["frames"].as_array().unwrap();
+    // It joins with the group after the one in which it has read the catalog.
+    let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
+    assert_eq!(last, Some(Some(35)), "{}", played["figures"]);
+    assert!(played["figures"]["latency_mean"].is_number());
 }
 
 #[test]
@@ -155,6 +170,8 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
         "play",
         &url,
         "--insecure",
+        "--strategy",
+        "weir",
         "--json",
         json.to_str().unwrap(),
     ];
@@ -248,6 +265,21 @@ fn a_broken_stream_ends_with_an_error_that_names_the_place() {
         ),
         ("time", again, "time runs backwards"),
         ("no MP4", b"x".repeat(4000), "byte 0: the box"),
+        (
+            "no sample",
+            video[..data[3].1 - 1].to_vec(),
+            "before the end of a box \"mdat\"",
+        ),
+        (
+            "no moof box",
+            without(moofs[3].0, moofs[3].1),
+            "before its box moof",
+        ),
+        (
+            "two moov boxes",
+            [&video[..moov.1], &video[moov.0..]].concat(),
+            "a second time",
+        ),
     ] {
         let output = publish(&input);
         let errors = text(&output.stderr);
@@ -277,6 +309,11 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
     let url = format!("moqt://127.0.0.1:{}", relay.port);
     let play = ["live", "play", &url, "--insecure", "--patience", "0s"];
     let output = weir(&play).wait_with_output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the relay refused the catalog"), "{errors}");
+    let known = [&play[..], &["--strategy", "skip"]].concat();
+    let output = weir(&known).wait_with_output().unwrap();
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(errors.contains("the relay refused a track"), "{errors}");

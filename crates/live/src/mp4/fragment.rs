@@ -15,16 +15,82 @@ pub(crate) struct Fragment {
     pub(crate) track: u32,
     /// When its first sample is decoded, in units of the track.
     pub(crate) decode: u64,
-    /// By how much its first sample is shown later than decoded, in units of the track.
-    pub(crate) composition: i64,
-    /// How long all of its samples take together, in units of the track.
-    pub(crate) duration: u64,
-    /// How many bytes each of its samples has.
-    pub(crate) sizes: Vec<usize>,
+    /// Its samples; there is one at least.
+    pub(crate) samples: Vec<Sample>,
     /// Both boxes.
     pub(crate) bytes: Bytes,
     /// Its samples, one after the other.
     pub(crate) data: Bytes,
+}
+
+/// What a fragment says of one of its samples, in units of the track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// How many bytes it has.
+    pub(crate) size: usize,
+    duration: u32,
+    /// By how much it is shown later than decoded.
+    composition: i64,
+}
+
+/// Times in microseconds.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to the name")]
+pub(crate) struct Times {
+    pub(crate) decode_us: i64,
+    pub(crate) presentation_us: i64,
+    pub(crate) duration_us: i64,
+}
+
+impl Fragment {
+    /// When its first sample is decoded and shown, and how long all of them take together.
+    pub(crate) fn times(&self, timescale: u32) -> Result<Times, IngestError> {
+        let durations = self.samples.iter().map(|sample| u64::from(sample.duration));
+        let composition = self.samples.first().map_or(0, |first| first.composition);
+        self.converted(0, composition, durations.sum(), timescale)
+    }
+
+    /// Each of its samples, with its times.
+    pub(crate) fn parts(&self, timescale: u32) -> Result<Vec<(Times, Bytes)>, IngestError> {
+        let (mut elapsed, mut begin) = (0_u64, 0);
+        let mut parts = Vec::new();
+        for sample in &self.samples {
+            let duration = u64::from(sample.duration);
+            let times = self.converted(elapsed, sample.composition, duration, timescale)?;
+            let end = begin + sample.size;
+            parts.push((times, self.data.slice(begin..end)));
+            elapsed += duration;
+            begin = end;
+        }
+        Ok(parts)
+    }
+
+    /// Times of what begins so long after the fragment does.
+    fn converted(
+        &self,
+        elapsed: u64,
+        composition: i64,
+        duration: u64,
+        timescale: u32,
+    ) -> Result<Times, IngestError> {
+        let microseconds = |value: i128| {
+            let result = value * 1_000_000 / i128::from(timescale);
+            i64::try_from(result)
+                .ok()
+                .filter(|result| result.abs() <= TIME_US_MAX)
+                .ok_or(IngestError::TimeRange {
+                    offset: self.offset,
+                    track: self.track,
+                    value,
+                })
+        };
+        let decode = i128::from(self.decode) + i128::from(elapsed);
+        Ok(Times {
+            decode_us: microseconds(decode)?,
+            presentation_us: microseconds(decode + i128::from(composition))?,
+            duration_us: microseconds(i128::from(duration))?,
+        })
+    }
 }
 
 /// Reads a fragment; `None` if it is of a track that is not delivered, or has no samples.
@@ -50,7 +116,7 @@ pub(crate) fn fragment(
         return Ok(None);
     };
     let samples = samples(track, traf).map_err(&broken)?;
-    if samples.sizes.is_empty() {
+    if samples.is_empty() {
         return Ok(None);
     }
     let mut bytes = BytesMut::with_capacity(moof_box.bytes.len() + mdat_box.bytes.len());
@@ -58,15 +124,17 @@ pub(crate) fn fragment(
     bytes.extend_from_slice(&mdat_box.bytes);
     let bytes = bytes.freeze();
     let start = samples_start(offset, moof_box, mdat_box, traf);
-    let end = start.and_then(|start| start.checked_add(samples.size));
+    let size = samples
+        .iter()
+        .fold(0_usize, |size, sample| size.saturating_add(sample.size));
+    let end = start.and_then(|start| start.checked_add(size));
     let data = start
         .zip(end)
         .filter(|(start, end)| *start >= moof_box.bytes.len() && *end <= bytes.len())
         .map(|(start, end)| bytes.slice(start..end));
     let Some(data) = data else {
         return Err(broken(format!(
-            "its {} bytes of samples do not lie within the box mdat behind it",
-            samples.size
+            "its {size} bytes of samples do not lie within the box mdat behind it"
         )));
     };
     Ok(Some(Fragment {
@@ -76,24 +144,14 @@ pub(crate) fn fragment(
             .tfdt
             .as_ref()
             .map_or(0, |tfdt| tfdt.base_media_decode_time),
-        composition: samples.composition,
-        duration: samples.duration,
-        sizes: samples.sizes,
+        samples,
         bytes,
         data,
     }))
 }
 
-#[derive(Default)]
-struct Samples {
-    sizes: Vec<usize>,
-    size: usize,
-    duration: u64,
-    composition: i64,
-}
-
-/// Adds up what the runs of a fragment say.
-fn samples(track: &Track, traf: &Traf) -> Result<Samples, String> {
+/// What the runs of a fragment say.
+fn samples(track: &Track, traf: &Traf) -> Result<Vec<Sample>, String> {
     let count: usize = traf.trun.iter().map(|run| run.samples.len()).sum();
     if count > SAMPLES_PER_FRAGMENT_MAX {
         return Err(format!(
@@ -105,17 +163,13 @@ fn samples(track: &Track, traf: &Traf) -> Result<Samples, String> {
         .default_sample_duration
         .unwrap_or(track.default_duration);
     let size = traf.tfhd.default_sample_size.unwrap_or(track.default_size);
-    let mut samples = Samples::default();
-    for entry in traf.trun.iter().flat_map(|run| run.samples.iter()) {
-        if samples.sizes.is_empty() {
-            samples.composition = entry.cts.unwrap_or(0);
-        }
-        let size = usize::try_from(entry.size.unwrap_or(size)).unwrap_or(usize::MAX);
-        samples.sizes.push(size);
-        samples.size = samples.size.saturating_add(size);
-        samples.duration += u64::from(entry.duration.unwrap_or(duration));
-    }
-    Ok(samples)
+    let entries = traf.trun.iter().flat_map(|run| run.samples.iter());
+    let samples = entries.map(|entry| Sample {
+        size: usize::try_from(entry.size.unwrap_or(size)).unwrap_or(usize::MAX),
+        duration: entry.duration.unwrap_or(duration),
+        composition: entry.cts.unwrap_or(0),
+    });
+    Ok(samples.collect())
 }
 
 /// Where in the fragment its samples begin.
@@ -128,3 +182,6 @@ fn samples_start(offset: u64, moof: &RawBox, mdat: &RawBox, traf: &Traf) -> Opti
     let start = i128::from(base) + i128::from(data_offset) - i128::from(offset);
     usize::try_from(start).ok()
 }
+
+/// Times are below this, so that sums of a few of them fit: 36,000 years.
+const TIME_US_MAX: i64 = i64::MAX / 8;

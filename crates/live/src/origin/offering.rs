@@ -15,6 +15,7 @@ use super::{Origin, track};
 impl Origin {
     /// A request is over before its track is.
     pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        self.early.retain(|(early, _)| *early != id);
         if self.offered.is_some_and(|(offered, _)| offered == id) {
             self.client
                 .fail("the relay withdrew the namespace".to_owned());
@@ -105,6 +106,9 @@ impl Origin {
         asked: &Subscribe,
     ) {
         let found = asked_for(&self.publications, asked);
+        if found.is_err() && !self.knows_tracks() && self.early.len() < EARLY_MAX {
+            return self.early.push((id, asked.clone()));
+        }
         let held = self.held.iter().find(|held| asked.track.name == held.name);
         let payload = held.map(|held| held.payload.clone());
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
@@ -123,6 +127,20 @@ impl Origin {
         if let Some(payload) = payload {
             self.write_held(now, endpoint, alias, payload);
             self.flush(now, endpoint);
+        }
+    }
+
+    /// Whether it is known which tracks there are: the source begins with that, if it says it at all.
+    fn knows_tracks(&self) -> bool {
+        self.init.is_some() || self.counters.frames > 0 || self.source.is_over()
+    }
+
+    /// Answers those who asked before that was known.
+    pub(super) fn answer_early(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.knows_tracks() {
+            for (id, asked) in std::mem::take(&mut self.early) {
+                self.on_subscribe(now, endpoint, id, &asked);
+            }
         }
     }
 
@@ -156,3 +174,6 @@ impl Origin {
         session.request_error(&mut connection, id, error);
     }
 }
+
+/// Requests that may wait until it is known which tracks there are; further ones are refused.
+const EARLY_MAX: usize = 16;

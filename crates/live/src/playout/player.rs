@@ -84,6 +84,8 @@ pub struct Player {
     filling_since_us: Option<i64>,
     /// By how much what follows the next frame is put off, to have something in the buffer again.
     lead_us: i64,
+    /// When what follows a frame may be shown that ended a pause at once and left nothing in the buffer.
+    held_until_us: Option<i64>,
 }
 
 impl Player {
@@ -99,6 +101,7 @@ impl Player {
             is_playing: false,
             filling_since_us: None,
             lead_us: 0,
+            held_until_us: None,
             settings,
         }
     }
@@ -132,6 +135,14 @@ impl Player {
         fate
     }
 
+    /// Nothing more comes: what waits for others to be put in order waits no longer.
+    pub fn finish(&mut self, now_us: i64) {
+        let rest = self.reorder.as_mut().map(Reorder::finish);
+        for next in rest.into_iter().flatten() {
+            self.enqueue(now_us, next.frame);
+        }
+    }
+
     /// The next frame if its time has come.
     pub fn poll(&mut self, now_us: i64) -> Option<Shown> {
         self.begin(now_us);
@@ -147,10 +158,12 @@ impl Player {
         if is_decodable {
             self.clock.on_shown(presentation_us);
         }
-        self.clock.delay(std::mem::take(&mut self.lead_us));
+        let lead_us = std::mem::take(&mut self.lead_us);
+        self.clock.delay(lead_us);
         if self.buffer.is_empty() {
             self.is_playing = false;
             self.clock.pause();
+            self.held_until_us = (lead_us > 0).then(|| now_us + frame.duration_us + lead_us);
         } else if self.settings.catches_up {
             self.choose_rate(now_us);
         }
@@ -167,7 +180,7 @@ impl Player {
             return Some(now_us + self.clock.time_until(now_us, presentation_us));
         }
         let since = self.filling_since_us?;
-        Some(since + self.waiting_us())
+        Some(self.begins_us(since))
     }
 
     /// Presentation time of the frame that is on the screen.
@@ -196,8 +209,9 @@ impl Player {
             return;
         };
         let is_filled = self.buffered_us() >= self.target.target_us();
-        if !self.buffer.is_empty() && (is_filled || now_us - since >= self.waiting_us()) {
-            if self.resumes_at_once() && !is_filled {
+        if !self.buffer.is_empty() && (is_filled || now_us >= self.begins_us(since)) {
+            let was_held = self.held_until_us.take().is_some_and(|until| until > since);
+            if self.resumes_at_once() && !is_filled && !was_held {
                 self.lead_us = self.target.target_us() * LEAD_PERCENT / 100;
             }
             self.is_playing = true;
@@ -205,12 +219,13 @@ impl Player {
         }
     }
 
-    /// How long what there is waits for more before playing begins.
-    fn waiting_us(&self) -> i64 {
+    /// When playing begins with what has been there since then, if not more comes before.
+    fn begins_us(&self, since_us: i64) -> i64 {
         if self.resumes_at_once() {
-            0
+            self.held_until_us
+                .map_or(since_us, |until| until.max(since_us))
         } else {
-            self.target.target_us()
+            since_us + self.target.target_us()
         }
     }
 

@@ -69,6 +69,16 @@ impl<T> Reorder<T> {
         Some(next)
     }
 
+    /// Nothing more comes: all that waits, in order.
+    pub fn finish(&mut self) -> Vec<Reordered<T>> {
+        let rest = std::mem::take(&mut self.buffer);
+        self.last = rest
+            .last()
+            .map(|one| (one.decode_us, one.duration_us))
+            .or(self.last);
+        rest
+    }
+
     /// How much media waits.
     pub fn size_us(&self) -> i64 {
         match (self.buffer.first(), self.buffer.last()) {

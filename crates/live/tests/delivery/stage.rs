@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
-use weir_live::figures::{Figures, FrameRecord};
+use weir_live::figures::{Delays, Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::Strategy;
 use weir_live::{
-    Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig, strategy,
+    Choice, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
+    strategy,
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
@@ -39,6 +40,11 @@ pub(crate) struct Run {
 }
 
 impl Run {
+    /// Our origin says when it had each frame.
+    pub(crate) fn delays(&self) -> Delays {
+        self.figures.delays.expect("availability is known")
+    }
+
     /// How many frames were shown from one second to another.
     pub(crate) fn shown_between(&self, from: i64, until: i64) -> usize {
         let is_within = |shown: i64| (from * 1_000_000..until * 1_000_000).contains(&shown);
@@ -52,7 +58,8 @@ impl Run {
         let (mut sum, mut count) = (0.0, 0.0);
         for record in &self.records {
             if let Some(shown) = record.shown_us.filter(|shown| is_within(*shown)) {
-                let latency = u32::try_from(shown - record.available_us).expect("short");
+                let latency =
+                    u32::try_from(shown - record.available_us.expect("known")).expect("short");
                 sum += f64::from(latency) / 1e6;
                 count += 1.0;
             }
@@ -159,10 +166,9 @@ impl Stage {
             Viewer::new(ViewerConfig {
                 target: viewer_target,
                 namespace,
-                tracks,
+                choice: Choice::Known { tracks, settings },
                 join: Join::Next,
                 patience: Duration::ZERO,
-                settings,
                 timebase,
             }),
         );

@@ -121,7 +121,7 @@ fn read_report(report: &Value) -> anyhow::Result<Run> {
             kind: frame["kind"].as_str()?.chars().next()?,
             bytes: frame["bytes"].as_u64()?,
             presentation_us: time("presentation_us")?,
-            available_us: since("available_us")?,
+            available_us: since("available_us"),
             arrived_us: since("arrived_us")?,
             shown_us: since("shown_us"),
         })
@@ -278,7 +278,7 @@ mod tests {
         let report = mailbox.wait(Duration::from_secs(10)).expect("a report");
         let run = read_report(&report).expect("a good one");
         assert_eq!(run.figures.frames, 2);
-        assert_eq!(run.records[0].available_us, 1_000_000);
+        assert_eq!(run.records[0].available_us, Some(1_000_000));
         assert_eq!(run.records[0].shown_us, Some(1_100_000));
         assert_eq!(run.records[1].shown_us, None);
         assert!(read_report(&json!({"started_us": 1, "ended_us": 2})).is_err());

@@ -78,3 +78,49 @@ impl Conditions {
         links
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn differences(one: &Conditions, other: &Conditions) -> usize {
+        usize::from(one.delay != other.delay)
+            + usize::from(one.jitter != other.jitter)
+            + usize::from(one.queue != other.queue)
+            + usize::from(one.loss.to_bits() != other.loss.to_bits())
+    }
+
+    #[test]
+    fn a_sweep_varies_one_thing_at_a_time_and_says_which() {
+        let usual = Conditions {
+            delay: Duration::from_millis(20),
+            jitter: Duration::ZERO,
+            queue: 62_500,
+            loss: 0.0,
+        };
+        let links = usual.sweep();
+        for (place, (name, link)) in links.iter().enumerate() {
+            assert_eq!(differences(&usual, link), usize::from(place > 0), "{name}");
+            assert!(link.link().is_ok(), "{name}");
+        }
+        for kind in ["delay", "queue", "jitter", "loss"] {
+            let of_kind = links.iter().filter(|(name, _)| name.starts_with(kind));
+            assert!(of_kind.count() >= 3, "{kind}");
+        }
+        let mut names: Vec<&str> = links.iter().map(|(name, _)| &**name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), links.len());
+        let near = Conditions {
+            delay: Duration::from_millis(3),
+            ..usual
+        };
+        let is_jitter = |(name, _): &&(String, Conditions)| name.starts_with("jitter");
+        let sweep = near.sweep();
+        assert_eq!(
+            sweep.iter().filter(is_jitter).count(),
+            1,
+            "at most the delay"
+        );
+    }
+}

@@ -8,7 +8,9 @@ use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::{self, Strategy};
-use weir_live::{Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig};
+use weir_live::{
+    Choice, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
+};
 use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
@@ -73,10 +75,12 @@ pub(crate) fn run(
     let viewer_config = ViewerConfig {
         target: target.clone(),
         namespace: namespace.clone(),
-        tracks: tracks.collect(),
+        choice: Choice::Known {
+            tracks: tracks.collect(),
+            settings: strategy.player(),
+        },
         join: Join::Next,
         patience: Duration::ZERO,
-        settings: strategy.player(),
         timebase,
     };
     let source = trace_source(profile, sim.now(), seed)?;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
 use weir_live::source::Source;
-use weir_live::{Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
+use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
 use weir_quic::Congestion;
@@ -66,10 +66,12 @@ pub(crate) fn run(
     let viewer = Viewer::new(ViewerConfig {
         target: target(behind_link)?,
         namespace: namespace.clone(),
-        tracks: tracks.collect(),
+        choice: Choice::Known {
+            tracks: tracks.collect(),
+            settings: strategy.player(),
+        },
         join: Join::Next,
         patience: JOIN,
-        settings: strategy.player(),
         timebase,
     });
     let bell = Bell::new().context("cannot make an event descriptor")?;

@@ -158,7 +158,7 @@ fn colour(strategy: &str) -> &'static str {
 /// Where in the latency the keyframes are.
 fn keyframes(cell: &Cell) -> Vec<(f64, f64)> {
     let keyframes = cell.records.iter().filter(|record| record.kind == 'I');
-    let shown = keyframes.filter_map(|record| Some((record.shown_us?, record.available_us)));
+    let shown = keyframes.filter_map(|record| Some((record.shown_us?, record.available_us?)));
     let points = shown.map(|(at, available)| (seconds(at), seconds(at - available)));
     points.collect()
 }
@@ -168,7 +168,7 @@ fn shown(cell: &Cell) -> Vec<(f64, f64)> {
     let mut shown: Vec<(i64, i64)> = cell
         .records
         .iter()
-        .filter_map(|record| Some((record.shown_us?, record.available_us)))
+        .filter_map(|record| Some((record.shown_us?, record.available_us?)))
         .collect();
     shown.sort_unstable();
     shown
@@ -201,7 +201,7 @@ fn age(cell: &Cell) -> Vec<(f64, f64)> {
 fn presentation(cell: &Cell) -> Vec<(f64, f64)> {
     let times = cell.records.iter();
     times
-        .map(|record| (seconds(record.arrived_us), seconds(record.available_us)))
+        .filter_map(|record| Some((seconds(record.arrived_us), seconds(record.available_us?))))
         .collect()
 }
 
@@ -261,7 +261,7 @@ mod tests {
             kind: 'I',
             bytes: 1000,
             presentation_us: 0,
-            available_us: 1_000_000,
+            available_us: Some(1_000_000),
             arrived_us: 1_100_000,
             shown_us: Some(1_200_000),
         };

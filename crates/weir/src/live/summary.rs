@@ -14,24 +14,36 @@ pub(crate) fn summary(figures: &Figures) -> String {
     let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
     line("frames", format_args!("{}", figures.frames));
     line("shown", format_args!("{:.1} %", figures.shown * 100.0));
-    line(
-        "shown within 0.5 s",
-        format_args!("{:.1} %", figures.on_time * 100.0),
-    );
-    line(
-        "latency",
-        format_args!(
-            "mean {:.3} s, p95 {:.3} s, longest {:.3} s",
-            figures.latency_mean, figures.latency_p95, figures.latency_max
+    match &figures.delays {
+        Some(delays) => {
+            line(
+                "shown within 0.5 s",
+                format_args!("{:.1} %", delays.on_time * 100.0),
+            );
+            line(
+                "latency",
+                format_args!(
+                    "mean {:.3} s, p95 {:.3} s, longest {:.3} s",
+                    delays.latency_mean, delays.latency_p95, delays.latency_max
+                ),
+            );
+            line(
+                "age of the picture",
+                format_args!(
+                    "mean {:.3} s, longest {:.3} s",
+                    delays.age_mean, delays.age_max
+                ),
+            );
+            line(
+                "queueing",
+                format_args!("mean {:.3} s", delays.queueing_mean),
+            );
+        }
+        None => line(
+            "latency, age, queueing",
+            format_args!("not known: the publisher does not say when it had a frame"),
         ),
-    );
-    line(
-        "age of the picture",
-        format_args!(
-            "mean {:.3} s, longest {:.3} s",
-            figures.age_mean, figures.age_max
-        ),
-    );
+    }
     line(
         "freezes over 0.5 s",
         format_args!(
@@ -46,10 +58,6 @@ pub(crate) fn summary(figures: &Figures) -> String {
     if let Some(first) = figures.time_to_first_frame {
         line("first picture after", format_args!("{first:.3} s"));
     }
-    line(
-        "queueing",
-        format_args!("mean {:.3} s", figures.queueing_mean),
-    );
     line(
         "bit rate of I, P, B",
         format_args!("{key:.0}, {predicted:.0}, {bidirectional:.0} kbit/s"),

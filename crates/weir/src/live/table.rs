@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weir_live::figures::Figures;
+use weir_live::figures::{Delays, Figures};
 
 /// One strategy over one link.
 #[derive(Clone, Debug)]
@@ -20,14 +20,19 @@ type Column = (&'static str, fn(&Figures) -> f64, usize);
 /// Shares in per cent, times in seconds.
 const COLUMNS: [Column; 8] = [
     ("shown %", |run| run.shown * 100.0, 0),
-    ("on time %", |run| run.on_time * 100.0, 0),
-    ("latency", |run| run.latency_mean, 2),
-    ("p95", |run| run.latency_p95, 2),
-    ("age", |run| run.age_mean, 2),
+    ("on time %", |run| delays(run).on_time * 100.0, 0),
+    ("latency", |run| delays(run).latency_mean, 2),
+    ("p95", |run| delays(run).latency_p95, 2),
+    ("age", |run| delays(run).age_mean, 2),
     ("freezes", |run| count(run.freezes), 0),
     ("longest", |run| run.freeze_longest, 2),
-    ("queueing", |run| run.queueing_mean, 2),
+    ("queueing", |run| delays(run).queueing_mean, 2),
 ];
+
+/// All origins of the testbed say when they had a frame.
+fn delays(run: &Figures) -> Delays {
+    run.delays.unwrap_or_default()
+}
 
 /// The middle of several runs, with the least and the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,7 +110,7 @@ pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
             (of(&row.runs), of(skip))
         };
         let (age, freeze) = (
-            medians(|run| run.age_mean),
+            medians(|run| delays(run).age_mean),
             medians(|run| run.freeze_longest),
         );
         let shown = medians(|run| run.shown * 100.0);
@@ -144,10 +149,10 @@ pub(crate) fn agreement(sim: &[Row], net: &[Row]) -> String {
 /// Simulated, real, and the difference.
 const COMPARED: [Column; 5] = [
     ("shown %", |run| run.shown * 100.0, 1),
-    ("latency", |run| run.latency_mean, 3),
-    ("age", |run| run.age_mean, 3),
+    ("latency", |run| delays(run).latency_mean, 3),
+    ("age", |run| delays(run).age_mean, 3),
     ("longest", |run| run.freeze_longest, 2),
-    ("queueing", |run| run.queueing_mean, 3),
+    ("queueing", |run| delays(run).queueing_mean, 3),
 ];
 
 /// Columns as wide as they have to be, in Markdown.
@@ -187,7 +192,10 @@ mod tests {
         let runs = runs
             .iter()
             .map(|(age_mean, freeze_longest, shown)| Figures {
-                age_mean: *age_mean,
+                delays: Some(Delays {
+                    age_mean: *age_mean,
+                    ..Delays::default()
+                }),
                 freeze_longest: *freeze_longest,
                 shown: *shown,
                 ..Figures::default()

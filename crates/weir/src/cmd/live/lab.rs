@@ -325,7 +325,7 @@ fn cells(done: &[Done]) -> Vec<Cell> {
     let cells = first.map(|Done { task, run }| Cell {
         link: task.link.clone(),
         strategy: task.strategy.clone(),
-        latency_mean: run.figures.latency_mean,
+        latency_mean: run.figures.delays.unwrap_or_default().latency_mean,
         records: run.records.clone(),
         duration_s: task.profile.duration.as_secs_f64(),
     });

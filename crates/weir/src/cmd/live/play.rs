@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_live::figures::Figures;
-use weir_live::{Join, Viewer, ViewerConfig};
+use weir_live::{Choice, Join, Plan, Viewer, ViewerConfig, strategy};
 use weir_moqt::name::Namespace;
 
 use super::{TrustArguments, namespace};
@@ -21,8 +21,10 @@ use crate::signals;
 
 /// Play a live stream without a screen, and report what a viewer would have seen
 ///
-/// Nothing is decoded: a frame counts as shown when its time has come and all that it needs has arrived. Latencies are
-/// right if publisher and player have the same time of day. Ends with the stream, after --time, or at SIGINT.
+/// What there is to play is read from the stream's catalog (MSF, or catalogformat-01), so streams of others are played as well: LOC, or
+/// CMAF with H.264. Nothing is decoded: a frame counts as shown when its time has come and all that it needs has arrived.
+/// Latencies are right if publisher and player have the same time of day; of others' streams, which do not say when a frame was
+/// available, there are none. Ends with the stream, after --time, or at SIGINT.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
@@ -30,9 +32,10 @@ pub(crate) struct PlayArguments {
     /// Namespace of the tracks, with / between its parts
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
-    #[arg(long, value_name = "NAME", default_value = "weir")]
-    strategy: String,
+    /// How the stream is delivered, for one of ours without a catalog: baseline, deprioritize-b, skip, combined or weir
+    /// [default: what its catalog says]
+    #[arg(long, value_name = "NAME")]
+    strategy: Option<String>,
     /// Where to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
     join: JoinChoice,
@@ -58,21 +61,26 @@ enum JoinChoice {
 }
 
 pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
-    let strategy = named_strategy(&arguments.strategy)?;
+    let named = arguments.strategy.as_deref().map(named_strategy);
+    let named = named.transpose()?;
     let target = arguments.trust.target(&arguments.relay)?;
     let remote = target.remote;
     let timebase = timebase();
-    let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
     let mut viewer = Viewer::new(ViewerConfig {
         target,
         namespace: arguments.namespace.clone(),
-        tracks: tracks.collect(),
+        choice: named.as_ref().map_or(Choice::Catalog, |strategy| {
+            let tracks = strategy.tracks().iter();
+            Choice::Known {
+                tracks: tracks.map(|terms| terms.name.to_owned()).collect(),
+                settings: strategy.player(),
+            }
+        }),
         join: match arguments.join {
             JoinChoice::Next => Join::Next,
             JoinChoice::Current => Join::Current,
         },
         patience: arguments.patience,
-        settings: strategy.player(),
         timebase,
     });
     let stop = signals::stop_on_signals()?;
@@ -88,6 +96,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             .spawn(wait)
             .context("cannot start the thread that waits for the end")?;
     }
+    let strategy = named.unwrap_or_else(strategy::usual);
     let congestion = wanted_congestion(&*strategy);
     host(&mut viewer, remote, congestion, None, &stop)?;
     let end_us = viewer.ended_us();
@@ -96,9 +105,13 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
     print_out(&summary(&figures))?;
     if let Some(path) = &arguments.json {
+        let plan = viewer.plan();
+        let usual = || Some(strategy.name());
+        let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
         let text = serde_json::to_string(&json!({
             "relay": arguments.relay.to_string(),
-            "strategy": strategy.name(),
+            "strategy": name,
+            "tracks": plan.map(tracks),
             "figures": figures,
             "streams_refused": viewer.streams_refused(),
             "objects_unknown": viewer.objects_unknown(),
@@ -108,7 +121,21 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     }
     match viewer.failure() {
         Some(failure) => bail!("{}: {failure}", arguments.relay),
-        None if viewer.records().is_empty() => bail!("{}: no frame came", arguments.relay),
+        None if viewer.records().is_empty() => match viewer.complaint() {
+            Some(complaint) => bail!(
+                "{}: no frame came that could be understood: {complaint}",
+                arguments.relay
+            ),
+            None => bail!("{}: no frame came", arguments.relay),
+        },
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// What the catalog says of the tracks that were played.
+fn tracks(plan: &Plan) -> Vec<Value> {
+    let tracks = plan.video.iter().map(|track| {
+        json!({ "name": track.name, "packaging": track.packaging().name(), "codec": track.codec })
+    });
+    tracks.collect()
 }

@@ -1,0 +1,146 @@
+use serde_json::json;
+
+use super::*;
+use crate::Media;
+use crate::catalog::Catalog;
+use crate::strategy;
+
+/// See the tests of the ingest.
+const AUDIO_VIDEO: &[u8] = include_bytes!("../../tests/media/audio-video.mp4");
+
+fn init() -> Box<Init> {
+    read_init(AUDIO_VIDEO).expect("the init segment comes first")
+}
+
+fn read(catalog: &Value) -> Result<Plan, PlanError> {
+    Plan::read(catalog.to_string().as_bytes(), &BTreeMap::new())
+}
+
+#[test]
+fn a_catalog_of_ours_is_read_as_it_was_written() {
+    for packaging in Packaging::ALL {
+        for name in strategy::NAMES {
+            let strategy = strategy::by_name(name).expect("a known name");
+            let json = Catalog::new(&init(), &*strategy, packaging, 5).encode();
+            let plan = Plan::read(&json, &BTreeMap::new()).expect("a good one");
+            assert_eq!(plan.strategy.as_deref(), Some(name));
+            let found: Vec<&str> = plan.video.iter().map(|track| &*track.name).collect();
+            let tracks: Vec<&str> = strategy.tracks().iter().map(|one| one.name).collect();
+            assert_eq!(found, tracks);
+            for track in plan.video {
+                assert_eq!(track.packaging(), packaging);
+                assert!(track.codec.starts_with("avc1.64"), "{}", track.codec);
+                if let Form::Cmaf(segment) = track.form {
+                    assert_eq!(segment.video, init().video);
+                }
+            }
+            assert!(init_tracks(&json).expect("a good one").is_empty());
+        }
+    }
+}
+
+#[test]
+fn the_form_before_msf_keeps_fields_elsewhere_and_init_segments_on_tracks() {
+    let catalog = json!({
+        "version": 1, "streamingFormat": 1, "streamingFormatVersion": "0.2",
+        "commonTrackFields": {"packaging": "cmaf", "renderGroup": 1},
+        "tracks": [
+            {"name": "1.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "avc1.42c01e", "width": 320}},
+            {"name": "2.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "mp4a.40.2"}},
+        ],
+    });
+    let json = catalog.to_string();
+    let names = init_tracks(json.as_bytes()).expect("a good one");
+    assert_eq!(names, ["0.mp4"]);
+    let error = read(&catalog)
+        .expect_err("the segment is missing")
+        .to_string();
+    assert_eq!(
+        error,
+        "the catalog names no init segment for the track \"1.m4s\" that could be read"
+    );
+    let segments = BTreeMap::from([("0.mp4".to_owned(), init().segment)]);
+    let plan = Plan::read(json.as_bytes(), &segments).expect("a good one");
+    assert_eq!((plan.strategy, plan.video.len()), (None, 1));
+    assert_eq!(plan.video[0].name, "1.m4s");
+    let Form::Cmaf(found) = &plan.video[0].form else {
+        panic!("it is cmaf");
+    };
+    assert!(matches!(
+        &found.video.media,
+        Media::Video { width: 64.., .. }
+    ));
+}
+
+#[test]
+fn of_alternatives_the_first_is_taken_with_the_layers_that_depend_on_it() {
+    let track = |name: &str, depends: &[&str]| json!({"name": name, "packaging": "loc", "role": "video", "codec": "avc1.42c01e", "depends": depends});
+    let tracks = json!([
+        {"name": "notes", "packaging": "mediatimeline", "role": "video"},
+        {"name": "sound", "packaging": "loc", "role": "audio", "codec": "opus"},
+        "no track",
+        track("layer", &["high"]),
+        track("high", &[]),
+        track("low", &[]),
+    ]);
+    let plan = read(&json!({"version": "draft-01", "tracks": tracks})).expect("a good one");
+    let names: Vec<&str> = plan.video.iter().map(|track| &*track.name).collect();
+    assert_eq!(names, ["high", "layer"]);
+    let form = Form::Loc {
+        timescale: 1_000_000,
+        length_bytes: 4,
+    };
+    assert_eq!(plan.video[0].form, form);
+}
+
+#[test]
+fn layers_and_init_tracks_are_limited() {
+    let layer = |number: usize| {
+        json!({"name": format!("{number}"), "packaging": "loc", "role": "video", "initTrack": format!("init {number}"),
+               "depends": if number == 0 { vec![] } else { vec!["0"] }})
+    };
+    for (count, layers) in [(LAYERS_MAX, LAYERS_MAX), (LAYERS_MAX + 1, LAYERS_MAX)] {
+        let tracks: Vec<Value> = (0..count).map(layer).collect();
+        let catalog = json!({"tracks": tracks});
+        assert_eq!(read(&catalog).expect("a good one").video.len(), layers);
+        let names = init_tracks(catalog.to_string().as_bytes()).expect("a good one");
+        assert_eq!(names.len(), count.min(INIT_TRACKS_MAX));
+    }
+}
+
+#[test]
+fn what_cannot_be_played_is_told_why() {
+    let error = |json: &str| {
+        let read = Plan::read(json.as_bytes(), &BTreeMap::new());
+        read.expect_err("bad").to_string()
+    };
+    assert!(error("{").starts_with("the catalog cannot be read: "));
+    for json in ["{}", "[]", r#"{"tracks": 5}"#] {
+        assert_eq!(error(json), "the catalog lists no tracks");
+    }
+    let sound = r#"{"tracks":[{"name":"a","packaging":"loc","role":"audio","codec":"opus"}]}"#;
+    assert_eq!(
+        error(sound),
+        "the catalog lists no video as loc or cmaf, but \"a\" (loc opus)"
+    );
+    for (data, reason) in [
+        ("bm90aGluZyBhdCBhbGw=", "is of no use: byte 0: the box"),
+        (
+            "",
+            "is of no use: byte 0: the stream ends without a moov box",
+        ),
+        ("?", "names no init segment"),
+    ] {
+        let track = json!({"name": "v", "packaging": "cmaf", "role": "video", "initData": data});
+        let found = error(&json!({"tracks": [track]}).to_string());
+        assert!(found.contains(reason), "{found}");
+    }
+}
+
+#[test]
+fn lengths_are_those_that_the_configuration_says() {
+    for (field, bytes) in [(0xFC, 1), (0xFD, 2), (0xFE, 4), (0xFF, 4)] {
+        assert_eq!(length_bytes(Some(&[1, 0x64, 0, 31, field])), bytes);
+    }
+    assert_eq!(length_bytes(Some(&[1])), 4);
+}

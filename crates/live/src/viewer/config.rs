@@ -1,0 +1,48 @@
+//! What a player is made with.
+
+use std::time::Duration;
+
+use weir_moqt::name::Namespace;
+
+use crate::client::{Target, Timebase};
+use crate::playout::PlayerSettings;
+
+/// What a player is made with.
+#[derive(Clone, Debug)]
+pub struct ViewerConfig {
+    /// Where the relay is.
+    pub target: Target,
+    /// The namespace of the stream's tracks.
+    pub namespace: Namespace,
+    /// What is played.
+    pub choice: Choice,
+    /// Where to begin.
+    pub join: Join,
+    /// How long to wait for somebody to publish the stream.
+    pub patience: Duration,
+    /// The clock that availability is told in.
+    pub timebase: Timebase,
+}
+
+/// What a player plays.
+#[derive(Clone, Debug)]
+pub enum Choice {
+    /// What the stream's catalog says, by the rules of the strategy that it names, or else of the usual one.
+    Catalog,
+    /// These tracks, whose objects say themselves which frames they are.
+    Known {
+        /// Names of the tracks; the first one has the keyframes.
+        tracks: Vec<String>,
+        /// How they are played.
+        settings: PlayerSettings,
+    },
+}
+
+/// Where a player begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Join {
+    /// With the next group: the lowest latency.
+    Next,
+    /// With the present group, of which it fetches what is past: the quickest start.
+    Current,
+}

@@ -1,0 +1,155 @@
+//! What a player is receiving: tracks, their streams, and the object that each of these is in.
+
+use bytes::{Bytes, BytesMut};
+use weir_moqt::data::ObjectHeader;
+use weir_moqt::property::Properties;
+use weir_moqt::session::RequestId;
+
+use super::unpacking::Unpacker;
+use crate::packaging::FrameTag;
+
+/// A track that is being received.
+#[derive(Debug)]
+pub(super) struct Track {
+    pub(super) request: RequestId,
+    /// Finds the frames in objects that do not say which they have, if the catalog tells how.
+    pub(super) unpacker: Option<Unpacker>,
+    /// Streams that have begun.
+    pub(super) streams: u64,
+    end: End,
+}
+
+/// Whether more streams of a track are to be expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// It goes on.
+    Open,
+    /// It is over after so many.
+    After(u64),
+    /// It is over, and nobody said after how many.
+    Unknown,
+}
+
+impl Track {
+    /// A track of which nothing has come.
+    pub(super) fn new(request: RequestId, unpacker: Option<Unpacker>) -> Self {
+        Self {
+            request,
+            unpacker,
+            streams: 0,
+            end: End::Open,
+        }
+    }
+
+    /// It is over; what was said first of the number of its streams holds.
+    pub(super) fn end(&mut self, streams: Option<u64>) {
+        if self.end == End::Open {
+            self.end = streams.map_or(End::Unknown, End::After);
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.end != End::Open
+    }
+
+    /// Whether all of its streams have begun. One that was reset before its first byte came never does.
+    pub(super) fn is_complete(&self) -> bool {
+        matches!(self.end, End::After(streams) if self.streams >= streams)
+    }
+}
+
+/// What a stream belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Of {
+    /// The track at this place.
+    Track(usize),
+    /// What is asked for by this request before anything is played.
+    Held(RequestId),
+}
+
+/// A stream that is being received.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) of: Of,
+    pub(super) group: u64,
+    /// Whether it carries what is past of a group, of which the rest comes on other streams.
+    pub(super) is_fetch: bool,
+    pub(super) current: Option<Current>,
+}
+
+impl Incoming {
+    pub(super) fn new(of: Of, group: u64, is_fetch: bool) -> Self {
+        Self {
+            of,
+            group,
+            is_fetch,
+            current: None,
+        }
+    }
+}
+
+/// The object that is being received.
+#[derive(Debug)]
+pub(super) struct Current {
+    /// Its place in its group.
+    pub(super) id: u64,
+    /// What it says about its frame.
+    pub(super) tag: Option<FrameTag>,
+    pub(super) properties: Properties,
+    pub(super) bytes: u64,
+    missing: u64,
+    /// Of an object that says nothing, what has come.
+    pub(super) payload: BytesMut,
+}
+
+impl Current {
+    pub(super) fn new(tag: Option<FrameTag>, object: &ObjectHeader) -> Self {
+        Self {
+            id: object.id,
+            tag,
+            properties: object.properties.clone(),
+            bytes: object.payload_len,
+            missing: object.payload_len,
+            payload: BytesMut::new(),
+        }
+    }
+
+    /// Takes the next bytes; returns whether it is whole.
+    pub(super) fn push(&mut self, data: &Bytes) -> bool {
+        self.missing = self.missing.saturating_sub(data.len() as u64);
+        if self.tag.is_none() {
+            self.payload.extend_from_slice(data);
+        }
+        self.missing == 0
+    }
+}
+
+/// A frame that has arrived.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) group: u64,
+    pub(super) tag: FrameTag,
+    /// Whether the origin said all this itself.
+    pub(super) is_told: bool,
+    pub(super) bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_track_is_complete_when_so_many_streams_have_begun_as_its_end_says() {
+        let mut track = Track::new(RequestId(0), None);
+        track.streams = 2;
+        assert!(!track.is_over() && !track.is_complete());
+        track.end(Some(3));
+        track.end(None);
+        assert!(track.is_over() && !track.is_complete());
+        track.streams = 3;
+        assert!(track.is_complete());
+        let mut vanished = Track::new(RequestId(0), None);
+        vanished.end(None);
+        assert!(vanished.is_over() && !vanished.is_complete());
+    }
+}

@@ -1,0 +1,188 @@
+//! What can be told of frames whose objects do not say it themselves: those of others' publishers.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use weir_moqt::property::Properties;
+
+use crate::mp4::{BoxReader, IngestError, Init, Media, Times, fragment};
+use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
+use crate::plan::{Form, VideoPlan};
+use crate::{FrameKind, h264};
+
+/// Finds the frames in the objects of one track.
+#[derive(Debug)]
+pub(super) struct Unpacker {
+    plan: VideoPlan,
+    /// Frames so far.
+    frames: u64,
+    /// How many frames that others may need came of each of the last groups.
+    references: BTreeMap<u64, u64>,
+    /// The presentation time of the last object with the coded frame alone.
+    last_us: Option<i64>,
+}
+
+/// An object that has wholly arrived.
+#[derive(Debug)]
+pub(super) struct Unpacked<'a> {
+    pub(super) group: u64,
+    /// Its place in the group.
+    pub(super) id: u64,
+    pub(super) properties: &'a Properties,
+    pub(super) payload: Bytes,
+    pub(super) arrived_us: i64,
+}
+
+/// Why no frame was found in an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnpackError {
+    #[error("the object has no time (LOC: property {:#x})", LOC_TIMESTAMPS[0])]
+    NoTime,
+    #[error("the time of the object is out of range")]
+    TimeRange,
+    #[error("the object is no fragment of the track: {0}")]
+    Fragment(#[from] IngestError),
+    #[error("the object is no fragment of the track: it has no samples of its video")]
+    Empty,
+}
+
+impl Unpacker {
+    pub(super) fn new(plan: VideoPlan) -> Self {
+        Self {
+            plan,
+            frames: 0,
+            references: BTreeMap::new(),
+            last_us: None,
+        }
+    }
+
+    /// The frames of an object, as far as that can be told. When they were available cannot: their arrival stands for it.
+    pub(super) fn read(&mut self, object: &Unpacked<'_>) -> Result<Vec<FrameTag>, UnpackError> {
+        let (parts, length_bytes) = match &self.plan.form {
+            Form::Loc {
+                timescale,
+                length_bytes,
+            } => {
+                let times = loc_times(object.properties, *timescale, self.last_us)?;
+                self.last_us = Some(times.presentation_us);
+                (vec![(times, object.payload.clone())], *length_bytes)
+            }
+            Form::Cmaf(init) => {
+                let length_bytes = match init.video.media {
+                    Media::Video { length_bytes, .. } => length_bytes,
+                    Media::Audio(_) => return Err(UnpackError::Empty),
+                };
+                (cmaf_parts(init, &object.payload)?, length_bytes)
+            }
+        };
+        let mut tags = Vec::with_capacity(parts.len());
+        for (place, (times, sample)) in parts.into_iter().enumerate() {
+            let is_first = object.id == 0 && place == 0;
+            tags.push(self.tag(object, is_first, times, &sample, length_bytes));
+        }
+        Ok(tags)
+    }
+
+    fn tag(
+        &mut self,
+        object: &Unpacked<'_>,
+        is_first: bool,
+        times: Times,
+        sample: &[u8],
+        length_bytes: usize,
+    ) -> FrameTag {
+        let picture = self.plan.codec.starts_with("avc");
+        let picture = picture.then(|| h264::picture(sample, length_bytes).ok());
+        let (kind, is_disposable) = match picture.flatten() {
+            Some(picture) => (picture.kind, picture.is_disposable),
+            // A group begins with a keyframe; of other codecs no more is known.
+            None if is_first => (FrameKind::Key, false),
+            None => (FrameKind::Predicted, false),
+        };
+        let references = self.references.entry(object.group).or_default();
+        if kind == FrameKind::Key {
+            *references = 0;
+        }
+        let before = *references;
+        *references += u64::from(!is_disposable);
+        while self.references.len() > GROUPS_MAX {
+            self.references.pop_first();
+        }
+        let number = self.frames;
+        self.frames += 1;
+        FrameTag {
+            kind,
+            is_disposable,
+            references: before,
+            available_us: object.arrived_us,
+            decode_us: times.decode_us,
+            presentation_us: times.presentation_us,
+            duration_us: times.duration_us,
+            number,
+        }
+    }
+}
+
+/// When a coded frame is shown. How long LOC does not say: so long as the one before was.
+fn loc_times(
+    properties: &Properties,
+    timescale: u64,
+    last_us: Option<i64>,
+) -> Result<Times, UnpackError> {
+    let mut found = LOC_TIMESTAMPS.iter();
+    let time = found.find_map(|one| properties.find_int(*one));
+    let time = i128::from(time.ok_or(UnpackError::NoTime)?);
+    let scale = properties.find_int(LOC_TIMESCALE).unwrap_or(timescale);
+    let us = (time * 1_000_000).checked_div(scale.into());
+    let us = us.and_then(|us| i64::try_from(us).ok());
+    let us = us.filter(|us| *us <= LOC_TIME_US_MAX);
+    let us = us.ok_or(UnpackError::TimeRange)?;
+    let since = last_us.map(|last| us - last).filter(|since| *since > 0);
+    Ok(Times {
+        decode_us: us,
+        presentation_us: us,
+        duration_us: since.map_or(USUAL_DURATION_US, |since| since.min(DURATION_US_MAX)),
+    })
+}
+
+/// The samples of the video in a fragment, in front of which other boxes may stand.
+fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, UnpackError> {
+    let mut boxes = BoxReader::default();
+    boxes.push(payload);
+    let mut parts = Vec::new();
+    let mut head = None;
+    while let Some(found) = boxes.poll()? {
+        match &found.kind {
+            b"moof" => head = Some(found),
+            b"mdat" => {
+                let Some(head) = head.take() else {
+                    return Err(UnpackError::Empty);
+                };
+                if let Some(fragment) = fragment(init, &head, &found)?
+                    && fragment.track == init.video.number
+                {
+                    parts.extend(fragment.parts(init.video.timescale)?);
+                }
+            }
+            // Types of segments, producer reference times, events.
+            _ => {}
+        }
+    }
+    boxes.finish()?;
+    if parts.is_empty() {
+        return Err(UnpackError::Empty);
+    }
+    Ok(parts)
+}
+
+/// Groups of which references are counted; the oldest is forgotten beyond.
+const GROUPS_MAX: usize = 8;
+/// Of a frame before which none came, in microseconds.
+const USUAL_DURATION_US: i64 = 33_333;
+/// No frame is taken to last longer, in microseconds.
+const DURATION_US_MAX: i64 = 200_000;
+/// A time that sums of a few of them do not overflow.
+const LOC_TIME_US_MAX: i64 = 1 << 60;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,448 @@
+//! Streams of others' publishers: their layout, and nothing in an object that says when its frame was available.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+use weir_live::figures::Figures;
+use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
+use weir_live::{
+    Choice, Frame, Ingest, Init, Item, Join, Media, Target, Timebase, Viewer, ViewerConfig,
+};
+use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::PublishDoneCode;
+use weir_moqt::limits::Limits;
+use weir_moqt::message::{PublishDone, Setup};
+use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_moqt::parameter::Parameters;
+use weir_moqt::property::Properties;
+use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
+use weir_moqt::transport::{Direction, StreamId, Transport as _};
+use weir_quic::{App, Connection, Endpoint, Event, Handle};
+use weir_relay::Relay;
+use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+
+/// 36 frames in groups of 15 and 6.
+const PYRAMID: &[u8] = include_bytes!("media/pyramid.mp4");
+
+/// What a publisher has: tracks with one object each, and one with video.
+#[derive(Debug)]
+struct Layout {
+    held: Vec<(&'static str, Bytes)>,
+    video: &'static str,
+    packaging: Packaging,
+}
+
+fn media() -> (Box<Init>, Vec<Frame>) {
+    let mut ingest = Ingest::new();
+    ingest.push(PYRAMID);
+    let (mut init, mut frames) = (None, Vec::new());
+    while let Some(item) = ingest.poll().expect("a whole stream") {
+        match item {
+            Item::Init(found) => init = Some(found),
+            Item::Frame(frame) => frames.push(frame),
+            Item::Audio { .. } => {}
+        }
+    }
+    (init.expect("the init segment comes first"), frames)
+}
+
+fn catalog(value: &serde_json::Value) -> Bytes {
+    Bytes::from(value.to_string())
+}
+
+/// As moq-dev's `moq-cli` has it: MSF, with the init segment in the catalog.
+fn msf_cmaf() -> Layout {
+    let (init, _) = media();
+    let json = json!({"version": "draft-01", "tracks": [
+        {"name": "audio0", "packaging": "cmaf", "role": "audio", "codec": "mp4a.40.2", "initData": "AAAA"},
+        {"name": "video0", "packaging": "cmaf", "isLive": true, "role": "video", "codec": "avc1.64000a", "initRef": "v"},
+    ], "initDataList": [{"id": "v", "type": "inline", "data": STANDARD.encode(&init.segment)}]});
+    Layout {
+        held: vec![("catalog", catalog(&json))],
+        video: "video0",
+        packaging: Packaging::Cmaf,
+    }
+}
+
+/// MSF with coded frames.
+fn msf_loc() -> Layout {
+    let (init, _) = media();
+    let Media::Video { configuration, .. } = &init.video.media else {
+        panic!("the video track is video");
+    };
+    let json = json!({"version": "1", "tracks": [
+        {"name": "camera", "packaging": "loc", "role": "video", "codec": "avc1.64000a", "timescale": 90_000,
+         "initData": STANDARD.encode(configuration)},
+    ]});
+    Layout {
+        held: vec![("catalog", catalog(&json))],
+        video: "camera",
+        packaging: Packaging::Loc,
+    }
+}
+
+/// As Cloudflare's `moq-pub` has it: the form before MSF, with the init segment on a track of its own.
+fn earlier() -> Layout {
+    let (init, _) = media();
+    let json = json!({"version": 1, "streamingFormat": 1, "streamingFormatVersion": "0.2",
+        "commonTrackFields": {"packaging": "cmaf", "renderGroup": 1},
+        "tracks": [{"name": "1.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "avc1.64000a"}}]});
+    Layout {
+        held: vec![
+            ("0.mp4", init.segment.clone()),
+            (".catalog", catalog(&json)),
+        ],
+        video: "1.m4s",
+        packaging: Packaging::Cmaf,
+    }
+}
+
+/// A publisher of somebody else.
+#[derive(Debug)]
+struct Publisher {
+    target: Target,
+    layout: Layout,
+    frames: Vec<Frame>,
+    begins_at: Instant,
+    handle: Option<Handle>,
+    session: Option<Session>,
+    /// By their aliases.
+    requests: Vec<RequestId>,
+    next: usize,
+    streams: BTreeMap<u64, (StreamId, u64)>,
+    is_over: bool,
+}
+
+impl Publisher {
+    fn new(target: Target, layout: Layout, begins_at: Instant) -> Self {
+        Self {
+            target,
+            layout,
+            frames: media().1,
+            begins_at,
+            handle: None,
+            session: None,
+            requests: Vec::new(),
+            next: 0,
+            streams: BTreeMap::new(),
+            is_over: false,
+        }
+    }
+
+    fn offer(&mut self, connection: &mut Connection<'_>) {
+        let session = self.session.as_mut().expect("it is ready");
+        let held = self.layout.held.iter().map(|(name, _)| *name);
+        for (name, alias) in held.chain([self.layout.video]).zip(0..) {
+            let name = TrackName::new(name).expect("short");
+            let name = FullTrackName::new(namespace(), name).expect("short");
+            let parameters = Parameters::default();
+            let request = session.publish(connection, name, alias, parameters, Properties::EMPTY);
+            self.requests.push(request.expect("few requests"));
+        }
+        for ((_, payload), alias) in self.layout.held.iter().zip(0..) {
+            let stream = connection.open(Direction::Uni).expect("few streams");
+            let bytes = object(Some((alias, 0)), None, 0, Properties::EMPTY, payload);
+            write(connection, stream, bytes);
+            connection.finish(stream);
+        }
+    }
+
+    /// Sends what is due.
+    fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let handle = self.handle.expect("it has connected");
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let connection = &mut connection;
+        while let Some(frame) = self.frames.get(self.next)
+            && self.begins_at + decoded_after(frame) <= now
+        {
+            self.next += 1;
+            let (properties, payload) = match self.layout.packaging {
+                Packaging::Cmaf => (Properties::EMPTY, &frame.fragment),
+                Packaging::Loc => {
+                    let time = u64::try_from(frame.presentation_us).expect("positive");
+                    let time = Properties::builder().int(LOC_TIMESTAMP, time);
+                    (time.int(LOC_TIMESCALE, 1_000_000).build(), &frame.sample)
+                }
+            };
+            let known = self.streams.get(&frame.group).copied();
+            let stream = known.map(|(stream, _)| stream);
+            let stream = stream.unwrap_or_else(|| {
+                for (stream, _) in self.streams.values() {
+                    connection.finish(*stream);
+                }
+                connection.open(Direction::Uni).expect("few streams")
+            });
+            let alias = self.layout.held.len() as u64;
+            let header = known.is_none().then_some((alias, frame.group));
+            let previous = known.map(|(_, previous)| previous);
+            let bytes = object(header, previous, frame.index, properties, payload);
+            write(connection, stream, bytes);
+            self.streams.insert(frame.group, (stream, frame.index));
+        }
+        if self.next == self.frames.len() && !std::mem::replace(&mut self.is_over, true) {
+            for (stream, _) in self.streams.values() {
+                connection.finish(*stream);
+            }
+            let session = self.session.as_mut().expect("it is ready");
+            for (place, request) in self.requests.iter().enumerate() {
+                let is_video = place == self.layout.held.len();
+                let streams = if is_video { self.streams.len() } else { 1 };
+                let done = PublishDone {
+                    code: PublishDoneCode::TRACK_ENDED,
+                    stream_count: Some(streams as u64),
+                    reason: String::new(),
+                };
+                session.publish_done(connection, *request, done);
+            }
+        }
+    }
+}
+
+fn decoded_after(frame: &Frame) -> Duration {
+    Duration::from_micros(u64::try_from(frame.decode_us).expect("positive"))
+}
+
+/// An object of a subgroup, behind its stream's header if it is the first.
+fn object(
+    header: Option<(u64, u64)>,
+    previous: Option<u64>,
+    id: u64,
+    properties: Properties,
+    payload: &Bytes,
+) -> Bytes {
+    let mut bytes = BytesMut::new();
+    if let Some((track_alias, group)) = header {
+        SubgroupHeader {
+            track_alias,
+            group,
+            subgroup: SubgroupId::Zero,
+            priority: Some(100),
+            has_properties: true,
+            end_of_group: false,
+            first_object: true,
+        }
+        .encode(Draft::Draft18, &mut bytes);
+    }
+    ObjectHeader {
+        id,
+        properties,
+        status: ObjectStatus::Normal,
+        payload_len: payload.len() as u64,
+    }
+    .encode_in_subgroup(previous, true, Draft::Draft18, &mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes.freeze()
+}
+
+fn write(connection: &mut Connection<'_>, stream: StreamId, mut bytes: Bytes) {
+    connection.write(stream, &mut bytes).expect("there is room");
+}
+
+impl App for Publisher {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let handle = self.handle.expect("it has connected");
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let connection = &mut connection;
+        if let Event::Connected { .. } = event {
+            let session = Session::new(Config {
+                draft: Draft::Draft18,
+                side: Side::Client,
+                limits: Limits::default(),
+                setup: Setup::default(),
+            });
+            self.session.insert(session).start(now, connection);
+        }
+        let Some(session) = &mut self.session else {
+            return;
+        };
+        match event {
+            Event::Opened {
+                stream, direction, ..
+            } => session.handle_opened(now, connection, stream, direction),
+            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
+            Event::Writable { stream, .. } => {
+                session.handle_writable(now, connection, stream);
+            }
+            Event::Connected { .. }
+            | Event::Stopped { .. }
+            | Event::StreamsAvailable { .. }
+            | Event::Datagram { .. }
+            | Event::Lost { .. }
+            | Event::Finished { .. } => {}
+        }
+        while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
+            if matches!(event, SessionEvent::Ready { .. }) {
+                self.offer(connection);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        if self.handle.is_none() {
+            return self.begins_at.checked_sub(PREPARATION);
+        }
+        let frame = self
+            .frames
+            .get(self.next)
+            .filter(|_| !self.requests.is_empty())?;
+        Some(self.begins_at + decoded_after(frame))
+    }
+
+    fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.handle.is_none() {
+            let Target {
+                client,
+                remote,
+                server_name,
+                ..
+            } = &self.target;
+            let handle = endpoint.connect(now, client, *remote, server_name, 0);
+            self.handle = Some(handle.expect("a good address"));
+            return;
+        }
+        self.advance(now, endpoint);
+    }
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// So long before its first frame a publisher connects.
+const PREPARATION: Duration = Duration::from_millis(500);
+
+fn namespace() -> Namespace {
+    Namespace::new(["live"]).expect("short")
+}
+
+/// Plays what a publisher sends that comes a second after the player; returns the player at the end.
+fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
+    let mut sim = Sim::new(3);
+    let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+    let relay = sim.add_node(NodeConfig {
+        server,
+        ..NodeConfig::default()
+    });
+    let nodes = [(); 2].map(|()| sim.add_node(NodeConfig::default()));
+    sim.start(relay, Relay::new(weir_relay::Config::default()));
+    let target = Target {
+        remote: sim.address(relay),
+        server_name: SERVER_NAME.to_owned(),
+        client: sim.client_config(&[Draft::Draft18.alpn()]),
+        setup: Setup::default(),
+    };
+    let timebase = Timebase {
+        at: sim.now(),
+        us: 0,
+    };
+    let viewer = ViewerConfig {
+        target: target.clone(),
+        namespace: namespace(),
+        choice: Choice::Catalog,
+        join: Join::Next,
+        patience: Duration::from_secs(5),
+        timebase,
+    };
+    sim.start(nodes[0], Viewer::new(viewer));
+    let begins_at = sim.instant(Duration::from_millis(1500));
+    sim.start(nodes[1], Publisher::new(target, layout, begins_at));
+    sim.run_until(Duration::from_secs(20), |_| false);
+    look(sim.app::<Viewer>(nodes[0]));
+}
+
+#[test]
+fn each_layout_is_played_and_what_is_not_told_is_not_made_up() {
+    for (layout, name, packaging) in [
+        (msf_cmaf(), "video0", Packaging::Cmaf),
+        (msf_loc(), "camera", Packaging::Loc),
+        (earlier(), "1.m4s", Packaging::Cmaf),
+    ] {
+        play(layout, |viewer| {
+            assert_eq!(viewer.failure(), None, "{name}");
+            let plan = viewer.plan().expect("it has read a catalog");
+            assert_eq!(
+                (&*plan.video[0].name, plan.strategy.as_deref()),
+                (name, None)
+            );
+            assert_eq!(plan.video[0].packaging(), packaging);
+            let records = viewer.records();
+            let kinds: String = records.iter().map(|record| record.kind).collect();
+            let expected: String = media().1.iter().map(|frame| frame.kind.letter()).collect();
+            assert_eq!(kinds, expected, "{name}");
+            assert!(records.iter().all(|record| record.available_us.is_none()));
+            let shown = records.iter().filter(|record| record.shown_us.is_some());
+            // In the order of decoding, LOC without times of its own for that, some come too late for their place.
+            let least = if packaging == Packaging::Loc { 18 } else { 36 };
+            assert!(shown.count() >= least, "{name}");
+            assert!(viewer.is_finished(), "{name}: the stream is over");
+            let figures = Figures::of_received(records, 0, 3_000_000);
+            assert_eq!((figures.frames, figures.delays), (36, None));
+            assert_eq!(viewer.objects_unknown(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_catalog_with_nothing_to_see_is_refused_with_what_it_lists() {
+    let sound = json!({"tracks": [{"name": "radio", "packaging": "loc", "role": "audio", "codec": "opus"}]});
+    let layout = Layout {
+        held: vec![("catalog", catalog(&sound))],
+        ..msf_loc()
+    };
+    play(layout, |viewer| {
+        let reason = "the catalog lists no video as loc or cmaf, but \"radio\" (loc opus)";
+        assert_eq!(viewer.failure(), Some(reason));
+    });
+}
+
+#[test]
+fn an_init_segment_that_nobody_has_is_named() {
+    let mut layout = earlier();
+    layout.held.remove(0);
+    play(layout, |viewer| {
+        let reason = "the catalog names no init segment for the track \"1.m4s\" that could be read";
+        assert_eq!(viewer.failure(), Some(reason));
+    });
+}
+
+#[test]
+fn objects_that_are_not_what_the_catalog_says_are_counted_with_the_reason() {
+    let layout = Layout {
+        packaging: Packaging::Loc,
+        ..msf_cmaf()
+    };
+    play(layout, |viewer| {
+        assert_eq!(viewer.failure(), None);
+        assert!(viewer.records().is_empty());
+        assert_eq!(viewer.objects_unknown(), 36);
+        let complaint = viewer.complaint().expect("a reason");
+        assert!(
+            complaint.contains("no fragment of the track"),
+            "{complaint}"
+        );
+    });
+}
+
+#[test]
+fn who_never_publishes_is_waited_for_as_long_as_was_asked() {
+    let mut layout = msf_loc();
+    layout.held.clear();
+    play(layout, |viewer| {
+        let failure = viewer.failure().expect("it gave up");
+        assert!(
+            failure.starts_with("the relay refused the catalog: "),
+            "{failure}"
+        );
+    });
+}
