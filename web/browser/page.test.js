@@ -17,7 +17,7 @@ let empty = "";
 
 before(async () => {
   if (skip) return;
-  page = (await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--input", stage.clip("640x360")])).ready.page;
+  page = (await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--input", stage.clip("640x360", 300)])).ready.page;
   empty = (await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--no-source"])).ready.page;
 });
 after(() => stage.end());

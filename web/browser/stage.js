@@ -93,13 +93,14 @@ export class Stage {
    * Encodes a clip once, so that stories do not cost an encoder each.
    *
    * @param {string} size
+   * @param {number} [seconds] how long it is: as long as anybody plays it on a machine that has no time for it
    * @returns {string}
    */
-  clip(size) {
+  clip(size, seconds = 90) {
     const path = join(this.folder, `${size}.mp4`);
     execFileSync("ffmpeg", [
       "-hide_banner", "-loglevel", "error", "-f", "lavfi", "-i", `testsrc2=size=${size}:rate=24`, "-f", "lavfi", "-i",
-      "sine=frequency=330:sample_rate=48000", "-t", "90", "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast",
+      "sine=frequency=330:sample_rate=48000", "-t", String(seconds), "-pix_fmt", "yuv420p", "-c:v", "libx264", "-preset", "ultrafast",
       "-b:v", "400k", "-g", "24", "-bf", "3", "-sc_threshold", "0", "-x264-params", "b-pyramid=none", "-c:a", "aac", "-f", "mp4",
       "-movflags", "cmaf+frag_every_frame+empty_moov+default_base_moof", path,
     ]);

@@ -152,7 +152,7 @@ export class Viewer {
     if (buffer === "strategy") return player;
     if (buffer !== "adaptive") return { ...player, buffering: { fixedUs: buffer * 1000 } };
     if (!this.audio.isRunning) return { ...player, buffering: ADAPTIVE };
-    // A pause that ends with the first picture leaves nothing in the buffer, so that the next one follows soon.
+    // A pause that ends with the first picture is followed by a second one, which is heard.
     return { ...player, buffering: { ...ADAPTIVE, minUs: SOUND_MIN_US }, resumesAtOnce: false };
   }
 

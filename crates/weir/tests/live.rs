@@ -323,6 +323,10 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
             "/no/such/file cannot be opened",
         ),
         (
+            &["live", "publish", &url, "--insecure", "--input", "/"],
+            "weir: /: cannot be read: Is a directory (os error 21)\n",
+        ),
+        (
             &["live", "publish", &url, "--strategy", "fast"],
             "there is no strategy \"fast\"; there are baseline",
         ),

@@ -71,9 +71,7 @@ impl Strategy for Layers {
         let stream = StreamKey {
             track: 1,
             group: frame.group,
-            // Among subgroups of a group and a priority the lowest goes first [moqt-18 §7.2], so the newest
-            // frame gets the lowest.
-            subgroup: SUBGROUPS - frame.index.min(SUBGROUPS),
+            subgroup: subgroup(frame.index),
         };
         steps.push(Step::Write {
             stream,
@@ -106,7 +104,27 @@ fn tracks(order: GroupOrder) -> [TrackTerms; 2] {
     ]
 }
 
+/// The subgroup of a frame, by its place in its group. Among subgroups of a group and a priority the lowest goes first
+/// [moqt-18 §7.2], so the newest frame gets the lowest. Those that have no lower one left come behind them.
+fn subgroup(index: u64) -> u64 {
+    RANKED_MAX.checked_sub(index).unwrap_or(index)
+}
+
 const BASE_PRIORITY: u8 = 64;
 const DISPOSABLE_PRIORITY: u8 = 192;
-/// More than a group has frames.
-const SUBGROUPS: u64 = crate::limits::FRAMES_PER_GROUP_MAX;
+/// The highest subgroup whose place our relay still tells from that of the next; groups of the thesis have 15 frames.
+const RANKED_MAX: u64 = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_disposable_frame_goes_first_and_each_has_a_stream_of_its_own() {
+        let ids: Vec<u64> = (0..100).map(subgroup).collect();
+        let ranked = &ids[..=usize::try_from(RANKED_MAX).expect("few")];
+        assert!(ranked.is_sorted_by(|older, newer| older > newer), "{ids:?}");
+        let unique: std::collections::BTreeSet<u64> = ids.iter().copied().collect();
+        assert_eq!(unique.len(), ids.len());
+    }
+}

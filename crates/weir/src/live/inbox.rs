@@ -36,7 +36,7 @@ struct State {
 /// Why a stream could not be read to its end.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    #[error("cannot be read: {0}")]
+    #[error("cannot be read")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Ingest(#[from] IngestError),
