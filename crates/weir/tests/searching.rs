@@ -1,5 +1,5 @@
-//! Searches for the largest load as their users start them, relays that are watched from outside, and a terminal that is
-//! watched from inside: on real sockets, small, and without a word about how fast the machine is.
+//! Searches for the largest load as their users start them, and relays that are watched from outside: on real sockets, small,
+//! and without a word about how fast the machine is.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -228,115 +228,6 @@ fn a_relay_behind_a_slow_link_is_the_limit_and_not_the_generator() {
             "{rate}: {}",
             report["slo"]
         );
-    }
-}
-
-#[test]
-fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
-    for columns in [40, 80, 120] {
-        let (program, profile) = (
-            env!("CARGO_BIN_EXE_weir"),
-            format!("{PROFILES}/audio-short.ini"),
-        );
-        let line = format!(
-            "stty cols {columns} rows 50; echo before; {program} bench {profile} --subscribers 2 --slo '{ANY}' >/dev/null; \
-             echo after"
-        );
-        let mut script = Command::new("script")
-            .args(["-q", "-e", "-c", &line, "/dev/null"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        // Nobody types, and the end of what is typed would be shown.
-        let keyboard = script.stdin.take();
-        let output = script.wait_with_output().unwrap();
-        drop(keyboard);
-        assert!(output.status.success());
-        let written = text_of(&output.stdout);
-        let mut screen = Screen::new(columns);
-        let frames = screen.play(&written);
-        assert!(frames >= 3, "{frames} frames in {written:?}");
-        let left: Vec<&str> = screen.lines.iter().map(|line| line.trim_end()).collect();
-        let before = left.iter().position(|line| *line == "before").unwrap();
-        assert_eq!(left[before + 1], "after", "{left:#?}");
-        assert!(
-            !screen.has_wrapped,
-            "a line was longer than {columns} columns: {written:?}"
-        );
-    }
-}
-
-/// As much of a terminal as a view needs: lines, a cursor, colours that are ignored.
-struct Screen {
-    columns: usize,
-    lines: Vec<String>,
-    row: usize,
-    column: usize,
-    has_wrapped: bool,
-}
-
-impl Screen {
-    fn new(columns: usize) -> Self {
-        Self {
-            columns,
-            lines: vec![String::new()],
-            row: 0,
-            column: 0,
-            has_wrapped: false,
-        }
-    }
-
-    /// Shows all that was written; returns how often something was erased to be drawn again.
-    fn play(&mut self, written: &str) -> usize {
-        let mut erased = 0;
-        let mut rest = written.chars();
-        while let Some(one) = rest.next() {
-            match one {
-                '\r' => self.column = 0,
-                '\n' => {
-                    self.row += 1;
-                    self.fill_up();
-                }
-                '\x1b' => {
-                    assert_eq!(rest.next(), Some('['), "only control sequences are known");
-                    let mut number = String::new();
-                    let last = rest.by_ref().find(|one| {
-                        let is_last = one.is_ascii_alphabetic();
-                        if !is_last {
-                            number.push(*one);
-                        }
-                        is_last
-                    });
-                    match last {
-                        Some('A') => self.row -= number.parse::<usize>().unwrap(),
-                        Some('J') => {
-                            erased += 1;
-                            self.lines.truncate(self.row + 1);
-                            let kept: String =
-                                self.lines[self.row].chars().take(self.column).collect();
-                            self.lines[self.row] = kept;
-                        }
-                        Some('m') => {}
-                        other => panic!("an unknown sequence {number}{other:?}"),
-                    }
-                }
-                shown => {
-                    self.has_wrapped |= self.column >= self.columns;
-                    let mut line: Vec<char> = self.lines[self.row].chars().collect();
-                    line.resize(line.len().max(self.column + 1), ' ');
-                    line[self.column] = shown;
-                    self.lines[self.row] = line.into_iter().collect();
-                    self.column += 1;
-                }
-            }
-        }
-        erased
-    }
-
-    fn fill_up(&mut self) {
-        let lines = self.lines.len().max(self.row + 1);
-        self.lines.resize(lines, String::new());
     }
 }
 

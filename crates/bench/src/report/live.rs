@@ -122,7 +122,7 @@ impl LiveView {
     /// The moment with what came before it, for a terminal of `width` columns. Every line ends with a line feed and is
     /// shorter than the terminal is wide, so that as many lines can be drawn over as there are.
     pub fn render(&self, moment: &Moment, width: usize, colour: bool) -> String {
-        let width = width.saturating_sub(1).max(20);
+        let width = width.saturating_sub(1).max(1);
         let mut lines = vec![title(moment, width)];
         let failed = match moment.failed {
             0 => String::new(),
@@ -294,11 +294,10 @@ mod tests {
             view.push(&hostile);
         }
         assert_eq!(view.delivered.len(), HISTORY_MAX);
-        for width in [1, 30, 60, 79, 200] {
+        for width in [2, 3, 11, 30, 60, 79, 200] {
             let text = view.render(&hostile, width, false);
             assert!(
-                text.lines()
-                    .all(|line| line.chars().count() < width.max(21)),
+                text.lines().all(|line| line.chars().count() < width),
                 "{width}: {text}"
             );
             assert!(!text.contains(['\x1b', '\u{202e}']), "{text:?}");
