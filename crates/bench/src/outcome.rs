@@ -75,7 +75,8 @@ pub fn report(
         mut generator,
         judged,
     } = surroundings;
-    if let Some((draft, _)) = subscribers.relay() {
+    let draft = subscribers.relay().map(|(draft, _)| draft);
+    if let Some(draft) = draft.or_else(|| publishers.draft()) {
         run.draft = Some(draft.alpn().to_owned());
     }
     let publications = publishers.results();
@@ -118,7 +119,7 @@ pub fn report(
     blame_for_drops(&mut generator, &publications);
     let mut slo = level.evaluate(&measured(
         &tracks,
-        &subscriptions,
+        failures(publishers, &subscriptions),
         &latency,
         lost_objects,
         &relay,
@@ -238,27 +239,42 @@ fn published(
     published
 }
 
-fn measured<'a>(
-    tracks: &[TrackReport],
-    subscriptions: &[SubscriptionResult],
-    latency: &'a Histogram,
-    lost_objects: u64,
-    relay: &Relay,
-) -> Measured<'a> {
-    let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
-    let received: u64 = sum(|track| track.completion.objects_received.sum);
+/// Subscriptions that were no good, of all that count. Where nobody subscribes, tracks that were not published to their end.
+fn failures(publishers: &PublisherRole, subscriptions: &[SubscriptionResult]) -> (u64, u64) {
+    if subscriptions.is_empty() {
+        let progress = publishers.progress();
+        return (
+            progress.tracks - progress.done.min(progress.tracks),
+            progress.tracks,
+        );
+    }
     let steady = || {
         subscriptions
             .iter()
             .filter(|one| one.conduct == Conduct::Steady)
     };
     let is_failed = |result: &&SubscriptionResult| result.track.status != Status::Good;
+    (
+        steady().filter(is_failed).count() as u64,
+        steady().count() as u64,
+    )
+}
+
+fn measured<'a>(
+    tracks: &[TrackReport],
+    (failed, subscriptions): (u64, u64),
+    latency: &'a Histogram,
+    lost_objects: u64,
+    relay: &Relay,
+) -> Measured<'a> {
+    let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
+    let received: u64 = sum(|track| track.completion.objects_received.sum);
     Measured {
         lost_objects,
         expected_objects: lost_objects + received,
         late_objects: sum(|track| track.delivery.late),
-        failed: steady().filter(is_failed).count() as u64,
-        subscriptions: steady().count() as u64,
+        failed,
+        subscriptions,
         latency,
         cpu_percent: relay.cost.as_ref().map(|cost| cost.cpu_percent),
     }

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use thiserror::Error;
+use weir_moqt::draft::Draft;
 use weir_moqt::limits::Limits;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::Event as SessionEvent;
@@ -267,6 +268,12 @@ impl PublisherRole {
     pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
         let clients = self.clients.iter().enumerate();
         clients.filter_map(|(number, client)| Some((number, client.failure()?)))
+    }
+
+    /// The draft that sessions agreed on, by the first publisher that has one.
+    pub fn draft(&self) -> Option<Draft> {
+        let mut numbers = 0..self.clients.len();
+        numbers.find_map(|number| self.peers.peer(number)?.draft())
     }
 
     /// Figures of the publishers' connections that are still open, by their numbers.

@@ -72,6 +72,15 @@ fn one_process_publishes_and_another_subscribes() {
     };
     let sent = report(&sent, &publisher);
     assert_eq!(sent["tracks"][0]["published"]["objects"], 25);
+    assert_eq!(sent["run"]["draft"], "moqt-18");
+    let sentence = sent["verdict"]["sentence"].as_str().unwrap();
+    if sent["verdict"]["outcome"] == "held" {
+        assert!(publisher.status.success());
+        assert!(sentence.starts_with("25 objects published"), "{sentence}");
+    } else {
+        // A machine that leaves the publisher no time.
+        assert_eq!(sent["verdict"]["outcome"], "generator_limit", "{sentence}");
+    }
     assert_eq!(sent["run"]["subscribers_requested"], 0);
     let received = report(&received, &subscriber);
     let rows = received["tracks"][0]["subscribers"].as_array().unwrap();

@@ -143,15 +143,17 @@ pub(crate) fn track_facts(definition: &TrackDefinition) -> String {
         .stream_mapping
         .as_ref()
         .map_or_else(String::new, |name| format!(", {}", name.replace('_', " ")));
+    let seconds = |ms| plain(std::time::Duration::from_millis(ms).as_secs_f64());
     format!(
-        "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s",
+        "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, with the start delay {} s",
         definition.namespace,
         definition.name,
         definition.track_mode,
         plain(definition.time_interval_ms),
         definition.priority,
         count(definition.ttl_ms),
-        plain(std::time::Duration::from_millis(definition.duration_ms).as_secs_f64()),
+        seconds(definition.duration_ms),
+        seconds(definition.total_transmit_time_ms),
     )
 }
 

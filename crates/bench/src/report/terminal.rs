@@ -8,6 +8,7 @@ use super::screen::{COLUMN, Paint, Screen};
 use super::statistics::{Count, Distribution, Spread, float};
 use super::verdict::Judgement;
 use super::{Outcome, RelayCost, Report, TrackReport};
+use crate::profile::Conduct;
 
 /// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
 ///
@@ -58,6 +59,14 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
     screen.paragraph(Paint::Strong, 0, &track.definition.section);
     screen.paragraph(Paint::Faint, 2, &figures::track_facts(&track.definition));
     let metrics = &track.completion;
+    if track.subscribers.is_empty() && track.published.objects > 0 {
+        let text = format!(
+            "{} objects in {} groups; nobody subscribed here",
+            figures::count(track.published.objects),
+            figures::count(track.published.groups)
+        );
+        screen.entry("published", Paint::Strong, 2, LABEL, &text);
+    }
     screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
     for (name, count) in [
         ("objects sent", &metrics.objects_sent),
@@ -181,9 +190,11 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
     };
     screen.entry("subscriptions", alarm, 2, LABEL, &ends);
     let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    // What those miss who are set apart is their own doing.
     for reason in track
         .subscribers
         .iter()
+        .filter(|one| one.conduct == Conduct::Steady)
         .filter_map(|one| one.reason.as_deref())
     {
         *reasons.entry(reason).or_default() += 1;

@@ -161,12 +161,18 @@ fn carried(run: &Run, tracks: &[TrackReport], relay: &Relay) -> String {
         .iter()
         .map(|one| one.completion.lost_objects.sum)
         .sum();
-    let mut parts = vec![format!(
-        "{}, {} objects delivered, {}",
-        figures::counted(run.subscribers_requested, "subscriber"),
-        figures::count(received),
-        figures::loss(lost, received.saturating_add(lost)),
-    )];
+    let published: u64 = tracks.iter().map(|one| one.published.objects).sum();
+    let mut parts = vec![if run.subscribers_requested == 0 && published > 0 {
+        // Somebody else's report says who received them.
+        format!("{} objects published", figures::count(published))
+    } else {
+        format!(
+            "{}, {} objects delivered, {}",
+            figures::counted(run.subscribers_requested, "subscriber"),
+            figures::count(received),
+            figures::loss(lost, received.saturating_add(lost)),
+        )
+    }];
     let failed: u64 = tracks
         .iter()
         .map(|one| one.status.failed + one.status.incomplete)
