@@ -128,7 +128,7 @@ impl Standing {
         };
         let mut broke: Vec<&str> = judged()
             .filter_map(|run| match &run.outcome {
-                ProbeOutcome::Broke { clauses } => clauses.first().map(|one| one.text.as_str()),
+                ProbeOutcome::Broke { clauses, .. } => clauses.first().map(|one| one.text.as_str()),
                 ProbeOutcome::Held | ProbeOutcome::Generator { .. } => None,
             })
             .collect();
@@ -231,6 +231,7 @@ mod tests {
                 measured: Some(7.0),
                 unit: String::new(),
             }],
+            ended_early: false,
         }
     }
 
@@ -264,6 +265,7 @@ mod tests {
         let mut slow = entry("slow", &[10.0, 500.0]);
         slow.runs[1].outcome = ProbeOutcome::Generator {
             reasons: Vec::new(),
+            ended_early: false,
         };
         let comparison = Comparison::new(Vec::new(), vec![slow], None);
         let relay = &comparison.relays[0];

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub use self::answer::{Answer, BrokenClause, Interval};
 pub use self::record::{Dimension, FIND_MAX_SCHEMA, ReadError, Record, RecordedSearch};
 pub use self::table::{heading, row};
-use crate::report::{Outcome, Report};
+use crate::report::{Clause, Outcome, Report};
 
 /// What a search looks for, and how thoroughly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -63,11 +63,17 @@ pub enum ProbeOutcome {
     Broke {
         /// The clauses that broke, in the service level's order; at least one.
         clauses: Vec<BrokenClause>,
+        /// Whether the probe was ended before its time, since they could not hold any more: then others may have broken too.
+        #[serde(default)]
+        ended_early: bool,
     },
     /// The load generator did not keep up: nothing is said of the relay.
     Generator {
         /// What it did not keep up with.
         reasons: Vec<String>,
+        /// Whether the probe was ended before its time, since the service level could not hold any more.
+        #[serde(default)]
+        ended_early: bool,
     },
 }
 
@@ -77,7 +83,7 @@ pub enum ProbeOutcome {
 pub struct Figures {
     /// Objects that reached their subscribers.
     pub objects_delivered: u64,
-    /// Objects that did not.
+    /// Objects that did not; where the probe was ended early, also those that were on their way.
     pub objects_lost: u64,
     /// Worst of the tracks' 99th percentiles of latency.
     pub latency_p99_ms: Option<f64>,
@@ -127,20 +133,24 @@ impl Settings {
 impl Probe {
     /// The probe at `load` that `report` tells of.
     pub fn of(load: u64, report: &Report) -> Self {
+        let ended_early = !report.run.ended_early_by.is_empty();
+        let broke = |clauses: &[Clause]| ProbeOutcome::Broke {
+            clauses: clauses
+                .iter()
+                .filter(|clause| !clause.held)
+                .map(BrokenClause::of)
+                .collect(),
+            ended_early,
+        };
         let outcome = match report.verdict.outcome {
             Outcome::Held => ProbeOutcome::Held,
-            Outcome::GeneratorLimit => ProbeOutcome::Generator {
-                reasons: report.generator.reasons.clone(),
-            },
-            Outcome::Broken => ProbeOutcome::Broke {
-                clauses: report
-                    .slo
-                    .clauses
-                    .iter()
-                    .filter(|clause| !clause.held)
-                    .map(BrokenClause::of)
-                    .collect(),
-            },
+            Outcome::GeneratorLimit => ProbeOutcome::generator(report, ended_early),
+            Outcome::Broken => broke(&report.slo.clauses),
+            Outcome::Partial if ended_early && !report.generator.healthy => {
+                ProbeOutcome::generator(report, ended_early)
+            }
+            // What was on its way counts as lost in the report, so only what ended the run is held against the relay.
+            Outcome::Partial if ended_early => broke(&report.run.ended_early_by),
             Outcome::Partial | Outcome::Empty => ProbeOutcome::failed(&report.verdict.sentence),
         };
         let cost = report.relay.cost.as_ref();
@@ -184,6 +194,22 @@ impl ProbeOutcome {
                 measured: None,
                 unit: String::new(),
             }],
+            ended_early: false,
+        }
+    }
+
+    fn generator(report: &Report, ended_early: bool) -> Self {
+        Self::Generator {
+            reasons: report.generator.reasons.clone(),
+            ended_early,
+        }
+    }
+
+    /// Whether the probe was ended before its time, since the service level could not hold any more.
+    pub fn is_ended_early(&self) -> bool {
+        match self {
+            Self::Held => false,
+            Self::Broke { ended_early, .. } | Self::Generator { ended_early, .. } => *ended_early,
         }
     }
 }

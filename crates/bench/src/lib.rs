@@ -19,6 +19,7 @@ mod handles;
 pub mod http3;
 pub mod interpolate;
 pub mod limits;
+pub mod lookout;
 pub mod meeting;
 pub mod message;
 pub mod metrics;

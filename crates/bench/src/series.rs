@@ -46,6 +46,11 @@ impl Series {
         }
     }
 
+    /// Where the first window begins.
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
     /// How long each window lasts now.
     pub fn window(&self) -> Duration {
         Duration::from_nanos(self.window_ns)

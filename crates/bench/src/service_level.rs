@@ -4,11 +4,14 @@
 //! the first clause that broke. What was not measured does not hold: a run that could not see the
 //! relay's CPU must not claim that it stayed low.
 
+mod hopeless;
+
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
 use thiserror::Error;
 
+pub use self::hopeless::Midway;
 use crate::limits::CLAUSES_MAX;
 use crate::metrics::figures::quantile_ms;
 use crate::report;
@@ -38,9 +41,9 @@ pub struct Measured<'a> {
     pub expected_objects: u64,
     /// Objects that arrived after their time to live.
     pub late_objects: u64,
-    /// Subscriptions that failed or stayed incomplete.
+    /// Subscriptions that failed or stayed incomplete; where nobody subscribes, tracks that were not published to their end.
     pub failed: u64,
-    /// Subscriptions in all.
+    /// Subscriptions, or tracks, in all.
     pub subscriptions: u64,
     /// Latency of all objects; empty if none carried a tag.
     pub latency: &'a Histogram,

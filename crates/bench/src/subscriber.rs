@@ -32,7 +32,7 @@ use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::peer::Rest;
 use crate::peers::Peers;
-use crate::profile::{Audience, Conduct};
+use crate::profile::Audience;
 use crate::series::Series;
 use crate::target::Target;
 use weir_histogram::Histogram;
@@ -181,6 +181,44 @@ impl SubscriberRole {
         total
     }
 
+    /// Latency of what arrived at `from` or later, by whole windows, over all plans and subscriptions.
+    pub(crate) fn latency_from(&self, from: Instant) -> Histogram {
+        let mut total = Histogram::new();
+        for series in &self.subscribers.tracks.latency {
+            let from = from.saturating_duration_since(series.origin());
+            total.merge(&series.total_between(from, Duration::MAX));
+        }
+        total
+    }
+
+    /// The tracks of the profile.
+    pub(crate) fn plans(&self) -> &[TrackPlan] {
+        &self.subscribers.config.plans
+    }
+
+    /// Subscriptions to the tracks of one plan, without those of subscribers that are set apart.
+    pub(crate) fn steady_subscriptions(&self, plan: usize) -> u64 {
+        let wanted = self
+            .subscribers
+            .steady()
+            .flat_map(|client| client.wanted.iter());
+        wanted.filter(|wanted| wanted.plan == plan).count() as u64
+    }
+
+    /// Subscriptions that are over before their time, and all of them; without those of subscribers that are set apart.
+    pub(crate) fn failed_subscriptions(&self) -> (u64, u64) {
+        let subscribers = &self.subscribers;
+        let (mut failed, mut all) = (0, 0);
+        for (receiver, _) in subscribers
+            .steady()
+            .flat_map(|client| client.receivers(&subscribers.tracks))
+        {
+            failed += u64::from(receiver.has_failed());
+            all += 1;
+        }
+        (failed, all)
+    }
+
     /// What arrived of one plan, by subscriber and planned time.
     pub fn heat(&self, plan: usize) -> &Heat {
         &self.subscribers.tracks.heat[plan]
@@ -190,10 +228,7 @@ impl SubscriberRole {
     pub fn receive_variance(&self, plan: usize) -> Histogram {
         let mut total = Histogram::new();
         let subscribers = &self.subscribers;
-        for client in &subscribers.clients {
-            if client.conduct != Conduct::Steady {
-                continue;
-            }
+        for client in subscribers.steady() {
             let receivers = client.receivers(&subscribers.tracks);
             for (receiver, _) in receivers.filter(|(_, at)| *at == plan) {
                 total.merge(receiver.receive_variance());

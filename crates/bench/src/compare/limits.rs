@@ -254,6 +254,7 @@ mod tests {
                 measured: Some(97.0),
                 unit: "%".to_owned(),
             }],
+            ended_early: false,
         };
         let calibration = Calibration {
             held: true,

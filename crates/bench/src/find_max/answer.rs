@@ -237,7 +237,7 @@ fn reasons_at(probes: &[Probe], load: u64) -> Vec<String> {
         .rev()
         .filter(|probe| probe.load == load)
         .find_map(|probe| match &probe.outcome {
-            ProbeOutcome::Generator { reasons } => Some(reasons.clone()),
+            ProbeOutcome::Generator { reasons, .. } => Some(reasons.clone()),
             ProbeOutcome::Held | ProbeOutcome::Broke { .. } => None,
         });
     reasons.unwrap_or_default()
@@ -249,7 +249,7 @@ fn clause_at(probes: &[Probe], load: u64) -> BrokenClause {
         .iter()
         .filter(|probe| probe.load == load)
         .filter_map(|probe| match &probe.outcome {
-            ProbeOutcome::Broke { clauses } => clauses.first(),
+            ProbeOutcome::Broke { clauses, .. } => clauses.first(),
             ProbeOutcome::Held | ProbeOutcome::Generator { .. } => None,
         })
         .collect();

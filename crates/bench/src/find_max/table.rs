@@ -21,6 +21,7 @@ pub fn row(probe: &Probe) -> String {
         cpu_percent,
         cpu_us_per_delivered_object,
         generator_cpu_percent,
+        duration_ms,
         ..
     } = probe.figures;
     let figure = |value: Option<f64>, digits: usize, unit: &str| {
@@ -28,18 +29,26 @@ pub fn row(probe: &Probe) -> String {
     };
     let (word, because) = match &probe.outcome {
         ProbeOutcome::Held => ("held", String::new()),
-        ProbeOutcome::Broke { clauses } => {
+        ProbeOutcome::Broke { clauses, .. } => {
             let all: Vec<&str> = clauses.iter().map(|clause| clause.text.as_str()).collect();
             ("broke", all.join(", "))
         }
-        ProbeOutcome::Generator { reasons } => ("generator", reasons.join("; ")),
+        ProbeOutcome::Generator { reasons, .. } => ("generator", reasons.join("; ")),
+    };
+    let (lost, because) = if probe.outcome.is_ended_early() {
+        let seconds = (duration_ms / 1e3).round();
+        // What was on its way is not lost.
+        let lost = "–".to_owned();
+        (lost, format!("{because}; ended early, after {seconds} s"))
+    } else {
+        (objects_lost.to_string(), because)
     };
     line(
         &probe.load.to_string(),
         word,
         &[
             figure(latency_p99_ms, 1, " ms"),
-            objects_lost.to_string(),
+            lost,
             figure(cpu_percent, 0, " %"),
             figure(cpu_us_per_delivered_object, 2, ""),
             figure(generator_cpu_percent, 0, " %"),

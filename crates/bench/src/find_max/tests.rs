@@ -37,6 +37,7 @@ impl Formula {
         let outcome = if load > self.generator {
             ProbeOutcome::Generator {
                 reasons: vec!["it lagged".to_owned()],
+                ended_early: false,
             }
         } else {
             let over = (float(load) / self.limit).ln();
@@ -50,6 +51,7 @@ impl Formula {
             } else {
                 ProbeOutcome::Broke {
                     clauses: vec![clause("p99<100ms")],
+                    ended_early: false,
                 }
             }
         };
@@ -184,6 +186,7 @@ fn a_hiccup_of_the_generator_is_forgiven() {
     let mut probes = vec![Probe {
         outcome: ProbeOutcome::Generator {
             reasons: Vec::new(),
+            ended_early: false,
         },
         ..relay.probe(100)
     }];
@@ -330,8 +333,8 @@ proptest! {
             prop_assert!((1..=5000).contains(&load));
             let outcome = match outcomes.next() {
                 Some(0) => ProbeOutcome::Held,
-                Some(1) => ProbeOutcome::Broke { clauses: vec![clause("loss=0")] },
-                _ => ProbeOutcome::Generator { reasons: Vec::new() },
+                Some(1) => ProbeOutcome::Broke { clauses: vec![clause("loss=0")], ended_early: false },
+                _ => ProbeOutcome::Generator { reasons: Vec::new(), ended_early: false },
             };
             probes.push(Probe { load, outcome, figures: Figures::default() });
             let here = probes.iter().filter(|probe| probe.load == load).count();

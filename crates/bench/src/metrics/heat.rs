@@ -80,8 +80,16 @@ impl Heat {
 
     /// Different objects that arrived of those planned from column `from` on, over all subscribers.
     pub fn received_from(&self, from: usize) -> u64 {
-        self.rows()
-            .flat_map(|row| row.received.into_iter().skip(from))
+        self.received_in(from..self.columns)
+    }
+
+    /// Different objects that arrived of those planned in `columns`, over all subscribers.
+    pub fn received_in(&self, columns: std::ops::Range<usize>) -> u64 {
+        let within = columns.start.min(self.columns)..columns.end.min(self.columns);
+        let rows = self.cells.chunks(self.columns.max(1));
+        rows.filter_map(|row| row.get(within.clone()))
+            .flatten()
+            .map(|cell| u64::from(cell.received))
             .sum()
     }
 
@@ -150,6 +158,8 @@ mod tests {
         );
         assert_eq!(heat.planned(&schedule, 15), [10, 5, 0]);
         assert_eq!((heat.received_from(0), heat.received_from(1)), (31, 21));
+        assert_eq!((heat.received_in(0..1), heat.received_in(1..2)), (10, 10));
+        assert_eq!((heat.received_in(2..99), heat.received_in(9..99)), (11, 0));
         assert_eq!(
             (
                 heat.column_from(0),

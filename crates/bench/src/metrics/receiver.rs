@@ -265,6 +265,15 @@ impl TrackReceiver {
         matches!(self.phase, Phase::Ended(_))
     }
 
+    /// Whether the track is over before its time, or worthless.
+    pub fn has_failed(&self) -> bool {
+        let is_cut_off = match self.phase {
+            Phase::Ended(end) => end != End::Completion,
+            Phase::Open | Phase::Draining { .. } => false,
+        };
+        self.failure.is_some() || is_cut_off
+    }
+
     /// Whether the track goes on, as far as is known.
     pub fn is_open(&self) -> bool {
         self.phase == Phase::Open
@@ -290,12 +299,13 @@ impl TrackReceiver {
         self.arrivals.variance.absolute()
     }
 
+    /// The first START says what is to come; those that repeat it are ignored. [evens-00 §5.2]
     fn handle_start(&mut self, now: Instant, plan: &TrackPlan, start: &Start) -> Received {
         self.last_message = Some(now);
-        if *start != plan.schedule().start_message() {
+        let is_first = !std::mem::replace(&mut self.started, true);
+        if is_first && *start != plan.schedule().start_message() {
             self.fail(Failure::OtherProfile);
         }
-        self.started = true;
         Received::Start
     }
 

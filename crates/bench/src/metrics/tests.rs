@@ -411,6 +411,37 @@ fn start_has_to_describe_the_profile() {
 }
 
 #[test]
+fn a_repeated_start_is_ignored() {
+    let mut bench = Bench::new(&profile(2, 1));
+    let sent = bench.send_all();
+    let start = bench.plan.schedule().start_message();
+    let other = Start {
+        interval_ms: 21,
+        ..start
+    };
+    for start in [start, start, other] {
+        assert_eq!(bench.receive_bytes(&start.encode()), Received::Start);
+    }
+    for sent in sent.iter().skip(2) {
+        bench.receive(sent, sent.item.at);
+    }
+    let result = bench.result();
+    assert_eq!((result.failure, result.status), (None, Status::Good));
+}
+
+#[test]
+fn completion_without_start_fails_the_track() {
+    let mut bench = Bench::new(&profile(2, 1));
+    let sent = bench.send_all();
+    let completion = sent.last().unwrap();
+    bench.receive(completion, completion.item.at);
+    let result = bench.result();
+    assert_eq!(result.failure, Some(Failure::NoStart));
+    assert_eq!(result.status, Status::Failed);
+    assert_eq!(result.completion.objects_sent, Some(2));
+}
+
+#[test]
 fn malformed_messages_fail_the_track_at_their_limit() {
     let mut bench = Bench::new(&profile(2, 1));
     let sent = bench.send_all();

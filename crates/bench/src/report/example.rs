@@ -163,6 +163,7 @@ fn run(shape: Shape) -> Run {
         kernel: "Linux 6.1.0-28-amd64".to_owned(),
         cpu_model: "AMD EPYC 9R14".to_owned(),
         interrupted: died.then(|| "the relay died of signal 9 after 17.2 s".to_owned()),
+        ended_early_by: Vec::new(),
         partial: died,
     }
 }

@@ -183,8 +183,25 @@ pub struct Run {
     pub cpu_model: String,
     /// Why the run ended before its time; none if it did not.
     pub interrupted: Option<String>,
+    /// The clauses of the service level that could not hold any more, for which the run was ended early, with what had been
+    /// measured by then; empty if it was not.
+    #[serde(default)]
+    pub ended_early_by: Vec<Clause>,
     /// Whether figures below cover only a part of the profile.
     pub partial: bool,
+}
+
+impl Run {
+    /// The run as one that was ended early for clauses that could not hold any more, if there are any.
+    #[must_use]
+    pub fn ended_early(mut self, clauses: Vec<Clause>) -> Self {
+        if !clauses.is_empty() {
+            self.interrupted = Some(crate::lookout::reason(&clauses));
+            self.partial = true;
+            self.ended_early_by = clauses;
+        }
+        self
+    }
 }
 
 /// A benchmark profile.

@@ -13,6 +13,7 @@ use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use crate::peer::Peer;
 use crate::peers::Peers;
+use crate::profile::Conduct;
 use crate::series::Series;
 
 /// Subscribers whose connections are handed in.
@@ -106,6 +107,12 @@ impl Subscribers {
     pub(crate) fn start(&mut self, now: Instant) {
         self.started.get_or_insert(now);
         self.next_check.get_or_insert(now);
+    }
+
+    /// Those who do nothing but listen.
+    pub(super) fn steady(&self) -> impl Iterator<Item = &SubscriberClient> {
+        let clients = self.clients.iter();
+        clients.filter(|client| client.conduct == Conduct::Steady)
     }
 
     /// Whether nothing is left to do.

@@ -320,6 +320,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         trust,
         metrics_url: arguments.relay_metrics.clone(),
         unjudged: Duration::ZERO,
+        ends_early: false,
         calibrate: arguments.calibrate,
         waste_percent: arguments.waste_cpu,
         command_line: command_line(),

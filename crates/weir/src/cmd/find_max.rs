@@ -69,6 +69,9 @@ pub(super) struct FindMaxArguments {
     /// Probes after which the search ends
     #[arg(long, value_name = "COUNT", default_value_t = 64)]
     probes_max: usize,
+    /// Let probes run to their end that cannot hold any more, by far
+    #[arg(long)]
+    whole_probes: bool,
     /// Do not put the load at which the relay broke on a null relay, to prove that the generator could make it
     #[arg(long)]
     no_calibration: bool,
@@ -174,6 +177,7 @@ fn method(arguments: &FindMaxArguments) -> anyhow::Result<Method> {
         cool_down: Duration::from_secs(arguments.cool_down),
         time_max: arguments.max_time.map(Duration::from_secs),
         probes_max: arguments.probes_max,
+        ends_early: !arguments.whole_probes,
         calibrate: !arguments.no_calibration,
     })
 }

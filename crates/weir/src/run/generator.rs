@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use anyhow::{Context as _, bail};
 use weir_bench::{
     clock::RunClock,
+    lookout::Lookout,
     meeting::MeetingRole,
     metrics::TrackPlan,
     profile::{Mode, Profile},
     publisher::{PublisherConfig, PublisherRole},
-    report::live::Moment,
+    report::{Clause, live::Moment},
     scenario::{Roles, Scenario},
     subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
 };
@@ -31,6 +32,15 @@ pub(super) struct Generator {
     stop: Stop,
     /// Roles without a client, for what is not done here.
     nobody: (PublisherRole, SubscriberRole),
+}
+
+/// Why a run ended before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum BrokenOff {
+    /// For this reason.
+    Because(String),
+    /// Its service level cannot hold any more.
+    Hopeless,
 }
 
 /// The roles of a run that is over.
@@ -84,12 +94,16 @@ impl Generator {
                 ));
             }
         }
+        let lookout = plan
+            .ends_early
+            .then(|| Lookout::new(plan.level.clone(), plan.unjudged));
         let setting = Setting {
             gate: &gate,
             stop: &stop,
             url,
             origin: now,
             waste_percent: plan.waste_percent,
+            lookout: lookout.as_ref(),
         };
         let start = |(load, core, sockets)| Hosted::start(load, &setting, core, sockets);
         let threads = loads
@@ -112,32 +126,36 @@ impl Generator {
         stop: &Stop,
         watch: &mut Watch,
         say: &mut impl FnMut(&Moment),
-    ) -> Option<String> {
+    ) -> Option<BrokenOff> {
+        let because = |reason: &str| Some(BrokenOff::Because(reason.to_owned()));
         let started = clock::now();
         let patience = patience(plan);
         let length = longest(&plan.profile) + END_TIMEOUT + wait_for_others(plan);
         let mut released = None;
         loop {
             if stop.wait(STEP) {
-                return Some("interrupted".to_owned());
+                return because("interrupted");
             }
             let now = clock::now();
             if let Some(moment) = watch.look(now) {
                 say(&moment);
             }
             if let Some(death) = watch.relay_death() {
-                return Some(death);
+                return because(&death);
             }
             let seen: Vec<Seen> = self.threads.iter().map(Hosted::seen).collect();
             if self.is_over(&seen) {
                 return None;
+            }
+            if seen.iter().any(|one| one.is_hopeless) {
+                return Some(BrokenOff::Hopeless);
             }
             let has_met = |one: &Seen| {
                 let (publishers, subscribers) = (one.publishers, one.subscribers);
                 publishers.ready + publishers.failed + subscribers.ready + subscribers.failed > 0
             };
             if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
-                return Some(format!("no answer within {} s", START_TIMEOUT.as_secs()));
+                return because(&format!("no answer within {} s", START_TIMEOUT.as_secs()));
             }
             let is_late = now - started > patience;
             if seen.iter().all(|one| one.has_announced) || is_late {
@@ -150,7 +168,7 @@ impl Generator {
                 released = Some(now);
             }
             if released.is_some_and(|released| now - released > length) {
-                return Some("the run did not end in time".to_owned());
+                return because("the run did not end in time");
             }
         }
     }
@@ -192,6 +210,12 @@ impl Finished {
             .iter()
             .filter_map(|one| one.load().subscribers());
         roles.next().unwrap_or(&self.nobody.1)
+    }
+
+    /// The clauses of the service level that could not hold any more.
+    pub(super) fn hopeless(&self) -> Vec<Clause> {
+        let threads = self.threads.iter();
+        threads.flat_map(|one| one.hopeless().to_vec()).collect()
     }
 
     /// Whether there is anything to report; if not, why.

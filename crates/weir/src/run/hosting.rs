@@ -11,9 +11,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use weir_bench::{
+    lookout::Lookout,
     meeting::MeetingRole,
     metrics::figures,
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
+    report::Clause,
     subscriber::{SubscriberProgress, SubscriberRole},
 };
 use weir_net::{
@@ -68,6 +70,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) origin: Instant,
     /// Share of its time that each thread wastes on purpose, in per cent.
     pub(crate) waste_percent: u32,
+    /// Looks whether the run is worth going on, if anything does.
+    pub(crate) lookout: Option<&'a Lookout>,
 }
 
 /// A role on a thread of its own.
@@ -182,6 +186,8 @@ pub(crate) struct Seen {
     pub(crate) is_subscribed: bool,
     /// Median and 99th percentile of latency in the last whole second, in milliseconds.
     pub(crate) latency_ms: Option<(f64, f64)>,
+    /// Whether the service level cannot hold any more, where that is looked after.
+    pub(crate) is_hopeless: bool,
 }
 
 /// A role under a conductor.
@@ -194,6 +200,10 @@ pub(crate) struct LoadHost {
     origin: Instant,
     /// The last whole second whose latency was looked at, and what it was.
     latency: (u64, Option<(f64, f64)>),
+    /// Watches for clauses that cannot hold any more, where that ends the run.
+    lookout: Option<Lookout>,
+    /// What it found.
+    hopeless: Vec<Clause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
     next_waste: Instant,
@@ -210,6 +220,11 @@ impl LoadHost {
     /// Why the schedules could not begin.
     pub(crate) fn refused_release(&self) -> Option<&str> {
         self.refused_release.as_deref()
+    }
+
+    /// The clauses of the service level that could not hold any more, where that was looked after.
+    pub(crate) fn hopeless(&self) -> &[Clause] {
+        &self.hopeless
     }
 
     /// Follows the conductor, and shows what there is to see.
@@ -235,8 +250,11 @@ impl LoadHost {
                 self.refused_release = Some(problem.to_string());
                 self.load.app_mut().handle_shutdown(now, endpoint);
             }
+            if let (Some(lookout), Some(role)) = (&mut self.lookout, self.load.subscribers()) {
+                lookout.on_released(now, role);
+            }
         }
-        self.look_at_latency(now);
+        self.look_back(now);
         let (publishers, subscribers) = (self.load.publishers(), self.load.subscribers());
         *self.view.lock() = Seen {
             publishers: publishers.map(PublisherRole::progress).unwrap_or_default(),
@@ -247,11 +265,12 @@ impl LoadHost {
             is_served: publishers.is_none_or(PublisherRole::is_served),
             is_subscribed: subscribers.is_none_or(|role| self.is_started && role.is_subscribed()),
             latency_ms: self.latency.1,
+            is_hopeless: !self.hopeless.is_empty(),
         };
     }
 
-    /// Sums up the latency of a second when it is over.
-    fn look_at_latency(&mut self, now: Instant) {
+    /// Sums up the latency of a second when it is over, and looks whether the run is worth going on.
+    fn look_back(&mut self, now: Instant) {
         let second = now.saturating_duration_since(self.origin).as_secs();
         let Some(subscribers) = self.load.subscribers() else {
             return;
@@ -262,6 +281,9 @@ impl LoadHost {
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
         let latency = figures::distribution(&subscribers.latency_between(from, to));
         self.latency = (second, latency.map(|one| (one.p50_ms, one.p99_ms)));
+        if let Some(lookout) = self.lookout.as_ref().filter(|_| self.hopeless.is_empty()) {
+            self.hopeless = lookout.look(now, subscribers);
+        }
     }
 }
 
@@ -318,6 +340,8 @@ impl Hosted {
             next_look: clock::now(),
             origin: setting.origin,
             latency: (0, None),
+            lookout: setting.lookout.cloned(),
+            hopeless: Vec::new(),
             waste_percent: setting.waste_percent,
             next_waste: setting.origin,
             is_started: false,

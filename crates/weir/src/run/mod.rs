@@ -36,7 +36,12 @@ pub(crate) use self::{
     machine::Machine,
     target::{RelayUrl, TrustChoice, is_isolated, look_up, target as client_target},
 };
-use self::{generator::Generator, hosting::Hosted, scrape::Scraper, watch::Watch};
+use self::{
+    generator::{BrokenOff, Generator},
+    hosting::Hosted,
+    scrape::Scraper,
+    watch::Watch,
+};
 
 /// Everything that a run is made from, checked.
 #[derive(Clone, Debug)]
@@ -69,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) metrics_url: Option<String>,
     /// How much of the beginning of the data phase is not judged by loss and latency.
     pub(crate) unjudged: Duration,
+    /// Whether the run ends as soon as its service level cannot hold any more.
+    pub(crate) ends_early: bool,
     /// Whether the same load is put on a null relay afterwards.
     pub(crate) calibrate: bool,
     /// Share of their time that the generator's threads waste on purpose, in per cent.
@@ -151,6 +158,7 @@ pub(crate) fn calibrate(
         trust: TrustChoice::Anyone,
         metrics_url: None,
         role: None,
+        ends_early: false,
         calibrate: false,
         ..plan.clone()
     };
@@ -187,8 +195,13 @@ fn run_once(
     let scraper = scraper.map(|url| Scraper::start(url, started));
     let scraper = scraper.transpose().context("--relay-metrics")?;
     let mut watch = Watch::new(started, pid, own, views);
-    let interrupted = generator.conduct(plan, stop, &mut watch, &mut say);
-    let finished = generator.end(interrupted.is_some())?;
+    let broken_off = generator.conduct(plan, stop, &mut watch, &mut say);
+    let finished = generator.end(broken_off.is_some())?;
+    let (interrupted, hopeless) = match broken_off {
+        None => (None, Vec::new()),
+        Some(BrokenOff::Because(reason)) => (Some(reason), Vec::new()),
+        Some(BrokenOff::Hopeless) => (None, finished.hopeless()),
+    };
     finished.check(&url, interrupted.as_deref())?;
     let subscribers = finished.subscribers();
     let implementation = subscribers
@@ -207,7 +220,8 @@ fn run_once(
         partial: interrupted.is_some(),
         interrupted,
         ..describe(plan, machine, &url)
-    };
+    }
+    .ended_early(hopeless);
     let surroundings = Surroundings {
         run,
         relay,
@@ -252,6 +266,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         kernel: machine.kernel.clone(),
         cpu_model: machine.cpu_model.clone(),
         interrupted: None,
+        ended_early_by: Vec::new(),
         partial: false,
     }
 }

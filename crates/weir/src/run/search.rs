@@ -39,6 +39,8 @@ pub(crate) struct Method {
     pub(crate) time_max: Option<Duration>,
     /// After which the search ends.
     pub(crate) probes_max: usize,
+    /// Whether a probe ends as soon as it cannot hold any more.
+    pub(crate) ends_early: bool,
     /// Whether the answer is calibrated against a null relay.
     pub(crate) calibrate: bool,
 }
@@ -124,6 +126,7 @@ impl Search {
         }
         plan.profile = profile.clone();
         plan.unjudged = WARM_UP;
+        plan.ends_early = method.ends_early;
         // The answer is calibrated, not each probe.
         plan.calibrate = false;
         let recorded = RecordedSearch {
@@ -153,11 +156,12 @@ impl Search {
         onlooker: &mut dyn Onlooker,
     ) -> anyhow::Result<Option<&'static str>> {
         let started = clock::now();
-        let mut last = Duration::ZERO;
+        // Those that are ended early say nothing of how long the next may take.
+        let mut longest = Duration::ZERO;
         while let Step::Probe(load) = find_max::next(&self.recorded.settings, &self.probes) {
             let begun = clock::now();
             if let Some(limit) = self.method.time_max
-                && begun - started + last > limit
+                && begun - started + longest > limit
             {
                 return Ok(Some("the time was used up"));
             }
@@ -166,7 +170,7 @@ impl Search {
             };
             self.probes.push(probe.clone());
             onlooker.note(&probe, &self.record(None))?;
-            last = clock::now() - begun;
+            longest = longest.max(clock::now() - begun);
             let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
             if !is_own && stop.wait(self.method.cool_down) {
                 return Ok(Some("it was interrupted"));

@@ -41,6 +41,8 @@ pub(crate) struct Watch {
     idle: Option<Usage>,
     /// The relay when all were connected and nothing was sent.
     connected: Option<Usage>,
+    /// At the very beginning: a run that was broken off before its steady part is seen from here on.
+    start: Sample,
     begin: Option<Sample>,
     end: Option<Sample>,
     last: Option<Usage>,
@@ -69,6 +71,20 @@ struct Sample {
     threads: Vec<TelemetrySnapshot>,
 }
 
+impl Sample {
+    fn of(relay: Option<Usage>, views: &[View]) -> Self {
+        Self {
+            at: clock::now(),
+            relay,
+            objects: views
+                .iter()
+                .map(|view| view.seen().subscribers.objects)
+                .sum(),
+            threads: views.iter().map(|view| view.telemetry.snapshot()).collect(),
+        }
+    }
+}
+
 impl Watch {
     pub(crate) fn new(
         started: Instant,
@@ -76,13 +92,15 @@ impl Watch {
         child: Option<ChildRelay>,
         views: Vec<View>,
     ) -> Self {
+        let idle = pid.and_then(|pid| process::usage(pid).ok());
         Self {
             started,
             pid,
             child,
+            start: Sample::of(idle, &views),
             views,
             window: None,
-            idle: pid.and_then(|pid| process::usage(pid).ok()),
+            idle,
             connected: None,
             begin: None,
             end: None,
@@ -161,7 +179,7 @@ impl Watch {
         plan: &Plan,
         implementation: Option<String>,
     ) -> (Relay, Generator) {
-        if self.begin.is_some() && self.end.is_none() {
+        if self.end.is_none() {
             self.end = Some(self.sample());
         }
         // In a meeting, both are the same sessions.
@@ -201,16 +219,8 @@ impl Watch {
     }
 
     fn sample(&mut self) -> Sample {
-        Sample {
-            at: clock::now(),
-            relay: self.usage(),
-            objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
-            threads: self
-                .views
-                .iter()
-                .map(|view| view.telemetry.snapshot())
-                .collect(),
-        }
+        let relay = self.usage();
+        Sample::of(relay, &self.views)
     }
 
     /// What is seen of each thread of the generator.
@@ -298,7 +308,8 @@ impl Watch {
         })
     }
 
-    /// The generator's health over the window: if it was the limit, nothing can be said of the relay.
+    /// The generator's health over the window, or over all that there was of the run: if it was the limit, nothing can be
+    /// said of the relay.
     fn generator(&self, plan: &Plan) -> Generator {
         let mut cores: Vec<u32> = [plan.cores.publishers, plan.cores.subscribers]
             .into_iter()
@@ -309,7 +320,7 @@ impl Watch {
         let mut reasons = Vec::new();
         let mut threads = Vec::new();
         let mut drops = 0;
-        if let (Some(begin), Some(end)) = (&self.begin, &self.end) {
+        if let (begin, Some(end)) = (self.begin.as_ref().unwrap_or(&self.start), &self.end) {
             let elapsed = end.at - begin.at;
             let pairs = begin.threads.iter().zip(&end.threads);
             let mut cpu = 0.0;

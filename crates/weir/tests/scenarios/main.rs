@@ -1,6 +1,7 @@
 //! Whole benchmarks in virtual time: the roles that run on real sockets, with real QUIC packets over emulated links.
 
 mod fetch;
+mod hopeless;
 mod limits;
 mod one;
 mod three;

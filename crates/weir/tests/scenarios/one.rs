@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use weir_bench::{
     publisher::PublishFlow,
-    report::{Outcome, Report, json},
+    report::{Outcome, Report, html, json},
     service_level::ServiceLevel,
 };
 use weir_link::{Config as LinkConfig, Loss, Probability};
@@ -138,4 +138,27 @@ fn lossy() -> LinkConfig {
     let share = Probability::new(0.02).expect("a share");
     let loss = Loss::Independent(share);
     LinkConfig { loss, ..clean() }
+}
+
+#[test]
+fn a_page_of_a_thousand_subscribers_stays_small_and_is_cut_in_words() {
+    // Of a thousand, some lose what the link loses.
+    let seed = seed(4);
+    let flow = PublishFlow::PublishNamespace;
+    let report = run(AUDIO_SHORT, 1000, flow, lossy(), seed).report;
+    assert_eq!(report.tracks[0].subscribers.len(), 1000, "WEIR_SEED={seed}");
+    let page = html::render(&report);
+    // The worst quarter is listed, of all others there are figures, and each drawing has as much as fits on a screen.
+    assert!(page.len() < 250_000, "{} bytes", page.len());
+    assert!(page.contains("(250 of 1,000; the JSON has them all)"));
+    let drawings = page.split("<svg").skip(1);
+    let elements = drawings.map(|rest| {
+        let drawing = rest.split("</svg>").next().unwrap_or(rest);
+        drawing.matches('<').count()
+    });
+    assert!(elements.clone().all(|count| count < 3_000), "{elements:?}");
+    assert!(json::render(&report).contains("\"index\": 999,"));
+    // To be looked at.
+    let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/thousand.html");
+    std::fs::write(file, page).expect("the folder is for tests");
 }

@@ -4,12 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use weir_bench::{
     clock::RunClock,
+    lookout::Lookout,
     meeting::MeetingRole,
     metrics::{SentTotals, TrackPlan},
     outcome::{self, Judged, Surroundings},
     profile::Profile,
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
-    report::{Cores, Generator, Relay, RelaySource, Report, Run},
+    report::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
     scenario::Scenario,
     service_level::ServiceLevel,
     subscriber::{
@@ -79,6 +80,8 @@ pub(crate) struct World {
     seed: u64,
     /// When the schedules began.
     released: Duration,
+    /// What could not hold any more when the run was ended early, if it was.
+    ended_early_by: Vec<Clause>,
 }
 
 /// The nodes of the clients.
@@ -172,6 +175,7 @@ impl World {
             plans,
             seed,
             released: Duration::ZERO,
+            ended_early_by: Vec::new(),
         }
     }
 
@@ -228,13 +232,38 @@ impl World {
         }
     }
 
+    /// From the release to the end, or to where `lookout` finds that the run cannot hold its level any more: it looks once a
+    /// second, as a runner does. Returns how long the schedules went on.
+    pub(crate) fn finish_under(&mut self, mut lookout: Lookout) -> Duration {
+        lookout.on_released(self.sim.now(), self.subscribers());
+        let clients = self.clients;
+        while self.ended_early_by.is_empty() {
+            let next = self.sim.elapsed() + Duration::from_secs(1);
+            let is_done = |sim: &Sim| is_done(sim, clients);
+            if self.sim.run_until(next, is_done) == End::Finished {
+                break;
+            }
+            assert!(next < TIME_MAX, "seed {}", self.seed);
+            self.ended_early_by = lookout.look(self.sim.now(), self.subscribers());
+        }
+        let lasted = self.sim.elapsed().saturating_sub(self.released);
+        let nodes = match clients {
+            Clients::Apart { source, sink } => vec![source, sink],
+            Clients::Together(node) => vec![node],
+        };
+        for node in nodes
+            .into_iter()
+            .filter(|_| !self.ended_early_by.is_empty())
+        {
+            self.sim.shutdown(node);
+        }
+        lasted
+    }
+
     /// Waits until everybody is done.
     pub(crate) fn finish(&mut self) {
         let clients = self.clients;
-        self.wait(|sim| match clients {
-            Clients::Apart { source, sink } => !sim.is_busy(source) && !sim.is_busy(sink),
-            Clients::Together(node) => !sim.is_busy(node),
-        });
+        self.wait(|sim| is_done(sim, clients));
     }
 
     fn wait(&mut self, is_done: impl FnMut(&Sim) -> bool) {
@@ -332,14 +361,23 @@ impl World {
             transport: "raw QUIC".to_owned(),
             publish_flow: String::new(),
             latency_clock: "virtual".to_owned(),
-            subscribers_requested: 0,
+            subscribers_requested: self.subscribers().progress().subscribers,
             publishers_requested: 1,
             cores: Cores::default(),
             kernel: String::new(),
             cpu_model: String::new(),
             interrupted: None,
+            ended_early_by: Vec::new(),
             partial: false,
         }
+        .ended_early(self.ended_early_by.clone())
+    }
+}
+
+fn is_done(sim: &Sim, clients: Clients) -> bool {
+    match clients {
+        Clients::Apart { source, sink } => !sim.is_busy(source) && !sim.is_busy(sink),
+        Clients::Together(node) => !sim.is_busy(node),
     }
 }
 

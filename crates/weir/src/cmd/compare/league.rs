@@ -135,6 +135,7 @@ fn method(described: &Described, relay: &DescribedRelay) -> Method {
         cool_down: Duration::ZERO,
         time_max: Some(Duration::from_secs(search.search_seconds)),
         probes_max: PROBES_MAX,
+        ends_early: true,
         calibrate: true,
     }
 }
