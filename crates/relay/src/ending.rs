@@ -178,10 +178,12 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        if let Some(source) = track.remove_source(handle, request)
-            && (is_ended || !track.is_within_reach())
-        {
-            self.after_last_source(now, endpoint, track_id, source, code);
+        if let Some(source) = track.remove_source(handle, request) {
+            if is_ended || !track.is_within_reach() {
+                self.after_last_source(now, endpoint, track_id, source, code);
+            } else if !track.is_fed() {
+                track.start_afresh();
+            }
         }
         self.dismiss_neighbours(now, endpoint, track_id);
         self.forget_if_unused(track_id);

@@ -263,10 +263,15 @@ impl Track {
         self.sources.iter().any(Source::is_offered)
     }
 
+    /// Whether objects come, if only the last ones of a publisher that is done.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.sources.iter().any(Source::is_feeding)
+    }
+
     /// Whether objects come, or would as soon as somebody here wants them: a neighbour offers them.
     pub(crate) fn is_within_reach(&self) -> bool {
         let mut sources = self.sources.iter();
-        sources.any(|source| source.is_feeding() || (source.is_neighbour && source.is_offered()))
+        self.is_fed() || sources.any(|source| source.is_neighbour && source.is_offered())
     }
 
     /// Whether some publisher was asked and has not answered.

@@ -449,3 +449,31 @@ fn who_pauses_keeps_a_track_that_another_thread_publishes_too() {
         });
     }
 }
+
+#[test]
+fn a_publisher_that_comes_back_counts_anew_beside_one_that_rests_elsewhere() {
+    story(&two(), |stage| {
+        let cast = cast(stage);
+        let other = stage.client_on(1);
+        let first = stage.publish(cast.publisher, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(cast.here[0], "a--x");
+        stage.step("subscribe", millis(50));
+        let second = stage.publish(other, "a--x");
+        stage.step("a second publisher, there", millis(50));
+        stage.datagram(first, 0, 0, b"datagram");
+        stage.step("an object", millis(50));
+        stage.update(subscription, forward(false));
+        stage.step("pause: the one there rests", millis(50));
+        stage.cancel(first);
+        stage.step("the one here goes", millis(500));
+        let again = stage.publish(cast.publisher, "a--x");
+        stage.update(subscription, forward(true));
+        stage.step("it comes back", millis(50));
+        stage.datagram(again, 0, 0, b"datagram");
+        stage.step("and begins at group 0", millis(50));
+        expect_datagrams(stage, subscription, &[(0, 0), (0, 0)]);
+        stage.publish_done(again, 0);
+        stage.publish_done(second, 0);
+    });
+}
