@@ -62,7 +62,7 @@ export class Player {
     this.fillingSinceUs = null;
     /** By how much what follows the next frame is put off, to have something in the buffer again. */
     this.leadUs = 0;
-    /** When what follows a frame may be shown that ended a pause at once and left nothing in the buffer.
+    /** When a frame may be shown that would leave nothing in the buffer, like the one before it that ended a pause at once.
      * @type {number | null} */
     this.heldUntilUs = null;
   }
@@ -176,7 +176,7 @@ export class Player {
     if (since === null || this.isPlaying) return;
     const isFilled = this.bufferedUs() >= this.target.targetUs();
     if (this.buffer.length > 0 && (isFilled || nowUs >= this.#beginsUs(since))) {
-      const wasHeld = this.heldUntilUs !== null && this.heldUntilUs > since;
+      const wasHeld = this.heldUntilUs !== null && this.heldUntilUs > since && this.buffer.length === 1;
       this.heldUntilUs = null;
       if (this.#resumesAtOnce() && !isFilled && !wasHeld) {
         this.leadUs = Math.trunc((this.target.targetUs() * LEAD_PERCENT) / 100);
@@ -193,7 +193,8 @@ export class Player {
    * @returns {number}
    */
   #beginsUs(sinceUs) {
-    return this.#resumesAtOnce() ? Math.max(sinceUs, this.heldUntilUs ?? sinceUs) : sinceUs + this.target.targetUs();
+    if (!this.#resumesAtOnce()) return sinceUs + this.target.targetUs();
+    return this.buffer.length > 1 ? sinceUs : Math.max(sinceUs, this.heldUntilUs ?? sinceUs);
   }
 
   /** @returns {boolean} whether what there is ends a pause at once: no other picture belongs before it */

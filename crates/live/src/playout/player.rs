@@ -84,7 +84,7 @@ pub struct Player {
     filling_since_us: Option<i64>,
     /// By how much what follows the next frame is put off, to have something in the buffer again.
     lead_us: i64,
-    /// When what follows a frame may be shown that ended a pause at once and left nothing in the buffer.
+    /// When a frame may be shown that would leave nothing in the buffer, like the one before it that ended a pause at once.
     held_until_us: Option<i64>,
 }
 
@@ -210,7 +210,8 @@ impl Player {
         };
         let is_filled = self.buffered_us() >= self.target.target_us();
         if !self.buffer.is_empty() && (is_filled || now_us >= self.begins_us(since)) {
-            let was_held = self.held_until_us.take().is_some_and(|until| until > since);
+            let is_held = self.held_until_us.take().is_some_and(|until| until > since);
+            let was_held = is_held && self.buffer.len() == 1;
             if self.resumes_at_once() && !is_filled && !was_held {
                 self.lead_us = self.target.target_us() * LEAD_PERCENT / 100;
             }
@@ -221,7 +222,9 @@ impl Player {
 
     /// When playing begins with what has been there since then, if not more comes before.
     fn begins_us(&self, since_us: i64) -> i64 {
-        if self.resumes_at_once() {
+        if self.resumes_at_once() && self.buffer.len() > 1 {
+            since_us
+        } else if self.resumes_at_once() {
             self.held_until_us
                 .map_or(since_us, |until| until.max(since_us))
         } else {
