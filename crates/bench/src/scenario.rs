@@ -71,6 +71,19 @@ impl Roles {
     pub fn subscribes(self, mode: Option<Mode>) -> bool {
         self.given.or(mode) != Some(Mode::Publisher)
     }
+
+    /// What is done here of all tracks of `profile` together.
+    pub fn part(self, profile: &Profile) -> Mode {
+        let modes = || profile.tracks.iter().map(|track| track.mode);
+        match (
+            modes().any(|mode| self.publishes(mode)),
+            modes().any(|mode| self.subscribes(mode)),
+        ) {
+            (true, false) => Mode::Publisher,
+            (false, true) => Mode::Subscriber,
+            (true, true) | (false, false) => Mode::Both,
+        }
+    }
 }
 
 impl Scenario {
@@ -330,5 +343,9 @@ mod tests {
         assert_eq!(sizes(Some(Mode::Publisher)), (1, 0));
         assert_eq!(sizes(Some(Mode::Subscriber)), (0, 5));
         assert_eq!(sizes(Some(Mode::Both)), (1, 5));
+        let part = |given, profile| Roles { given }.part(profile);
+        assert_eq!(part(None, &profile), Mode::Publisher);
+        assert_eq!(part(Some(Mode::Subscriber), &profile), Mode::Subscriber);
+        assert_eq!(part(None, &self::profile("perf/{track}", "")), Mode::Both);
     }
 }

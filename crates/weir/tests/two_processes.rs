@@ -28,35 +28,41 @@ total_transmit_time = 2000
 
 #[test]
 fn one_process_publishes_and_another_subscribes() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("two-processes");
+    run("roles", |role| (PROFILE.to_owned(), vec!["--role", role]));
+}
+
+#[test]
+fn a_profile_can_say_who_publishes_and_who_subscribes() {
+    run("modes", |role| {
+        let mode = if role == "publish" {
+            "mode = 1"
+        } else {
+            "mode = 2"
+        };
+        (PROFILE.replace("mode = 3", mode), Vec::new())
+    });
+}
+
+/// A run of both, each with a profile and arguments that say what it does.
+fn run(name: &str, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-processes-{name}"));
     fs::create_dir_all(&folder).unwrap();
-    let profile = folder.join("profile.ini");
-    fs::write(&profile, PROFILE).unwrap();
     let mut relay = weir(&["relay", "--listen", "127.0.0.1:0"]);
     let mut line = String::new();
     let mut out = BufReader::new(relay.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
     let ready: Value = serde_json::from_str(&line).unwrap();
     let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
-    let bench = |role: &str, json: &Path| {
+    let bench = |role: &'static str, json: &Path| {
+        let (text, own) = part(role);
+        let profile = folder.join(format!("{role}.ini"));
+        fs::write(&profile, text).unwrap();
         let (profile, json) = (profile.to_str().unwrap(), json.to_str().unwrap());
-        weir(&[
-            "bench",
-            profile,
-            "--relay",
-            &url,
-            "--insecure",
-            "--seed",
-            "9",
-            "--role",
-            role,
-            "--subscribers",
-            "3",
-            "--token",
-            "sesame",
-            "--json",
-            json,
-        ])
+        let mut arguments = vec!["bench", profile, "--relay", &url, "--insecure"];
+        arguments.extend(["--seed", "9", "--subscribers", "3", "--token", "sesame"]);
+        arguments.extend(["--json", json]);
+        arguments.extend(own);
+        weir(&arguments)
     };
     let (sent, received) = (folder.join("sent.json"), folder.join("received.json"));
     let publisher = bench("publish", &sent);

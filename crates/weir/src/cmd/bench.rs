@@ -15,6 +15,7 @@ use weir_bench::{
     publisher::PublishFlow,
     qperf::Wire,
     report::{Report, html, json, terminal},
+    scenario::Roles,
     service_level::ServiceLevel,
     subscriber::SubscribeFlow,
 };
@@ -244,12 +245,19 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             track.duration = Duration::from_secs(seconds);
         }
     }
-    let level: ServiceLevel = match arguments.role {
-        // Who only publishes sees no loss and no latency.
-        Some(Role::Publish) if arguments.slo == DEFAULT_LEVEL => PUBLISHER_LEVEL.parse(),
-        _ => arguments.slo.parse(),
-    }
-    .context("--slo")?;
+    let role = arguments.role.map(|role| match role {
+        Role::Publish => Mode::Publisher,
+        Role::Subscribe => Mode::Subscriber,
+        Role::Both => Mode::Both,
+    });
+    // Who only publishes sees no loss and no latency.
+    let publishes_only =
+        arguments.meetings.is_none() && Roles { given: role }.part(&profile) == Mode::Publisher;
+    let slo = match arguments.slo.as_str() {
+        DEFAULT_LEVEL if publishes_only => PUBLISHER_LEVEL,
+        slo => slo,
+    };
+    let level: ServiceLevel = slo.parse().context("--slo")?;
     if arguments.subscribers == 0 || arguments.subscribers > SUBSCRIBERS_MAX {
         bail!(
             "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
@@ -289,11 +297,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         relay,
         subscribers: arguments.subscribers,
         meetings,
-        role: arguments.role.map(|role| match role {
-            Role::Publish => Mode::Publisher,
-            Role::Subscribe => Mode::Subscriber,
-            Role::Both => Mode::Both,
-        }),
+        role,
         ramp_per_second: arguments
             .ramp
             .or(joins_per_second)

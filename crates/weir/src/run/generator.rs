@@ -316,7 +316,7 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
 
 /// How long those who only subscribe wait for the process that publishes.
 fn wait_for_others(plan: &Plan) -> Duration {
-    if plan.role == Some(Mode::Subscriber) {
+    if plan.part() == Mode::Subscriber {
         AUDIENCE_TIMEOUT
     } else {
         Duration::ZERO
@@ -325,7 +325,7 @@ fn wait_for_others(plan: &Plan) -> Duration {
 
 /// How long the clients may take to get ready.
 fn patience(plan: &Plan) -> Duration {
-    if plan.role == Some(Mode::Publisher) {
+    if plan.part() == Mode::Publisher {
         return AUDIENCE_TIMEOUT;
     }
     let rate = u64::from(plan.ramp_per_second);

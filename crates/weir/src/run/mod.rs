@@ -91,6 +91,14 @@ pub(crate) struct Meetings {
 }
 
 impl Plan {
+    /// What is done here; the rest is another process's. Clients of meetings do both.
+    pub(crate) fn part(&self) -> Mode {
+        match self.meetings {
+            Some(_) => Mode::Both,
+            None => Roles { given: self.role }.part(&self.profile),
+        }
+    }
+
     /// Subscribers in all, wherever they are.
     pub(crate) fn subscribers_total(&self) -> usize {
         self.meetings.map_or(self.subscribers, |meetings| {
@@ -256,7 +264,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
         transport: url.scheme.transport().to_owned(),
         publish_flow: flow_name(plan).to_owned(),
         latency_clock: latency_clock(plan).to_owned(),
-        subscribers_requested: if plan.role == Some(Mode::Publisher) {
+        subscribers_requested: if plan.part() == Mode::Publisher {
             0
         } else {
             plan.subscribers_total() as u64
