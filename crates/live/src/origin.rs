@@ -64,6 +64,8 @@ pub struct OriginCounters {
     pub streams_overflowed: u64,
     /// Answers to a FETCH of the init segment or the catalog.
     pub fetches_answered: u64,
+    /// Requests refused because 16 others waited already until it is known which tracks there are.
+    pub early_over_limit: u64,
 }
 
 /// The origin of a live stream, as a client of a relay.

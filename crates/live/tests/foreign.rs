@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use weir_live::figures::Figures;
+use weir_live::limits::HELD_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::{
     Choice, Frame, Ingest, Init, Item, Join, Media, Target, Timebase, Viewer, ViewerConfig,
@@ -115,6 +116,8 @@ struct Publisher {
     requests: Vec<RequestId>,
     next: usize,
     streams: BTreeMap<u64, (StreamId, u64)>,
+    /// Held objects that the connection has not taken yet.
+    waiting: Vec<(StreamId, Bytes)>,
     is_over: bool,
 }
 
@@ -130,6 +133,7 @@ impl Publisher {
             requests: Vec::new(),
             next: 0,
             streams: BTreeMap::new(),
+            waiting: Vec::new(),
             is_over: false,
         }
     }
@@ -147,9 +151,19 @@ impl Publisher {
         for ((_, payload), alias) in self.layout.held.iter().zip(0..) {
             let stream = connection.open(Direction::Uni).expect("few streams");
             let bytes = object(Some((alias, 0)), None, 0, Properties::EMPTY, payload);
-            write(connection, stream, bytes);
-            connection.finish(stream);
+            self.waiting.push((stream, bytes));
         }
+        self.flush(connection);
+    }
+
+    fn flush(&mut self, connection: &mut Connection<'_>) {
+        self.waiting.retain_mut(|(stream, bytes)| {
+            let is_written = connection.write(*stream, bytes).is_ok();
+            if is_written {
+                connection.finish(*stream);
+            }
+            !is_written
+        });
     }
 
     /// Sends what is due.
@@ -284,6 +298,7 @@ impl App for Publisher {
                 self.offer(connection);
             }
         }
+        self.flush(connection);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -445,4 +460,26 @@ fn who_never_publishes_is_waited_for_as_long_as_was_asked() {
             "{failure}"
         );
     });
+}
+
+#[test]
+fn a_catalog_may_be_so_large_and_no_larger() {
+    for (bytes, failure) in [
+        (HELD_BYTES_MAX, None),
+        (
+            HELD_BYTES_MAX + 1,
+            Some("the track \"catalog\" is there, but what it holds did not come"),
+        ),
+    ] {
+        let mut layout = msf_cmaf();
+        let (_, json) = &layout.held[0];
+        let mut padded = json.to_vec();
+        padded.resize(bytes, b' ');
+        layout.held[0].1 = Bytes::from(padded);
+        play(layout, |viewer| {
+            assert_eq!(viewer.failure(), failure);
+            let unknown = u64::from(failure.is_some());
+            assert_eq!(viewer.objects_unknown(), unknown, "it is counted");
+        });
+    }
 }

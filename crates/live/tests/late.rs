@@ -273,3 +273,18 @@ fn who_asks_for_what_there_is_not_is_told_when_that_is_known() {
         "{failure}"
     );
 }
+
+#[test]
+fn so_many_may_ask_before_anything_is_known_and_no_more() {
+    for (count, over) in [(16, 0), (17, 1)] {
+        let mut stage = Stage::new(Duration::from_mins(1));
+        let names: Vec<String> = (0..count).map(|number| format!("none-{number}")).collect();
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        stage.play(&names);
+        stage.sim.run_until(Duration::from_secs(1), |_| false);
+        stage.publish(0, PublishFlow::Namespace);
+        stage.sim.run_until(Duration::from_secs(2), |_| false);
+        let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+        assert_eq!(origin.counters().early_over_limit, over, "{count}");
+    }
+}

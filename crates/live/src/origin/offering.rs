@@ -106,8 +106,11 @@ impl Origin {
         asked: &Subscribe,
     ) {
         let found = asked_for(&self.publications, asked);
-        if found.is_err() && !self.knows_tracks() && self.early.len() < EARLY_MAX {
-            return self.early.push((id, asked.clone()));
+        if found.is_err() && !self.knows_tracks() {
+            if self.early.len() < EARLY_MAX {
+                return self.early.push((id, asked.clone()));
+            }
+            self.counters.early_over_limit += 1;
         }
         let held = self.held.iter().find(|held| asked.track.name == held.name);
         let payload = held.map(|held| held.payload.clone());

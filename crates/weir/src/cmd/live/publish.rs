@@ -134,6 +134,7 @@ fn publish(
             "streams_reset": counters.streams_reset,
             "streams_overflowed": counters.streams_overflowed,
             "fetches_answered": counters.fetches_answered,
+            "early_over_limit": counters.early_over_limit,
         }})
     ))?;
     // One that still waits for bytes was not the reason for the end.
