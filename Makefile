@@ -75,6 +75,11 @@ results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our 
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/relays.toml --find-max --results docs/results.md
 
+.PHONY: results-wires
+results-wires: $(PEERS)/bin/moq-relay-ietf ## The draft's scenario 2 beside its older form (--wire qperf), into docs/results.md (six minutes)
+	$(CARGO) build --release --locked --bin weir
+	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/wires.toml --results docs/results.md
+
 $(PEERS)/bin/moq-test-client:
 	$(CARGO) install --locked --root $(PEERS) moq-test-client@0.2.0
 

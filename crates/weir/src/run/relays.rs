@@ -401,10 +401,13 @@ mod tests {
     }
 
     #[test]
-    fn the_example_is_right() {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/relays.toml");
-        let described = Described::read(Path::new(file)).unwrap();
-        assert_eq!(described.relay.len(), 3);
+    fn the_examples_are_right() {
+        let profiles = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles"));
+        for (file, relays) in [("relays.toml", 3), ("wires.toml", 4)] {
+            let described = Described::read(&profiles.join(file)).unwrap();
+            assert_eq!(described.relay.len(), relays);
+            assert!(profiles.join(described.profile).exists());
+        }
     }
 
     #[test]
