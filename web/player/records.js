@@ -98,8 +98,17 @@ export class Records {
    * @param {object} about what else is to stand there
    */
   export(nowUs, about) {
-    const figures = this.#figures(this.frames, this.startedUs, nowUs);
+    const figures = this.#figures(this.frames, this.startedUs, nowUs, this.#firstKeyframe());
     return { ...about, started_us: this.startedUs, ended_us: nowUs, figures, frames: this.frames };
+  }
+
+  /**
+   * The number of the first keyframe: what came before it was left of a group that the player did not join.
+   */
+  #firstKeyframe() {
+    let first = Infinity;
+    for (const { kind, number } of this.frames) if (kind === "I") first = Math.min(first, number);
+    return first;
   }
 
   /**
@@ -108,14 +117,16 @@ export class Records {
    * @param {FrameRecord[]} frames
    * @param {number} startUs
    * @param {number} endUs
+   * @param {number} from the number of the first of them that counts, if not all do
    */
-  #figures(frames, startUs, endUs) {
+  #figures(frames, startUs, endUs, from = Infinity) {
     let first = Infinity;
     let last = -Infinity;
     for (const { number } of frames) {
       first = Math.min(first, number);
       last = Math.max(last, number);
     }
+    if (from < Infinity) first = from;
     return figures(frames, frames.length > 0 ? last - first + 1 : 0, startUs, endUs);
   }
 

@@ -101,10 +101,14 @@ impl Figures {
     }
 
     /// The same for a player that knows of the origin only what it received: the origin had the frames from the
-    /// first to the last of these.
+    /// first keyframe to the last of these. Frames before that keyframe belong to a group that the player did not join:
+    /// where a group comes on several tracks, the rest of it comes on one of them and cannot be decoded.
     pub fn of_received(records: &[FrameRecord], start_us: i64, end_us: i64) -> Self {
         let numbers = records.iter().map(|record| record.number);
-        let (first, last) = (numbers.clone().min(), numbers.max());
+        let keyframes = records.iter().filter(|record| record.kind == 'I');
+        let first_keyframe = keyframes.map(|record| record.number).min();
+        let first = first_keyframe.or_else(|| numbers.clone().min());
+        let last = numbers.max();
         let frames = first.zip(last).map_or(0, |(first, last)| last - first + 1);
         Self::new(records, frames, start_us, end_us)
     }
@@ -257,6 +261,18 @@ mod tests {
         near(figures.bit_rates[0], 2000.0 / 3.0);
         near(figures.bit_rates[2], 0.0);
         assert_eq!(figures.time_to_first_frame, Some(0.1));
+    }
+
+    #[test]
+    fn what_is_left_of_a_group_that_was_not_joined_is_not_missed() {
+        let numbered = |number, kind| FrameRecord {
+            number,
+            ..record(kind, 0, None)
+        };
+        let mut records = vec![numbered(3, 'B'), numbered(7, 'B')];
+        assert_eq!(Figures::of_received(&records, 0, 1).frames, 5);
+        records.extend([numbered(14, 'I'), numbered(16, 'P'), numbered(28, 'I')]);
+        assert_eq!(Figures::of_received(&records, 0, 1).frames, 15);
     }
 
     #[test]
