@@ -310,6 +310,9 @@ impl Relay {
         }
         if let Some(track) = self.tracks.get(track_id) {
             track.remove_source(source.handle, source.request);
+            if track.sources.is_empty() {
+                track.start_afresh();
+            }
         }
         self.with_session(now, endpoint, source.handle, |session, connection| {
             session.cancel(connection, source.request, ResetCode::CANCELLED);

@@ -52,6 +52,8 @@ pub(crate) struct Track {
     pub(crate) awaits_offer: bool,
     /// Without a publisher, and until when its subscribers are kept.
     pub(crate) orphaned_until: Option<Instant>,
+    /// The last publisher went, and the next one has sent nothing yet.
+    is_afresh: bool,
 }
 
 /// A session that objects of a track come from.
@@ -204,6 +206,7 @@ impl Track {
             leaving_at: None,
             awaits_offer: false,
             orphaned_until: None,
+            is_afresh: false,
         }
     }
 
@@ -358,6 +361,7 @@ impl Track {
         self.duplicates.clear();
         self.ends = Ends::default();
         self.group_asked = None;
+        self.is_afresh = true;
     }
 
     /// An object of a track with several publishers is there: whether its sender counts anew. Then what the cache
@@ -369,6 +373,10 @@ impl Track {
         location: Location,
         ledger: &mut Ledger,
     ) -> Option<Anew> {
+        // Nor what the last publisher sent, if this one begins where that one was.
+        if std::mem::take(&mut self.is_afresh) && self.cache.largest >= Some(location) {
+            self.cache.clear(ledger);
+        }
         if !self.duplicates.is_shared() {
             return None;
         }

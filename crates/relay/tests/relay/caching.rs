@@ -2,13 +2,15 @@
 
 use bytes::Bytes;
 use weir_moqt::{
-    error::ResetCode, location::Location, parameter::Parameters, property::Properties,
+    data::SubgroupHeader, error::ResetCode, location::Location, parameter::Parameters,
+    property::Properties,
 };
 
 use crate::{
+    actor::Manner,
     archive::ALL,
     fetching::{all_of, published, whole_group},
-    stage::{Asked, Setting, Stage, millis, object, secs, story},
+    stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
 };
 
 /// Tracks with one object of 1000 bytes each.
@@ -158,5 +160,39 @@ fn a_relay_without_a_cache_still_serves_what_publishers_have() {
             assert_eq!(stage.fetched(fetch).places(500), all_of(0..3));
         }
         assert!(stage.gauges().cache_objects <= 1);
+    });
+}
+
+#[test]
+fn a_track_may_begin_anew_once_nobody_subscribes_to_it() {
+    story(&Setting::default(), |stage| {
+        let mut round = |objects: u64, bytes: usize| {
+            let [publisher, subscriber] = [stage.client(), stage.client()];
+            stage.direct(publisher, |actor| actor.manner = Manner::Accept(7));
+            stage.announce(publisher, "a");
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.step("subscribe: the publisher is asked", millis(100));
+            let source = stage.source(publisher, 0, 7);
+            let header = SubgroupHeader {
+                end_of_group: true,
+                ..plain(0)
+            };
+            let mut stream = stage.open_with(source, header);
+            for id in 0..objects {
+                stage.object(source, &mut stream, id, &payload(0, id, bytes));
+            }
+            stage.finish(source, &stream);
+            stage.step("a group, and its end", millis(100));
+            assert_eq!(stage.counters().tracks_malformed, 0);
+            stage.expect_objects(subscription, &[0], objects, bytes);
+            stage.cancel(subscription);
+            stage.step("nobody wants it any more", millis(100));
+            stage.sim.shutdown(publisher);
+            stage.step("the publisher goes", millis(100));
+        };
+        round(3, 500);
+        // Another one counts from 0 again, and its group is longer than the one that the cache remembers.
+        round(6, 100);
     });
 }
