@@ -373,8 +373,10 @@ impl Track {
         location: Location,
         ledger: &mut Ledger,
     ) -> Option<Anew> {
-        // Nor what the last publisher sent, if this one begins where that one was.
-        if std::mem::take(&mut self.is_afresh) && self.cache.largest >= Some(location) {
+        // Nor what the last publisher sent, if this one begins where that one was, or where it said that nothing comes.
+        if std::mem::take(&mut self.is_afresh)
+            && (self.cache.largest >= Some(location) || self.cache.rules_out(location))
+        {
             self.cache.clear(ledger);
         }
         if !self.duplicates.is_shared() {
