@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 use weir_moqt::{
-    data::SubgroupHeader, error::ResetCode, location::Location, parameter::Parameters,
+    data::{ObjectHeader, ObjectStatus, SubgroupHeader},
+    error::ResetCode,
+    location::Location,
+    parameter::Parameters,
     property::Properties,
 };
 
@@ -194,5 +197,42 @@ fn a_track_may_begin_anew_once_nobody_subscribes_to_it() {
         round(3, 500);
         // Another one counts from 0 again, and its group is longer than the one that the cache remembers.
         round(6, 100);
+    });
+}
+
+#[test]
+fn what_a_former_publisher_ruled_out_does_not_bind_the_next_one() {
+    story(&Setting::default(), |stage| {
+        let [first, second, subscriber, late] = [(); 4].map(|()| stage.client());
+        let publication = stage.publish(first, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 0, 2, 300);
+        let mut stream = stage.open(publication, 1);
+        let end = ObjectHeader {
+            status: ObjectStatus::EndOfTrack,
+            ..object(0, 0)
+        };
+        stage.object_with(publication, &mut stream, &end, b"");
+        stage.finish(publication, &stream);
+        stage.step("a group, and the end of the track", millis(100));
+        assert!(stage.outcome(subscription).done.is_none());
+        stage.sim.shutdown(first);
+        stage.step("the publisher goes", millis(100));
+        // Another one says that there is more, and sends what follows.
+        let so_far = Parameters {
+            largest_object: Some(Location::new(4, 0)),
+            ..Parameters::default()
+        };
+        let publication = stage.publish_with(second, "a--x", so_far, Properties::EMPTY);
+        stage.step("another one goes on behind that end", millis(100));
+        let subscription = stage.subscribe(late, "a--x");
+        stage.wait(millis(50));
+        stage.group(publication, 5, 2, 300);
+        stage.step("a group of it", millis(200));
+        stage.expect_objects(subscription, &[5], 2, 300);
+        assert_eq!(stage.counters().objects_ruled_out, 0);
+        assert_eq!(stage.counters().tracks_malformed, 0);
     });
 }
