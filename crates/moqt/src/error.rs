@@ -39,14 +39,6 @@ impl DecodeError {
         }
     }
 
-    /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
-    pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
-        Self::Invalid {
-            code: SessionError::INTERNAL_ERROR,
-            reason,
-        }
-    }
-
     /// The violation this error is where no more bytes can come: after a FIN, or inside a value of known length.
     pub const fn into_violation(self) -> Violation {
         match self {
@@ -74,6 +66,14 @@ impl Violation {
     pub const fn protocol(reason: &'static str) -> Self {
         Self {
             code: SessionError::PROTOCOL_VIOLATION,
+            reason,
+        }
+    }
+
+    /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
+    pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
+        Self {
+            code: SessionError::INTERNAL_ERROR,
             reason,
         }
     }

@@ -309,7 +309,7 @@ impl Parameters {
 
     fn read_token(&mut self, cursor: &mut Cursor<'_>) -> Result<(), DecodeError> {
         if self.authorization_tokens.len() == AUTHORIZATION_TOKENS_MAX {
-            return Err(TOO_MANY_TOKENS);
+            return Err(TOO_MANY_TOKENS.into());
         }
         self.authorization_tokens
             .push(Token::decode(&read_prefixed(cursor)?)?);
@@ -366,8 +366,8 @@ const MISPLACED: Violation =
     Violation::protocol("a parameter stands in a message it may not appear in");
 
 /// More tokens than [`AUTHORIZATION_TOKENS_MAX`].
-pub(crate) const TOO_MANY_TOKENS: DecodeError =
-    DecodeError::beyond_limit("more authorization tokens in a message than this endpoint takes");
+pub(crate) const TOO_MANY_TOKENS: Violation =
+    Violation::beyond_limit("more authorization tokens in a message than this endpoint takes");
 
 /// Reads a location of two integers [moqt-18 §1.4.2].
 pub(crate) fn read_location(cursor: &mut Cursor<'_>) -> Result<Location, DecodeError> {

@@ -47,7 +47,7 @@ use crate::draft::Draft;
 use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
-use crate::reader::MessageReader;
+use crate::reader::{HEADER_TOO_LONG, MESSAGE_TOO_LONG, MessageReader};
 use crate::transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
@@ -458,6 +458,8 @@ impl Session {
 
     fn violate(&mut self, transport: &mut dyn Transport, violation: Violation) {
         if !self.is_closed {
+            self.counters.messages_too_long += u64::from(violation == MESSAGE_TOO_LONG);
+            self.counters.object_headers_too_long += u64::from(violation == HEADER_TOO_LONG);
             self.close(transport, violation.code, violation.reason);
             self.events.push_back(Event::Violated(violation));
         }

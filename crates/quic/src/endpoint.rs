@@ -71,9 +71,12 @@ pub enum ConnectError {
 pub struct Counters {
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Newcomers refused at [`Limits::connections_max`] or [`Limits::handshakes_max`], or because the role
-    /// wants none.
-    pub refused: u64,
+    /// Newcomers refused at [`Limits::connections_max`].
+    pub refused_connections: u64,
+    /// Newcomers refused at [`Limits::handshakes_max`].
+    pub refused_handshakes: u64,
+    /// Newcomers refused because the role wants none.
+    pub refused_unwanted: u64,
     /// Newcomers asked to prove their address.
     pub retried: u64,
     /// Newcomers' servers that wanted a proof of our address (Retry, RFC 9000 §8.1.2); whoever can send us packets can

@@ -49,7 +49,7 @@ impl Setup {
 
     fn read_token(&mut self, encoded: &[u8]) -> Result<(), DecodeError> {
         if self.authorization_tokens.len() == AUTHORIZATION_TOKENS_MAX {
-            return Err(TOO_MANY_TOKENS);
+            return Err(TOO_MANY_TOKENS.into());
         }
         let token = Token::decode(&Bytes::copy_from_slice(encoded))?;
         // The draft says so of servers only; a client has no use for them either, for no alias exists before SETUP.

@@ -7,6 +7,8 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::cursor::Cursor;
 use crate::error::DecodeError;
 
+use super::HEADER_TOO_LONG;
+
 /// The part of a stream that has arrived and was not read yet.
 ///
 /// Either a header is being waited for, then its first bytes are in `partial` and `chunk` holds nothing, or what arrived
@@ -128,9 +130,7 @@ impl Input {
 
     fn check_limit(&self, bytes: usize) -> Result<(), DecodeError> {
         if bytes > self.header_bytes_max {
-            return Err(DecodeError::beyond_limit(
-                "a header is longer than this endpoint takes",
-            ));
+            return Err(HEADER_TOO_LONG.into());
         }
         Ok(())
     }

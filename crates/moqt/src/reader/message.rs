@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use super::MESSAGE_TOO_LONG;
 use super::input::Input;
 use crate::cursor::Cursor;
 use crate::draft::Draft;
@@ -80,9 +81,7 @@ fn read_frame(
     }
     let len = cursor.uint16()?;
     if usize::from(len) > payload_bytes_max {
-        return Err(DecodeError::beyond_limit(
-            "a message is longer than this endpoint takes",
-        ));
+        return Err(MESSAGE_TOO_LONG.into());
     }
     Ok((message_type, cursor.take(u64::from(len))?))
 }

@@ -7,8 +7,16 @@ crate::numbers! {
         setup_overdue,
         /// Requests of peers answered with `EXCESSIVE_LOAD` because `requests_max` were open.
         requests_over_limit,
-        /// Own requests refused because `requests_local_max` or `requests_queued_max` was reached.
-        requests_refused,
+        /// Own requests refused because `requests_local_max` were open.
+        requests_local_over_limit,
+        /// Own requests refused because `requests_queued_max` waited for a stream.
+        requests_queued_over_limit,
+        /// Own updates refused because the peer had not answered `updates_max`.
+        updates_local_over_limit,
+        /// Sessions closed because a control message had more than `message_bytes_max`.
+        messages_too_long,
+        /// Sessions closed because an object had more than `object_header_bytes_max` before its payload.
+        object_headers_too_long,
         /// Requests of peers that the session rejected itself: reserved namespaces, unknown mandatory properties, bad tokens, GOAWAY.
         requests_rejected,
         /// Streams of ended requests that were stopped because `requests_draining_max` waited.
@@ -27,8 +35,10 @@ crate::numbers! {
         aliases_forgotten,
         /// Datagrams for subscriptions that have ended.
         datagrams_late,
-        /// Datagrams dropped because too many with an unknown alias waited.
+        /// Datagrams dropped because `datagrams_unknown_max` with an unknown alias waited.
         datagrams_unknown_over_limit,
+        /// Datagrams dropped because `datagrams_unknown_bytes_max` with an unknown alias waited.
+        datagrams_unknown_over_bytes,
         /// Datagrams dropped because nothing explained their alias in time.
         datagrams_unknown_expired,
         /// Data streams stopped because their subscription or fetch has ended.

@@ -228,7 +228,8 @@ impl Session {
         let dropped = self
             .waiting
             .hold_datagram(now, alias, copy.freeze(), &self.limits);
-        self.counters.datagrams_unknown_over_limit += dropped;
+        self.counters.datagrams_unknown_over_limit += dropped.over_count;
+        self.counters.datagrams_unknown_over_bytes += dropped.over_bytes;
     }
 
     /// Delivers what waited for an alias.

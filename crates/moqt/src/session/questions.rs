@@ -211,7 +211,7 @@ impl Session {
         };
         assert!(takes_updates, "this request takes no update from this side");
         if request.updates_sent.len() >= self.limits.updates_max {
-            self.counters.requests_refused += 1;
+            self.counters.updates_local_over_limit += 1;
             return Err(Refused::Limit);
         }
         let prefix = parameters.track_namespace_prefix.clone();
@@ -380,7 +380,7 @@ impl Session {
         message: impl FnOnce(RequestId) -> Message,
     ) -> Result<RequestId, Refused> {
         if stream.is_none() && self.requests.queued_len() >= self.limits.requests_queued_max {
-            self.counters.requests_refused += 1;
+            self.counters.requests_queued_over_limit += 1;
             return Err(Refused::Limit);
         }
         let (id, bytes) = match self.encode_request(message) {
@@ -415,7 +415,7 @@ impl Session {
             return Err(Refused::GoingAway);
         }
         if self.requests.own_live() >= self.limits.requests_local_max {
-            self.counters.requests_refused += 1;
+            self.counters.requests_local_over_limit += 1;
             return Err(Refused::Limit);
         }
         Ok(())

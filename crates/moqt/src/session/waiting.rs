@@ -35,25 +35,36 @@ pub(super) struct WaitingStream {
     pub(super) alias: u64,
 }
 
+/// Datagrams that had to go for a newer one.
+#[derive(Copy, Clone, Debug, Default)]
+pub(super) struct Overflow {
+    /// At `datagrams_unknown_max`.
+    pub(super) over_count: u64,
+    /// At `datagrams_unknown_bytes_max`.
+    pub(super) over_bytes: u64,
+}
+
 impl WaitingRoom {
-    /// Lets a datagram wait; returns how many older ones had to go for it.
+    /// Lets a datagram wait; returns what older ones had to go for it.
     pub(super) fn hold_datagram(
         &mut self,
         now: Instant,
         alias: u64,
         data: Bytes,
         limits: &Limits,
-    ) -> u64 {
+    ) -> Overflow {
         self.datagrams_bytes += data.len();
         let until = now + limits.unknown_alias_timeout;
         self.datagrams
             .push_back(WaitingDatagram { until, alias, data });
-        let mut dropped = 0;
-        while self.datagrams.len() > limits.datagrams_unknown_max
-            || self.datagrams_bytes > limits.datagrams_unknown_bytes_max
-        {
+        let mut dropped = Overflow::default();
+        while self.datagrams.len() > limits.datagrams_unknown_max {
             self.pop_datagram();
-            dropped += 1;
+            dropped.over_count += 1;
+        }
+        while self.datagrams_bytes > limits.datagrams_unknown_bytes_max {
+            self.pop_datagram();
+            dropped.over_bytes += 1;
         }
         dropped
     }
@@ -146,24 +157,29 @@ mod tests {
         }
     }
 
-    fn hold(room: &mut WaitingRoom, now: Instant, alias: u64, data: &'static [u8]) -> u64 {
-        room.hold_datagram(now, alias, Bytes::from_static(data), &limits())
+    fn hold(room: &mut WaitingRoom, now: Instant, alias: u64, data: &'static [u8]) -> (u64, u64) {
+        let dropped = room.hold_datagram(now, alias, Bytes::from_static(data), &limits());
+        (dropped.over_count, dropped.over_bytes)
     }
 
     #[test]
     fn datagrams_are_bounded_by_count_and_by_bytes() {
         let (now, mut room) = (epoch(), WaitingRoom::default());
         for data in [&b"a"[..], b"b", b"c"] {
-            assert_eq!(hold(&mut room, now, 1, data), 0, "at the limit");
+            assert_eq!(hold(&mut room, now, 1, data), (0, 0), "at the limit");
         }
-        assert_eq!(hold(&mut room, now, 1, b"d"), 1, "one past the count");
-        assert_eq!(hold(&mut room, now, 1, b"12345678"), 1, "at ten bytes");
-        assert_eq!(hold(&mut room, now, 1, b"x"), 1, "one byte past");
+        assert_eq!(hold(&mut room, now, 1, b"d"), (1, 0), "one past the count");
+        assert_eq!(hold(&mut room, now, 1, b"12345678"), (1, 0), "at ten bytes");
+        assert_eq!(
+            hold(&mut room, now, 1, b"x"),
+            (1, 0),
+            "one past the count again"
+        );
         assert_eq!(room.take_datagrams(1), [&b"d"[..], b"12345678", b"x"]);
         assert_eq!(room.datagrams_bytes, 0);
         assert_eq!(
             hold(&mut room, now, 1, b"12345678901"),
-            1,
+            (0, 1),
             "alone too large"
         );
     }

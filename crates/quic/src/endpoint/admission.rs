@@ -19,11 +19,18 @@ impl Endpoint {
     /// Decides about a newcomer.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
-        let full = self.refuses_newcomers
-            || self.slots.open() >= self.limits.connections_max
-            || self.handshakes >= self.limits.handshakes_max;
-        if full {
-            self.counters.refused += 1;
+        let counters = &mut self.counters;
+        let refusals = if self.refuses_newcomers {
+            Some(&mut counters.refused_unwanted)
+        } else if self.slots.open() >= self.limits.connections_max {
+            Some(&mut counters.refused_connections)
+        } else if self.handshakes >= self.limits.handshakes_max {
+            Some(&mut counters.refused_handshakes)
+        } else {
+            None
+        };
+        if let Some(count) = refusals {
+            *count += 1;
             let transmit = self.engine.refuse(incoming, &mut self.scratch);
             self.respond(transmit, socket);
             return;

@@ -85,7 +85,7 @@ fn a_close_during_the_handshake_frees_everything() {
     );
     pair.take_server();
     pair.connect();
-    assert_eq!(pair.server.counters().refused, 0);
+    assert_eq!(pair.server.counters().refused_connections, 0);
 }
 
 #[test]

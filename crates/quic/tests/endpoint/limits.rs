@@ -30,11 +30,11 @@ fn connections_up_to_the_limit_are_accepted() {
     let (_, first) = pair.connect();
     pair.connect();
     pair.connect();
-    assert_eq!(pair.server.counters().refused, 0);
+    assert_eq!(pair.server.counters().refused_connections, 0);
     pair.start();
     pair.pass(DELAY * 4);
     assert_eq!(losses(&pair.take_client()), [refusal()]);
-    assert_eq!(pair.server.counters().refused, 1);
+    assert_eq!(pair.server.counters().refused_connections, 1);
     assert_eq!(pair.server.counters().accepted, 3);
     assert_eq!(pair.server.connections(), 3);
 
@@ -83,7 +83,7 @@ fn handshakes_up_to_the_limit_are_accepted() {
     pair.start();
     pair.pass(DELAY * 2);
     assert_eq!(pair.server.counters().accepted, 2);
-    assert_eq!(pair.server.counters().refused, 0);
+    assert_eq!(pair.server.counters().refused_handshakes, 0);
 
     pair.wire = Box::new(|_| true);
     let refused = pair.start();
@@ -93,7 +93,7 @@ fn handshakes_up_to_the_limit_are_accepted() {
     };
     pair.wire = Box::new(move |flight| flight.to == Side::Server || flight.data.len() < 200);
     pair.pass(DELAY * 2);
-    assert_eq!(pair.server.counters().refused, 1);
+    assert_eq!(pair.server.counters().refused_handshakes, 1);
     let events = format!("{:?}", pair.take_client());
     assert_eq!(events, format!("[{turned_away:?}]"));
 
@@ -116,7 +116,21 @@ fn no_handshakes_at_all_may_be_allowed() {
     pair.start();
     pair.pass(DELAY * 4);
     assert_eq!(losses(&pair.take_client()), [refusal()]);
-    assert_eq!(pair.server.counters().refused, 1);
+    assert_eq!(pair.server.counters().refused_handshakes, 1);
+}
+
+#[test]
+fn newcomers_are_refused_while_the_role_wants_none() {
+    let mut pair = Pair::new();
+    pair.connect();
+    pair.server.refuse_newcomers(true);
+    pair.start();
+    pair.pass(DELAY * 4);
+    assert_eq!(losses(&pair.take_client()), [refusal()]);
+    let counters = pair.server.counters();
+    assert_eq!((counters.accepted, counters.refused_unwanted), (1, 1));
+    pair.server.refuse_newcomers(false);
+    pair.connect();
 }
 
 #[test]
@@ -138,7 +152,7 @@ fn newcomers_prove_their_address_when_many_handshakes_are_in_flight() {
     assert_eq!(pair.server.counters().retried, 1);
     assert_eq!(pair.client.counters().retries_received, 1);
     assert_eq!(pair.server.counters().accepted, 2);
-    assert_eq!(pair.server.counters().refused, 0);
+    assert_eq!(pair.server.counters().refused_handshakes, 0);
 }
 
 #[test]

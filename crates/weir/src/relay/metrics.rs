@@ -171,11 +171,6 @@ fn quic(page: &mut Page, numbers: &Numbers) {
             (|snapshot| snapshot.quic.accepted) as fn(&Snapshot) -> u64,
         ),
         (
-            "weir_quic_refused_total",
-            "Newcomers refused at a limit.",
-            |snapshot| snapshot.quic.refused,
-        ),
-        (
             "weir_quic_retried_total",
             "Newcomers asked to prove their address.",
             |snapshot| snapshot.quic.retried,
@@ -222,6 +217,18 @@ fn quic(page: &mut Page, numbers: &Numbers) {
         ),
     ] {
         page.counter(name, help, sum(of));
+    }
+    let name = "weir_quic_refused_total";
+    page.family(name, "counter", "Newcomers refused, by reason.");
+    for (reason, of) in [
+        (
+            "connections",
+            (|snapshot| snapshot.quic.refused_connections) as fn(&Snapshot) -> u64,
+        ),
+        ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
+        ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
+    ] {
+        page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
     let name = "weir_quic_datagrams_dropped_total";
     page.family(name, "counter", "Datagrams dropped from queues, by reason.");

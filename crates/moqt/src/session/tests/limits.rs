@@ -48,7 +48,12 @@ fn own_requests() {
     let first = ask(&mut pair).unwrap();
     ask(&mut pair).unwrap();
     assert_eq!(ask(&mut pair), Err(Refused::Limit));
-    assert_eq!(pair.session(Side::Server).counters().requests_refused, 1);
+    assert_eq!(
+        pair.session(Side::Server)
+            .counters()
+            .requests_local_over_limit,
+        1
+    );
     pair.server(|session, view| session.cancel(view, first, ResetCode::CANCELLED));
     assert_eq!(ask(&mut pair), Ok(RequestId(5)), "a refusal uses up no ID");
 }
@@ -64,6 +69,8 @@ fn queued_requests() {
     ask(&mut pair).unwrap();
     ask(&mut pair).unwrap();
     assert_eq!(ask(&mut pair), Err(Refused::Limit));
+    let counters = pair.session(Side::Server).counters();
+    assert_eq!(counters.requests_queued_over_limit, 1);
     pair.link.limit_streams(Side::Server, Direction::Bi, 2);
     pair.run();
     assert!(ask(&mut pair).is_ok());
@@ -150,6 +157,8 @@ fn own_updates() {
         };
         assert_eq!([update(&mut pair), update(&mut pair)], [Ok(()), Ok(())]);
         assert_eq!(update(&mut pair), Err(Refused::Limit));
+        let counters = pair.session(Side::Client).counters();
+        assert_eq!(counters.updates_local_over_limit, 1);
         pair.run();
         pair.server(|session, view| {
             session.subscribe_ok(view, id, subscribe_ok(1));
@@ -373,7 +382,7 @@ fn bytes_of_datagrams_without_an_alias() {
             pair.datagram(Side::Client, &datagram(7, object));
         }
         let counters = pair.session(Side::Client).counters();
-        assert_eq!(counters.datagrams_unknown_over_limit, dropped);
+        assert_eq!(counters.datagrams_unknown_over_bytes, dropped);
     }
 }
 
@@ -410,6 +419,8 @@ fn bytes_of_a_control_message() {
         let config = config_with(Side::Server, |limits| limits.message_bytes_max = limit);
         let (mut pair, _) = Pair::alone_ready(config);
         pair.peer_opens(Side::Server, Direction::Bi, &[subscribe(0, "t")]);
+        let counters = pair.session(Side::Server).counters();
+        assert_eq!(counters.messages_too_long, u64::from(expected.is_some()));
         assert_eq!(pair.closed(Side::Server), expected);
     }
 }
@@ -439,6 +450,11 @@ fn bytes_of_an_object_header() {
         pair.peer_opens(Side::Client, Direction::Bi, &[publish(1, "t", 7)]);
         let stream = pair.peer_opens(Side::Client, Direction::Uni, &[]);
         pair.peer_writes(Side::Client, stream, &data);
+        let counters = pair.session(Side::Client).counters();
+        assert_eq!(
+            counters.object_headers_too_long,
+            u64::from(expected.is_some())
+        );
         assert_eq!(pair.closed(Side::Client), expected);
     }
 }
