@@ -12,6 +12,6 @@ mod player;
 mod reorder;
 
 pub use self::clock::RenderClock;
-pub use self::jitter::{Buffering, JitterTarget};
+pub use self::jitter::{BufferChoice, BufferChoiceError, Buffering, JitterTarget};
 pub use self::player::{Arrival, Fate, Player, PlayerSettings, Shown};
 pub use self::reorder::{Reorder, Reordered};

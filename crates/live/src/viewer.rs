@@ -65,6 +65,7 @@ impl Viewer {
             Choice::Known { settings, .. } => *settings,
             Choice::Catalog => strategy::usual().player(),
         };
+        let settings = config.buffer.applied_to(settings);
         Self {
             client: Client::new(config.target.clone()),
             player: Player::new(settings),
@@ -231,6 +232,7 @@ impl Viewer {
     fn apply(&mut self, now: Instant, endpoint: &mut Endpoint, plan: Plan) {
         let named = plan.strategy.as_deref().and_then(strategy::by_name);
         let settings = named.unwrap_or_else(strategy::usual).player();
+        let settings = self.config.buffer.applied_to(settings);
         self.player = Player::new(settings);
         self.sequence = settings.in_sequence.then(Sequence::new);
         self.freshness = settings.stops_stale.then(Freshness::default);

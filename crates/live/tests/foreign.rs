@@ -10,6 +10,7 @@ use serde_json::json;
 use weir_live::figures::Figures;
 use weir_live::limits::HELD_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
+use weir_live::playout::BufferChoice;
 use weir_live::{
     Choice, Frame, Ingest, Init, Item, Join, Media, Target, Timebase, Viewer, ViewerConfig,
 };
@@ -366,6 +367,7 @@ fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
         namespace: namespace(),
         choice: Choice::Catalog,
         join: Join::Next,
+        buffer: BufferChoice::Strategy,
         patience: Duration::from_secs(5),
         timebase,
     };

@@ -132,6 +132,7 @@ fn a_player_that_is_told_nothing_reads_the_catalog() {
     assert_eq!(played["strategy"], "weir", "as the catalog says");
     assert_eq!(played["tracks"][0]["name"], "video");
     assert_eq!(played["tracks"][0]["packaging"], "loc");
+    assert_eq!(played["buffer"], "strategy", "unless told otherwise");
     let frames = played["frames"].as_array().unwrap();
     // It joins with the group after the one in which it has read the catalog.
     let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
@@ -335,6 +336,10 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
             "there is no strategy \"fast\"; there are baseline",
         ),
         (&["live", "publish"], "required arguments"),
+        (
+            &["live", "play", &url, "--buffer", "250ms"],
+            "'--buffer <TARGET>': expected adaptive, strategy, or milliseconds from 0 to 99999",
+        ),
     ] {
         let output = weir(arguments).wait_with_output().unwrap();
         let errors = text(&output.stderr);

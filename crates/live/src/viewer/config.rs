@@ -5,7 +5,7 @@ use std::time::Duration;
 use weir_moqt::name::Namespace;
 
 use crate::client::{Target, Timebase};
-use crate::playout::PlayerSettings;
+use crate::playout::{BufferChoice, PlayerSettings};
 
 /// What a player is made with.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct ViewerConfig {
     pub choice: Choice,
     /// Where to begin.
     pub join: Join,
+    /// How much is buffered.
+    pub buffer: BufferChoice,
     /// How long to wait for somebody to publish the stream.
     pub patience: Duration,
     /// The clock that availability is told in.
@@ -33,7 +35,7 @@ pub enum Choice {
     Known {
         /// Names of the tracks; the first one has the keyframes.
         tracks: Vec<String>,
-        /// How they are played.
+        /// How they are played, but for what the viewer wants of the buffer.
         settings: PlayerSettings,
     },
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
 use weir_live::figures::{Delays, Figures, FrameRecord};
 use weir_live::packaging::Packaging;
+use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::Strategy;
 use weir_live::{
@@ -168,6 +169,7 @@ impl Stage {
                 namespace,
                 choice: Choice::Known { tracks, settings },
                 join: Join::Next,
+                buffer: BufferChoice::Strategy,
                 patience: Duration::ZERO,
                 timebase,
             }),

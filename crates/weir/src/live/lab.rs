@@ -6,6 +6,7 @@ use anyhow::{Context as _, bail, ensure};
 use weir_link::{Config as Link, Delay};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
+use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::{self, Strategy};
 use weir_live::{
@@ -80,6 +81,7 @@ pub(crate) fn run(
             settings: strategy.player(),
         },
         join: Join::Next,
+        buffer: BufferChoice::Strategy,
         patience: Duration::ZERO,
         timebase,
     };

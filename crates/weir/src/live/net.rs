@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
+use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
 use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
@@ -71,6 +72,7 @@ pub(crate) fn run(
             settings: strategy.player(),
         },
         join: Join::Next,
+        buffer: BufferChoice::Strategy,
         patience: JOIN,
         timebase,
     });

@@ -8,6 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use weir_live::figures::Figures;
+use weir_live::playout::BufferChoice;
 use weir_live::{Choice, Join, Plan, Viewer, ViewerConfig, strategy};
 use weir_moqt::name::Namespace;
 
@@ -39,6 +40,9 @@ pub(crate) struct PlayArguments {
     /// Where to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
     join: JoinChoice,
+    /// How much is buffered: strategy (what the way of delivery says), adaptive (what arrivals need, 40 to 400 ms), or milliseconds
+    #[arg(long, value_name = "TARGET", default_value_t = BufferChoice::default())]
+    buffer: BufferChoice,
     /// How long to wait for somebody to publish the stream
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = humantime::parse_duration)]
     patience: Duration,
@@ -80,6 +84,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             JoinChoice::Next => Join::Next,
             JoinChoice::Current => Join::Current,
         },
+        buffer: arguments.buffer,
         patience: arguments.patience,
         timebase,
     });
@@ -112,6 +117,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             "relay": arguments.relay.to_string(),
             "strategy": name,
             "tracks": plan.map(tracks),
+            "buffer": arguments.buffer.to_string(),
             "figures": figures,
             "streams_refused": viewer.streams_refused(),
             "objects_unknown": viewer.objects_unknown(),

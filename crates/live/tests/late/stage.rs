@@ -1,0 +1,203 @@
+//! The stage of a story: a relay, and room for origins that publish a file and a player.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use weir_live::packaging::Packaging;
+use weir_live::playout::BufferChoice;
+use weir_live::source::Source;
+use weir_live::{
+    Choice, Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer,
+    ViewerConfig, strategy,
+};
+use weir_moqt::draft::Draft;
+use weir_moqt::message::Setup;
+use weir_moqt::name::Namespace;
+use weir_relay::{Config, Limits, Relay};
+use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
+
+/// 36 frames and their sound.
+const AUDIO_VIDEO: &[u8] = include_bytes!("../media/audio-video.mp4");
+
+/// What is published.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Show {
+    pub(crate) strategy: &'static str,
+    pub(crate) flow: PublishFlow,
+    pub(crate) packaging: Packaging,
+    pub(crate) pace: Pace,
+}
+
+/// When a stream comes from its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// All at once; it never ends.
+    AtOnce,
+    /// So many frames at once, but the last of them a second later, and with it the end.
+    Until(usize),
+    /// Each frame when its time has come; then the stream ends.
+    Live,
+}
+
+impl Show {
+    /// By the usual strategy, as coded frames, all at once.
+    pub(crate) fn usual(flow: PublishFlow) -> Self {
+        Self {
+            strategy: "weir",
+            flow,
+            packaging: Packaging::Loc,
+            pace: Pace::AtOnce,
+        }
+    }
+}
+
+/// A stream that was read before.
+#[derive(Debug)]
+struct Ready {
+    items: VecDeque<(Instant, Item)>,
+    ends: bool,
+}
+
+impl Source for Ready {
+    fn poll(&mut self, now: Instant) -> Option<(Instant, Item)> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.items.pop_front()
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        self.items.front().map(|(at, _)| *at)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ends && self.items.is_empty()
+    }
+}
+
+/// An origin, a relay that keeps objects for so long, and room for more origins and a player.
+pub(crate) struct Stage {
+    pub(crate) sim: Sim,
+    pub(crate) relay: NodeId,
+    pub(crate) nodes: [NodeId; 3],
+}
+
+impl Stage {
+    pub(crate) fn new(cache_age_max: Duration) -> Self {
+        Self::seeded(7, cache_age_max)
+    }
+
+    pub(crate) fn seeded(seed: u64, cache_age_max: Duration) -> Self {
+        let mut sim = Sim::new(seed);
+        let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let relay = sim.add_node(NodeConfig {
+            server,
+            ..NodeConfig::default()
+        });
+        let nodes = [(); 3].map(|()| sim.add_node(NodeConfig::default()));
+        let limits = Limits {
+            cache_age_max,
+            ..Limits::default()
+        };
+        let config = Config {
+            limits,
+            ..Config::default()
+        };
+        sim.start(relay, Relay::new(config));
+        Self { sim, relay, nodes }
+    }
+
+    fn target(&self) -> Target {
+        Target {
+            remote: self.sim.address(self.relay),
+            server_name: SERVER_NAME.to_owned(),
+            client: self.sim.client_config(&[Draft::Draft18.alpn()]),
+            setup: Setup::default(),
+        }
+    }
+
+    /// All share one clock, whenever they begin.
+    fn timebase(&self) -> Timebase {
+        Timebase {
+            at: self.sim.instant(Duration::ZERO),
+            us: 0,
+        }
+    }
+
+    /// Publishes on one of the nodes.
+    pub(crate) fn publish(&mut self, node: usize, show: Show) {
+        let mut ingest = Ingest::new();
+        ingest.push(AUDIO_VIDEO);
+        let items = std::iter::from_fn(|| ingest.poll().expect("a whole stream"));
+        let now = self.sim.now();
+        let mut left = match show.pace {
+            Pace::AtOnce | Pace::Live => usize::MAX,
+            Pace::Until(frames) => frames,
+        };
+        let items = items.map_while(|item| {
+            left = left.checked_sub(usize::from(matches!(item, Item::Frame(_))))?;
+            let media_us = match &item {
+                Item::Init(_) => 0,
+                Item::Frame(frame) => frame.decode_us,
+                Item::Audio {
+                    presentation_us, ..
+                } => *presentation_us,
+            };
+            let delay = match show.pace {
+                Pace::Live => Duration::from_micros(media_us.unsigned_abs()),
+                Pace::AtOnce | Pace::Until(_) => Duration::from_secs(u64::from(left == 0)),
+            };
+            Some((now + delay, item))
+        });
+        let config = OriginConfig {
+            target: self.target(),
+            namespace: namespace(),
+            flow: show.flow,
+            strategy: strategy::by_name(show.strategy).expect("a known name"),
+            packaging: show.packaging,
+            timebase: self.timebase(),
+            source: Box::new(Ready {
+                items: items.collect(),
+                ends: show.pace != Pace::AtOnce,
+            }),
+        };
+        self.sim.start(self.nodes[node], Origin::new(config));
+    }
+
+    /// What a player of these tracks is made with.
+    pub(crate) fn player_of(&self, strategy: &str, tracks: &[&str]) -> ViewerConfig {
+        ViewerConfig {
+            target: self.target(),
+            namespace: namespace(),
+            choice: Choice::Known {
+                tracks: tracks.iter().map(|&track| track.to_owned()).collect(),
+                settings: strategy::by_name(strategy).expect("a known name").player(),
+            },
+            join: Join::Current,
+            buffer: BufferChoice::Strategy,
+            patience: Duration::from_secs(2),
+            timebase: self.timebase(),
+        }
+    }
+
+    /// Plays these tracks on the last node.
+    pub(crate) fn play(&mut self, tracks: &[&str]) {
+        self.play_by("weir", tracks);
+    }
+
+    pub(crate) fn play_by(&mut self, strategy: &str, tracks: &[&str]) {
+        self.play_with(self.player_of(strategy, tracks));
+    }
+
+    pub(crate) fn play_with(&mut self, config: ViewerConfig) {
+        self.sim.start(self.nodes[2], Viewer::new(config));
+    }
+
+    pub(crate) fn viewer(&self) -> &Viewer {
+        let viewer = self.sim.app::<Viewer>(self.nodes[2]);
+        assert_eq!(viewer.failure(), None);
+        viewer
+    }
+}
+
+fn namespace() -> Namespace {
+    Namespace::new(["live"]).expect("short")
+}
