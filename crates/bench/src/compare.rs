@@ -16,7 +16,7 @@ pub use self::rank::{Test, rank_sum};
 use crate::find_max::{Figures, Probe, ProbeOutcome};
 
 /// Version of the comparison's form; it grows whenever a field changes or goes.
-pub const COMPARISON: u32 = 1;
+pub const COMPARISON: u32 = 2;
 
 /// All that one comparison has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

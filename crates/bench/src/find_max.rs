@@ -83,9 +83,12 @@ pub enum ProbeOutcome {
 pub struct Figures {
     /// Objects that reached their subscribers.
     pub objects_delivered: u64,
-    /// Objects that did not; where the probe was ended early, also those that were on their way.
+    /// Objects that did not, of those that the service level judges; where the probe was ended early, also those that
+    /// were on their way.
     pub objects_lost: u64,
-    /// Worst of the tracks' 99th percentiles of latency.
+    /// Objects that did not, of those in the beginning that nothing is judged by.
+    pub objects_lost_before: u64,
+    /// 99th percentile of the latency that the service level judges.
     pub latency_p99_ms: Option<f64>,
     /// The relay's load; 100 is one core.
     pub cpu_percent: Option<f64>,
@@ -154,7 +157,6 @@ impl Probe {
             Outcome::Partial | Outcome::Empty => ProbeOutcome::failed(&report.verdict.sentence),
         };
         let cost = report.relay.cost.as_ref();
-        let p99 = |track: &crate::report::TrackReport| Some(track.latency.overall?.p99_ms);
         let busiest = report
             .generator
             .threads
@@ -165,8 +167,9 @@ impl Probe {
             outcome,
             figures: Figures {
                 objects_delivered: report.objects_delivered(),
-                objects_lost: report.objects_lost(),
-                latency_p99_ms: report.tracks.iter().filter_map(p99).reduce(f64::max),
+                objects_lost: report.slo.lost_objects,
+                objects_lost_before: report.objects_lost_before(),
+                latency_p99_ms: report.slo.latency_p99_ms,
                 cpu_percent: cost.map(|cost| cost.cpu_percent),
                 cpu_us_per_delivered_object: cost.and_then(|cost| cost.cpu_us_per_delivered_object),
                 bytes_per_session: cost.and_then(|cost| cost.bytes_per_session),

@@ -105,6 +105,8 @@ impl ServiceLevel {
             clauses,
             first_broken,
             judged_from_ms: 0.0,
+            lost_objects: measured.lost_objects,
+            latency_p99_ms: Metric::P99.measure(Unit::Milliseconds, measured),
         }
     }
 }

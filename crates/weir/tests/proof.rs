@@ -87,6 +87,75 @@ fn a_run_is_calibrated_against_a_null_relay() {
 }
 
 #[test]
+fn what_a_null_relay_cannot_show_is_not_calibrated() {
+    let folder = folder("senseless");
+    let file = folder.join("profile.ini");
+    let plain = fs::read_to_string(PROFILE).unwrap();
+    let section = plain.lines().find(|line| line.starts_with('[')).unwrap();
+    let with = |key: &str| plain.replace(section, &format!("{section}\n{key}"));
+    let stream = plain.replace("= datagram", "= stream");
+    let fetch = stream.replace(section, &format!("{section}\npattern = fetch"));
+    let said = |text: &str, command: &[&str], flags: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let output = weir.args(command).arg(&file).args(flags).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let publishes = format!("weir: --calibrate: {section}: mode = 1: a null relay would have");
+    let error = said(&with("mode = 1"), &["bench"], &["--calibrate"]);
+    assert!(error.starts_with(&publishes), "{error}");
+    let relay = ["--relay", "moqt://127.0.0.1:4443"];
+    let with_role = |flags: &[&'static str]| [&relay, flags].concat();
+    let role = with_role(&["--calibrate", "--role", "publish"]);
+    let error = said(&plain, &["bench"], &role);
+    assert!(
+        error.starts_with("weir: --calibrate: --role publish: a null relay would have"),
+        "{error}"
+    );
+    let error = said(&fetch, &["bench"], &["--calibrate"]);
+    let fetched = format!("{section}: pattern = fetch: a null relay keeps nothing");
+    assert!(error.contains(&fetched), "{error}");
+    let search = ["bench", "find-max"];
+    let error = said(&fetch, &search, &[]);
+    assert!(
+        error.contains(&fetched) && error.contains("say --no-calibration"),
+        "{error}"
+    );
+    // Who searches or compares leaves nothing to another process.
+    for (number, named) in [(1, "mode = 1"), (2, "mode = 2")] {
+        let error = said(&with(named), &search, &[]);
+        let problem = format!("weir: {section}: mode = {number}: each run is one of its own");
+        assert!(error.starts_with(&problem), "{error}");
+    }
+    let error = said(&plain, &search, &with_role(&["--role", "subscribe"]));
+    assert!(
+        error.starts_with("weir: --role subscribe: each run"),
+        "{error}"
+    );
+    let relays = folder.join("relays.toml");
+    let description = "profile = \"profile.ini\"\n[[relay]]\nname = \"one\"\nstart = [\"false\"]\n\
+                       url = \"moqt://127.0.0.1:4443\"\n";
+    fs::write(&relays, description).unwrap();
+    let compare = |text: &str, flags: &[&str]| {
+        fs::write(&file, text).unwrap();
+        let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"));
+        let weir = weir.args(["bench", "compare"]).arg(&relays).args(flags);
+        String::from_utf8(weir.output().unwrap().stderr).unwrap()
+    };
+    for flags in [&[][..], &["--find-max"]] {
+        let error = compare(&with("mode = 2"), flags);
+        assert!(error.contains(": mode = 2: each run is one"), "{error}");
+    }
+    let error = compare(&fetch, &["--find-max"]);
+    assert!(
+        error.contains("--find-max: ") && error.contains(&fetched),
+        "{error}"
+    );
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn a_second_request_to_stop_ends_the_relay_too() {
     let folder = folder("stop");
     let pid_file = folder.join("pid");

@@ -5,7 +5,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -34,18 +34,27 @@ fn one_process_publishes_and_another_subscribes() {
 #[test]
 fn a_profile_can_say_who_publishes_and_who_subscribes() {
     run("modes", |role| {
-        let mode = if role == "publish" {
-            "mode = 1"
+        // Whoever has the subscribers can be calibrated: a null relay gets a publisher from there too.
+        let (mode, arguments) = if role == "publish" {
+            ("mode = 1", Vec::new())
         } else {
-            "mode = 2"
+            ("mode = 2", vec!["--calibrate"])
         };
-        (PROFILE.replace("mode = 3", mode), Vec::new())
+        (PROFILE.replace("mode = 3", mode), arguments)
     });
+    let received = fs::read_to_string(folder("modes").join("received.json")).unwrap();
+    let received: Value = serde_json::from_str(&received).unwrap();
+    let p99 = &received["generator"]["calibration"]["latency_p99_ms"];
+    assert!(p99.is_number(), "{}", received["generator"]);
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-processes-{name}"))
 }
 
 /// A run of both, each with a profile and arguments that say what it does.
 fn run(name: &str, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-processes-{name}"));
+    let folder = folder(name);
     fs::create_dir_all(&folder).unwrap();
     let mut relay = weir(&["relay", "--listen", "127.0.0.1:0"]);
     let mut line = String::new();

@@ -8,7 +8,7 @@ use crate::find_max::{Answer, Figures, Probe, ProbeOutcome, Record};
 use crate::report::html::page;
 
 /// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
-pub const LIMITS: u32 = 1;
+pub const LIMITS: u32 = 2;
 
 /// All that one comparison of limits has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -17,6 +17,7 @@ pub fn heading(unit: &str) -> String {
 pub fn row(probe: &Probe) -> String {
     let Figures {
         objects_lost,
+        objects_lost_before,
         latency_p99_ms,
         cpu_percent,
         cpu_us_per_delivered_object,
@@ -41,7 +42,15 @@ pub fn row(probe: &Probe) -> String {
         let lost = "–".to_owned();
         (lost, format!("{because}; ended early, after {seconds} s"))
     } else {
-        (objects_lost.to_string(), because)
+        let before = match objects_lost_before {
+            0 => None,
+            lost => Some(format!("{lost} lost before what is judged")),
+        };
+        let because: Vec<String> = [Some(because).filter(|because| !because.is_empty()), before]
+            .into_iter()
+            .flatten()
+            .collect();
+        (objects_lost.to_string(), because.join("; "))
     };
     line(
         &probe.load.to_string(),

@@ -243,9 +243,9 @@ fn a_record_is_resumed_by_a_search_of_the_same_only() {
         error.to_string(),
         "the record is of another search: its service level differs"
     );
-    let newer = text.replace("\"find_max\": 2", "\"find_max\": 3");
+    let newer = text.replace("\"find_max\": 3", "\"find_max\": 4");
     let error = Record::resume(&newer, &record.search).unwrap_err();
-    assert!(matches!(error, ReadError::Version(3)), "{error}");
+    assert!(matches!(error, ReadError::Version(4)), "{error}");
     let error = Record::resume("{}", &record.search).unwrap_err();
     assert!(error.to_string().contains("find_max"), "{error}");
     assert!(Record::resume(&text[..text.len() / 2], &record.search).is_err());

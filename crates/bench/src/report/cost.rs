@@ -192,6 +192,10 @@ pub struct ServiceLevel {
     pub held: bool,
     /// Loss and latency are judged of objects planned from this time of the data phase on.
     pub judged_from_ms: f64,
+    /// Objects lost of those that are judged, over all tracks; the tracks themselves count the whole run.
+    pub lost_objects: u64,
+    /// 99th percentile of the latency that is judged, over all tracks; none if there is none.
+    pub latency_p99_ms: Option<f64>,
 }
 
 /// One clause of a service level.

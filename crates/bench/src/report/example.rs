@@ -81,6 +81,8 @@ pub(super) fn empty() -> Report {
         first_broken: None,
         held: false,
         judged_from_ms: 0.0,
+        lost_objects: 0,
+        latency_p99_ms: None,
     };
     let generator = Generator {
         threads: Vec::new(),
@@ -498,6 +500,8 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {
         first_broken: first.map(|clause| clause.text.clone()),
         held: first.is_none(),
         judged_from_ms: 0.0,
+        lost_objects: lost,
+        latency_p99_ms: p99,
         clauses,
     }
 }

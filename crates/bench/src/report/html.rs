@@ -14,7 +14,7 @@ use self::charts::{heat, latency, relay as relay_charts, subscribers};
 pub(crate) use self::league::page;
 use self::markup::Markup;
 use super::statistics::float;
-use super::verdict::{GENERATOR_LIMIT, Judgement};
+use super::verdict::{GENERATOR_LIMIT, Judgement, judged};
 use super::{Clause, Outcome, Relay, RelaySource, Report, TrackReport, figures};
 
 /// Tracks shown at most; the JSON has them all.
@@ -317,6 +317,13 @@ fn service_level(markup: &mut Markup, report: &Report) {
                 });
             });
         });
+        if let Some(sentence) = judged(report) {
+            markup.leaf(
+                "p",
+                &[("class", &"reading")],
+                &format!("Judged: {sentence}."),
+            );
+        }
     });
 }
 

@@ -49,7 +49,7 @@ pub use self::track::{
 pub use self::verdict::{Outcome, Verdict};
 
 /// Version of the report's form, written as `schema`; it grows whenever a field changes or goes.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// All that one run has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -132,6 +132,11 @@ impl Report {
             .iter()
             .map(|track| track.completion.objects_received.sum)
             .sum()
+    }
+
+    /// Objects that did not reach their subscribers and were planned before the part of the run that is judged.
+    pub fn objects_lost_before(&self) -> u64 {
+        self.objects_lost().saturating_sub(self.slo.lost_objects)
     }
 
     /// Objects that did not reach their subscribers, over all tracks.

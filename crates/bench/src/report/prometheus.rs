@@ -58,6 +58,11 @@ pub fn render(report: &Report) -> String {
             text.gauge(name, help, &[("", "", value)]);
         }
     }
+    text.gauge(
+        "objects_lost_judged",
+        "Objects that did not reach their subscribers, of those that the service level judges.",
+        &[("", "", float(report.slo.lost_objects))],
+    );
     per_track(&mut text, report);
     text.out
 }

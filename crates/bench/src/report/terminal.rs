@@ -6,7 +6,7 @@ mod tests;
 use super::figures;
 use super::screen::{COLUMN, Paint, Screen};
 use super::statistics::{Count, Distribution, Spread, float};
-use super::verdict::Judgement;
+use super::verdict::{Judgement, judged};
 use super::{Outcome, RelayCost, Report, TrackReport};
 use crate::profile::Conduct;
 
@@ -369,6 +369,15 @@ fn service_level(screen: &mut Screen, report: &Report) {
             0,
             LABEL.max(longest + 4),
             &format!("{measured}, {}", judgement.words()),
+        );
+    }
+    if let Some(sentence) = judged(report) {
+        screen.entry(
+            "judged",
+            Paint::Strong,
+            0,
+            LABEL.max(longest + 4),
+            &sentence,
         );
     }
 }

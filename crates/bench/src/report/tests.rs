@@ -89,10 +89,10 @@ fn a_kept_report_reads_back_the_same() {
 #[test]
 fn a_report_of_another_form_is_refused() {
     let text = json::render(&example::empty());
-    let newer = text.replacen("\"schema\": 2", "\"schema\": 3", 1);
+    let newer = text.replacen("\"schema\": 3", "\"schema\": 4", 1);
     assert!(matches!(
         json::parse(&newer),
-        Err(json::ReadError::Schema(3))
+        Err(json::ReadError::Schema(4))
     ));
     let unknown = text.replacen("\"seed\"", "\"unheard_of\": 1, \"seed\"", 1);
     assert!(matches!(

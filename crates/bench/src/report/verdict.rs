@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Clause, Generator, Relay, Run, ServiceLevel, TrackReport, figures, statistics};
+use super::{
+    Clause, Generator, Relay, Report, Run, ServiceLevel, TrackReport, figures, statistics,
+};
 
 /// The conclusion of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +135,19 @@ fn generator_sentence(generator: &Generator) -> String {
     } else {
         format!("{GENERATOR_LIMIT}: {}", generator.reasons.join("; "))
     }
+}
+
+/// What of the run the clauses about loss and latency look at; none if that is all of it.
+pub(super) fn judged(report: &Report) -> Option<String> {
+    if report.slo.judged_from_ms <= 0.0 {
+        return None;
+    }
+    Some(format!(
+        "loss and latency of objects planned from {} s of the data phase on: {} of them lost, and {} before",
+        figures::plain(report.slo.judged_from_ms / 1e3),
+        figures::count(report.slo.lost_objects),
+        figures::count(report.objects_lost_before()),
+    ))
 }
 
 fn broken_clause(slo: &ServiceLevel) -> String {

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use weir_bench::{
     limits::PROFILE_BYTES_MAX,
-    profile::{Mode, Pattern, Profile, TrackProfile},
+    profile::{Mode, Profile},
     publisher::PublishFlow,
     qperf::Wire,
     report::{Report, html, json, terminal},
@@ -276,10 +276,6 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
     if meetings.is_some() && profile.audience.is_unruly() {
         bail!("{name}: [audience]: clients of meetings neither read slowly nor come and go");
     }
-    let has_fetch = |track: &TrackProfile| track.pattern == Pattern::Fetch;
-    if arguments.calibrate && profile.tracks.iter().any(has_fetch) {
-        bail!("--calibrate: a null relay keeps nothing that could be fetched");
-    }
     let relay = relay(arguments, machine)?;
     let trust = match (&relay, &arguments.ca) {
         // Its certificate is made a moment before, for this run only.
@@ -291,7 +287,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         },
     };
     let joins_per_second = profile.audience.joins_per_second;
-    Ok(Plan {
+    let plan = Plan {
         profile_name: name,
         profile,
         relay,
@@ -328,7 +324,22 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         calibrate: arguments.calibrate,
         waste_percent: arguments.waste_cpu,
         command_line: command_line(),
-    })
+    };
+    if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
+        bail!("--calibrate: {problem}");
+    }
+    Ok(plan)
+}
+
+/// Refuses a plan of which another process would do a part, where every run is one of its own.
+pub(super) fn check_both_sides(plan: &Plan) -> anyhow::Result<()> {
+    if let Some(one_sided) = plan.one_sided() {
+        bail!(
+            "{}: each run is one of its own, whose publishers and subscribers are in one process; say --role both",
+            one_sided.named
+        );
+    }
+    Ok(())
 }
 
 /// As in the draft's scenario 3.

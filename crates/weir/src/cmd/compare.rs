@@ -154,7 +154,9 @@ fn parse_plan(line: &[String], relay: &DescribedRelay, machine: &Machine) -> any
     let parsed = RunLine::try_parse_from(line)
         .map_err(|error| anyhow::anyhow!("{}", error.render()))
         .with_context(|| format!("relay {:?}", relay.name))?;
-    bench::plan(&parsed.run, machine).with_context(|| format!("relay {:?}", relay.name))
+    let plan = bench::plan(&parsed.run, machine);
+    let plan = plan.and_then(|plan| bench::check_both_sides(&plan).map(|()| plan));
+    plan.with_context(|| format!("relay {:?}", relay.name))
 }
 
 /// Renders a comparison.

@@ -104,6 +104,12 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         }
         (By::Subscribers | By::Meetings | By::Bitrate, _) => bench::plan(&arguments.run, &machine)?,
     };
+    bench::check_both_sides(&plan)?;
+    if let Some(problem) = plan.calibration_problem()
+        && !arguments.no_calibration
+    {
+        bail!("{problem}; say --no-calibration");
+    }
     let asks_for_cpu = plan.level.to_string().contains("cpu");
     if asks_for_cpu && matches!(plan.relay, RelayChoice::At { pid: None, .. }) {
         bail!("--slo: a clause about CPU needs --relay-pid, or nothing can hold it");

@@ -20,7 +20,7 @@ use weir_bench::{
     archive::Archive,
     clock::RunClock,
     outcome::{self, Judged, Surroundings},
-    profile::{Mode, Profile},
+    profile::{Mode, Pattern, Profile},
     publisher::PublishFlow,
     qperf::Wire,
     report::{Calibration, Cores, Run, live::Moment},
@@ -99,6 +99,43 @@ impl Plan {
         }
     }
 
+    /// The first thing of which only one side is done here, as it stands in the command line or the profile.
+    pub(crate) fn one_sided(&self) -> Option<OneSided> {
+        if self.meetings.is_some() {
+            return None;
+        }
+        let roles = Roles { given: self.role };
+        self.profile.tracks.iter().find_map(|track| {
+            let publishes = roles.publishes(track.mode);
+            let is_both = publishes && roles.subscribes(track.mode);
+            (!is_both).then(|| OneSided {
+                publishes,
+                named: match (self.role, publishes) {
+                    (Some(_), true) => "--role publish".to_owned(),
+                    (Some(_), false) => "--role subscribe".to_owned(),
+                    (None, true) => format!("[{}]: mode = 1", track.section),
+                    (None, false) => format!("[{}]: mode = 2", track.section),
+                },
+            })
+        })
+    }
+
+    /// Why this load says nothing of the generator if a null relay is put under it; none if it does.
+    pub(crate) fn calibration_problem(&self) -> Option<String> {
+        let mut tracks = self.profile.tracks.iter();
+        if let Some(track) = tracks.find(|track| track.pattern == Pattern::Fetch) {
+            return Some(format!(
+                "[{}]: pattern = fetch: a null relay keeps nothing that could be fetched",
+                track.section
+            ));
+        }
+        let one_sided = self.one_sided().filter(|one| one.publishes)?;
+        Some(format!(
+            "{}: a null relay would have nobody to forward to; calibrate where the subscribers are",
+            one_sided.named
+        ))
+    }
+
     /// Subscribers in all, wherever they are.
     pub(crate) fn subscribers_total(&self) -> usize {
         self.meetings.map_or(self.subscribers, |meetings| {
@@ -107,6 +144,15 @@ impl Plan {
                 .saturating_mul(meetings.clients_per_meeting)
         })
     }
+}
+
+/// What leaves the other side of a track to another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OneSided {
+    /// Whether what is done here is to publish.
+    pub(crate) publishes: bool,
+    /// The flag, or section and key, that says so.
+    pub(crate) named: String,
 }
 
 /// Which relay is measured.
@@ -148,7 +194,8 @@ pub(crate) fn run(
     Ok(archive)
 }
 
-/// Puts the load of `plan` on a null relay on the relay's core, and says how the generator did.
+/// Puts the load of `plan` on a null relay on the relay's core, and says how the generator did. What another process
+/// publishes to the relay is published here.
 pub(crate) fn calibrate(
     plan: &Plan,
     machine: &Machine,
@@ -165,7 +212,7 @@ pub(crate) fn calibrate(
         tokens: Vec::new(),
         trust: TrustChoice::Anyone,
         metrics_url: None,
-        role: None,
+        role: Some(Mode::Both),
         ends_early: false,
         calibrate: false,
         ..plan.clone()

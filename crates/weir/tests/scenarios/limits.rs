@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 use weir_bench::{
     find_max::{self, Answer, Probe, Settings, Step},
     null_relay::NullRelay,
-    report::{Calibration, Outcome, Report},
+    report::{Calibration, Outcome, Report, html, prometheus, terminal},
     service_level::ServiceLevel,
 };
 use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
@@ -150,4 +150,27 @@ fn what_happens_before_the_steady_window_is_not_judged() {
     let lost_in = |column: usize| heat.rows.iter().map(|row| row.lost[column]).sum::<u64>();
     assert!(lost_in(0) >= 5 * 10, "{heat:?}");
     assert_eq!((1..heat.planned.len()).map(lost_in).sum::<u64>(), 0);
+    // A probe's row says what its clauses judge, and names the rest.
+    let lost = whole.objects_lost();
+    assert_eq!(judged.objects_lost(), lost, "tracks count the whole run");
+    let figures = Probe::of(5, &judged).figures;
+    assert_eq!(
+        (figures.objects_lost, figures.objects_lost_before),
+        (0, lost)
+    );
+    let row = find_max::row(&Probe::of(5, &judged));
+    let named = format!("{lost} lost before what is judged");
+    assert!(row.ends_with(&named), "{row}");
+    let sentence = format!("0 of them lost, and {lost} before");
+    let text = terminal::render(&judged, 200, false);
+    assert!(text.contains(&sentence), "{text}");
+    assert!(html::render(&judged).contains(&sentence));
+    assert!(prometheus::render(&judged).contains("objects_lost_judged 0\n"));
+    let figures = Probe::of(5, &whole).figures;
+    assert_eq!(
+        (figures.objects_lost, figures.objects_lost_before),
+        (lost, 0)
+    );
+    assert_eq!(figures.latency_p99_ms, whole.slo.latency_p99_ms);
+    assert!(!html::render(&whole).contains("Judged:"));
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use weir_bench::{
     compare::{Limits, RelayLimit},
     find_max::{Dimension, Probe, Record, heading, row},
@@ -116,7 +116,12 @@ fn plan(
     let mut line = run_line(described, relay, profile, std::process::id());
     let slo = described.find_max.slo.as_ref().or(described.slo.as_ref());
     line.extend(slo.map(|slo| format!("--slo={slo}")));
-    parse_plan(&line, relay, machine)
+    let plan = parse_plan(&line, relay, machine)?;
+    // Every limit is calibrated.
+    match plan.calibration_problem() {
+        Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
+        None => Ok(plan),
+    }
 }
 
 fn method(described: &Described, relay: &DescribedRelay) -> Method {
