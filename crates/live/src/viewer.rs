@@ -2,12 +2,13 @@
 
 mod config;
 mod discovery;
+mod following;
 mod incoming;
 mod objects;
 mod unpacking;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
@@ -20,6 +21,7 @@ use weir_quic::{App, Endpoint, Event};
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
+use self::following::Numbering;
 use self::incoming::{Incoming, Of, Track, Whole};
 use self::unpacking::Unpacker;
 use crate::client::Client;
@@ -53,6 +55,10 @@ pub struct Viewer {
     wake_at: Option<Instant>,
     /// When the last track ended.
     ended_at: Option<Instant>,
+    /// Until when another publisher is waited for.
+    waits_until: Option<Instant>,
+    numbering: Numbering,
+    catalogs_followed: u64,
     objects_unknown: u64,
     /// Why the last of these could not be understood.
     complaint: Option<String>,
@@ -81,6 +87,9 @@ impl Viewer {
             started_us: None,
             wake_at: None,
             ended_at: None,
+            waits_until: None,
+            numbering: Numbering::default(),
+            catalogs_followed: 0,
             objects_unknown: 0,
             complaint: None,
             config,
@@ -118,6 +127,11 @@ impl Viewer {
         self.plan.as_ref()
     }
 
+    /// Catalogs after the first one that it went on by: of a publisher that came back, or changed its tracks.
+    pub fn catalogs_followed(&self) -> u64 {
+        self.catalogs_followed
+    }
+
     /// Streams that it refused, because a newer keyframe waited behind them.
     pub fn streams_refused(&self) -> u64 {
         self.streams_refused
@@ -137,7 +151,7 @@ impl Viewer {
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
             SessionEvent::Ready { .. } => match self.config.choice.clone() {
-                Choice::Catalog => self.discover(now, endpoint),
+                Choice::Catalog => self.discover(now, endpoint, self.config.patience),
                 Choice::Known { tracks, .. } => {
                     let tracks = tracks.into_iter().map(|name| (name, None));
                     self.subscribe(now, endpoint, tracks.collect());
@@ -157,14 +171,7 @@ impl Viewer {
             SessionEvent::Rejected { id, error } if self.discovery.has(id) => {
                 self.on_held_rejected(now, endpoint, id, &error);
             }
-            SessionEvent::Rejected { id, error } => {
-                let RequestError { code, reason, .. } = error;
-                // Nothing is past where a fetch of the present group is refused.
-                if self.tracks.iter().any(|track| track.request == id) {
-                    self.client
-                        .fail(format!("the relay refused a track: {code} {reason:?}"));
-                }
-            }
+            SessionEvent::Rejected { id, error } => self.on_rejected(now, endpoint, id, error),
             SessionEvent::Request { id, .. } => {
                 if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                     let error = RequestError {
@@ -228,53 +235,76 @@ impl Viewer {
         }
     }
 
-    /// Plays what the catalog says.
-    fn apply(&mut self, now: Instant, endpoint: &mut Endpoint, plan: Plan) {
-        let named = plan.strategy.as_deref().and_then(strategy::by_name);
-        let settings = named.unwrap_or_else(strategy::usual).player();
-        let settings = self.config.buffer.applied_to(settings);
-        self.player = Player::new(settings);
-        self.sequence = settings.in_sequence.then(Sequence::new);
-        self.freshness = settings.stops_stale.then(Freshness::default);
-        let tracks = plan.video.iter();
-        let tracks = tracks.map(|one| (one.name.clone(), Some(Unpacker::new(one.clone()))));
-        let tracks = tracks.collect();
-        self.plan = Some(plan);
-        self.subscribe(now, endpoint, tracks);
-    }
-
     fn subscribe(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         tracks: Vec<(String, Option<Unpacker>)>,
     ) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        let mut failure = None;
         for (name, unpacker) in tracks {
-            let full_name = match track(&self.config.namespace, &name) {
-                Ok(full_name) => full_name,
-                Err(error) => {
-                    failure = Some(format!("the track {name} has no name: {error}"));
-                    break;
-                }
-            };
-            let parameters = Parameters {
-                filter: Some(match self.config.join {
-                    Join::Next => Filter::NextGroupStart,
-                    Join::Current => Filter::LargestObject,
-                }),
-                rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
-                ..Parameters::default()
-            };
-            match session.subscribe(&mut connection, full_name, parameters) {
-                Ok(request) => self.tracks.push(Track::new(request, unpacker)),
-                Err(refused) => failure = Some(format!("a track cannot be asked for: {refused}")),
+            if let Some(request) = self.subscribe_to(now, endpoint, &name) {
+                self.tracks.push(Track::new(name, request, unpacker));
             }
         }
-        if let Some(reason) = failure {
+    }
+
+    /// Asks for a track; if that cannot be, the player is of no more use.
+    fn subscribe_to(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+    ) -> Option<RequestId> {
+        let full_name = match track(&self.config.namespace, name) {
+            Ok(full_name) => full_name,
+            Err(error) => {
+                let reason = format!("the track {name} has no name: {error}");
+                self.client.fail(reason);
+                return None;
+            }
+        };
+        let parameters = Parameters {
+            filter: Some(match self.config.join {
+                Join::Next => Filter::NextGroupStart,
+                Join::Current => Filter::LargestObject,
+            }),
+            rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
+            ..Parameters::default()
+        };
+        let (session, mut connection) = self.client.open(now, endpoint)?;
+        match session.subscribe(&mut connection, full_name, parameters) {
+            Ok(request) => Some(request),
+            Err(refused) => {
+                let reason = format!("a track cannot be asked for: {refused}");
+                self.client.fail(reason);
+                None
+            }
+        }
+    }
+
+    fn on_rejected(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        error: RequestError,
+    ) {
+        // Nothing is past where a fetch of the present group is refused.
+        let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
+            return;
+        };
+        let RequestError { code, reason, .. } = error;
+        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].tries.take() {
+            // The end of the subscription before was overtaken by this one.
+            let name = self.tracks[place].name.clone();
+            if let Some(request) = self.subscribe_to(now, endpoint, &name) {
+                self.tracks[place].request = request;
+            }
+        } else if self.catalogs_followed > 0 {
+            // Who came back has gone again.
+            self.on_track_end(now, id, Some(0));
+        } else {
+            let reason = format!("the relay refused a track: {code} {reason:?}");
             self.client.fail(reason);
         }
     }
@@ -319,22 +349,6 @@ impl Viewer {
             if self.tracks.iter().all(Track::is_over) {
                 self.ended_at.get_or_insert(now);
             }
-        }
-    }
-
-    /// Leaves when all tracks have ended, and everything was shown or will not come any more.
-    fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some(ended_at) = self.ended_at else {
-            return;
-        };
-        let is_complete = self.streams.is_empty() && self.tracks.iter().all(Track::is_complete);
-        if is_complete {
-            self.player.finish(self.config.timebase.microseconds(now));
-            self.play(now);
-        }
-        let is_done = is_complete && self.wake_at.is_none();
-        if is_done || now >= ended_at + LINGER {
-            self.client.close(now, endpoint, "the stream is over");
         }
     }
 
@@ -408,7 +422,7 @@ impl Viewer {
             duration_us: tag.duration_us,
         };
         self.records.push(FrameRecord {
-            number: tag.number,
+            number: self.numbering.number(tag.number),
             group,
             kind: tag.kind.letter(),
             bytes,
@@ -451,12 +465,11 @@ impl App for Viewer {
         if !self.client.has_started() {
             return Some(self.config.timebase.at);
         }
-        let leave_at = self.ended_at.map(|at| at + LINGER);
         let give_up_at = self.discovery.poll_timeout();
         [
             self.client.poll_timeout(),
             self.wake_at,
-            leave_at,
+            self.leave_at(),
             give_up_at,
         ]
         .into_iter()
@@ -490,5 +503,3 @@ impl App for Viewer {
 
 /// Streams that may be open at once; further ones are stopped.
 const STREAMS_MAX: usize = 1024;
-/// How long what is on its way is waited for after the end of all tracks.
-const LINGER: Duration = Duration::from_secs(3);

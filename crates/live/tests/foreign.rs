@@ -34,6 +34,8 @@ const PYRAMID: &[u8] = include_bytes!("media/pyramid.mp4");
 /// What a publisher has: tracks with one object each, and one with video.
 #[derive(Debug)]
 struct Layout {
+    /// Of the objects in `held`.
+    group: u64,
     held: Vec<(&'static str, Bytes)>,
     video: &'static str,
     packaging: Packaging,
@@ -65,6 +67,7 @@ fn msf_cmaf() -> Layout {
         {"name": "video0", "packaging": "cmaf", "isLive": true, "role": "video", "codec": "avc1.64000a", "initRef": "v"},
     ], "initDataList": [{"id": "v", "type": "inline", "data": STANDARD.encode(&init.segment)}]});
     Layout {
+        group: 0,
         held: vec![("catalog", catalog(&json))],
         video: "video0",
         packaging: Packaging::Cmaf,
@@ -82,6 +85,7 @@ fn msf_loc() -> Layout {
          "initData": STANDARD.encode(configuration)},
     ]});
     Layout {
+        group: 0,
         held: vec![("catalog", catalog(&json))],
         video: "camera",
         packaging: Packaging::Loc,
@@ -95,6 +99,7 @@ fn earlier() -> Layout {
         "commonTrackFields": {"packaging": "cmaf", "renderGroup": 1},
         "tracks": [{"name": "1.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "avc1.64000a"}}]});
     Layout {
+        group: 0,
         held: vec![
             ("0.mp4", init.segment.clone()),
             (".catalog", catalog(&json)),
@@ -151,7 +156,8 @@ impl Publisher {
         }
         for ((_, payload), alias) in self.layout.held.iter().zip(0..) {
             let stream = connection.open(Direction::Uni).expect("few streams");
-            let bytes = object(Some((alias, 0)), None, 0, Properties::EMPTY, payload);
+            let header = Some((alias, self.layout.group));
+            let bytes = object(header, None, 0, Properties::EMPTY, payload);
             self.waiting.push((stream, bytes));
         }
         self.flush(connection);
@@ -342,15 +348,20 @@ fn namespace() -> Namespace {
     Namespace::new(["live"]).expect("short")
 }
 
-/// Plays what a publisher sends that comes a second after the player; returns the player at the end.
+/// Plays what a publisher sends that comes a second after the player; looks at the player at the end.
 fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
+    play_both(layout, None, look);
+}
+
+/// Plays what a publisher sends, and another one that comes before the first has ended.
+fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) {
     let mut sim = Sim::new(3);
     let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
     let relay = sim.add_node(NodeConfig {
         server,
         ..NodeConfig::default()
     });
-    let nodes = [(); 2].map(|()| sim.add_node(NodeConfig::default()));
+    let nodes = [(); 3].map(|()| sim.add_node(NodeConfig::default()));
     sim.start(relay, Relay::new(weir_relay::Config::default()));
     let target = Target {
         remote: sim.address(relay),
@@ -369,11 +380,16 @@ fn play(layout: Layout, look: impl FnOnce(&Viewer)) {
         join: Join::Next,
         buffer: BufferChoice::Strategy,
         patience: Duration::from_secs(5),
+        patience_again: Duration::ZERO,
         timebase,
     };
     sim.start(nodes[0], Viewer::new(viewer));
     let begins_at = sim.instant(Duration::from_millis(1500));
-    sim.start(nodes[1], Publisher::new(target, layout, begins_at));
+    sim.start(nodes[1], Publisher::new(target.clone(), layout, begins_at));
+    if let Some(later) = later {
+        let begins_at = sim.instant(Duration::from_millis(2700));
+        sim.start(nodes[2], Publisher::new(target, later, begins_at));
+    }
     sim.run_until(Duration::from_secs(20), |_| false);
     look(sim.app::<Viewer>(nodes[0]));
 }
@@ -421,6 +437,56 @@ fn a_catalog_with_nothing_to_see_is_refused_with_what_it_lists() {
         let reason = "the catalog lists no video as loc or cmaf, but \"radio\" (loc opus)";
         assert_eq!(viewer.failure(), Some(reason));
     });
+}
+
+#[test]
+fn a_later_catalog_is_followed_to_the_tracks_that_it_names() {
+    // The second time the init segment is another object of the same track.
+    let next = json!({"version": 1, "commonTrackFields": {"packaging": "cmaf"},
+        "tracks": [{"name": "2.m4s", "initTrack": "0.mp4", "selectionParams": {"codec": "avc1.64000a"}}]});
+    let earlier_again = Layout {
+        group: 1,
+        held: vec![("0.mp4", media().0.segment), (".catalog", catalog(&next))],
+        video: "2.m4s",
+        packaging: Packaging::Cmaf,
+    };
+    let loc_again = Layout {
+        group: 1,
+        ..msf_loc()
+    };
+    for (first, later, name) in [
+        (msf_cmaf(), loc_again, "camera"),
+        (earlier(), earlier_again, "2.m4s"),
+    ] {
+        play_both(first, Some(later), |viewer| {
+            assert_eq!(viewer.failure(), None, "{name}");
+            assert_eq!(viewer.catalogs_followed(), 1, "{name}");
+            let plan = viewer.plan().expect("it has read a catalog");
+            assert_eq!(&*plan.video[0].name, name);
+            // The first one as far as it came, and the second one wholly.
+            assert!(viewer.records().len() > 36 + 10, "{name}");
+            assert_eq!(viewer.objects_unknown(), 0, "{name}");
+            assert!(viewer.is_finished(), "{name}: the stream is over");
+        });
+    }
+}
+
+#[test]
+fn a_later_catalog_that_is_of_no_use_is_counted_and_changes_nothing() {
+    let sound = json!({"tracks": [{"name": "radio", "packaging": "loc", "role": "audio", "codec": "opus"}]});
+    for useless in [catalog(&sound), Bytes::from_static(b"no JSON")] {
+        let later = Layout {
+            group: 1,
+            held: vec![("catalog", useless)],
+            ..msf_loc()
+        };
+        play_both(msf_cmaf(), Some(later), |viewer| {
+            assert_eq!(viewer.failure(), None);
+            assert_eq!(viewer.catalogs_followed(), 0);
+            assert_eq!(viewer.records().len(), 36);
+            assert_eq!(viewer.objects_unknown(), 1, "{:?}", viewer.complaint());
+        });
+    }
 }
 
 #[test]

@@ -141,6 +141,40 @@ fn a_player_that_is_told_nothing_reads_the_catalog() {
 }
 
 #[test]
+fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
+    let relay = Relay::start();
+    let url = format!("moqt://127.0.0.1:{}", relay.port);
+    let json = file("followed.json");
+    let mut play = vec!["live", "play", &url, "--insecure", "--json"];
+    play.extend([json.to_str().unwrap(), "--join", "current"]);
+    play.extend(["--patience-again", "5s"]);
+    let player = weir(&play);
+    for (strategy, packaging) in [("weir", "loc"), ("combined", "cmaf")] {
+        let mut publish = vec!["live", "publish", &url, "--insecure", "--realtime"];
+        publish.extend(["--input", VIDEO, "--strategy", strategy]);
+        publish.extend(["--packaging", packaging]);
+        let published = weir(&publish).wait_with_output().unwrap();
+        let errors = text(&published.stderr);
+        assert_eq!(published.status.code(), Some(0), "{errors}");
+    }
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    let summary = text(&played.stdout);
+    assert!(
+        summary.ends_with("new catalogs followed   1\n"),
+        "{summary}"
+    );
+    let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(played["catalogs_followed"], 1);
+    assert_eq!(played["strategy"], "combined");
+    assert_eq!(played["tracks"][0]["packaging"], "cmaf");
+    assert_eq!(played["tracks"][1]["name"], "video-disposable");
+    let frames = played["frames"].as_array().unwrap();
+    // Of each it may have joined somewhat later.
+    assert!(frames.len() > 40, "{}", played["figures"]);
+}
+
+#[test]
 fn a_stream_of_which_only_the_namespace_is_offered_is_played() {
     let (played, published) = stream("moqt", &["--publish-flow", "namespace"]);
     assert_eq!(published["published"]["frames"], 36);

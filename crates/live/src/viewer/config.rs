@@ -22,6 +22,9 @@ pub struct ViewerConfig {
     pub buffer: BufferChoice,
     /// How long to wait for somebody to publish the stream.
     pub patience: Duration,
+    /// How long to wait for a publisher to come back after the stream has ended; zero: it leaves with the stream. Only of
+    /// streams with a catalog is another one waited for.
+    pub patience_again: Duration,
     /// The clock that availability is told in.
     pub timebase: Timebase,
 }

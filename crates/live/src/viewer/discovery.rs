@@ -4,25 +4,29 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use weir_moqt::error::RequestErrorCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
-use super::{Of, Viewer};
+use super::Viewer;
+use super::incoming::{Of, Tries};
 use crate::catalog::CATALOG_TRACK;
 use crate::origin::track;
-use crate::plan::{EARLIER_CATALOG_TRACK, Plan, PlanError, init_tracks};
+use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
 /// What was asked for and has come so far.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     asked: Vec<Asked>,
-    catalog: Option<Bytes>,
+    catalog: Option<Found>,
     segments: BTreeMap<String, Bytes>,
     /// When what was promised should have come.
     give_up_at: Option<Instant>,
+    /// When to ask again, because nobody had it.
+    ask_at: Option<Instant>,
     is_over: bool,
 }
 
@@ -31,7 +35,18 @@ pub(super) struct Discovery {
 struct Asked {
     name: String,
     request: RequestId,
+    is_catalog: bool,
     is_answered: bool,
+    tries: Tries,
+}
+
+/// The last catalog that came.
+#[derive(Debug)]
+struct Found {
+    /// What it was asked for by.
+    request: RequestId,
+    group: u64,
+    json: Bytes,
 }
 
 impl Discovery {
@@ -40,9 +55,47 @@ impl Discovery {
         self.give_up_at.filter(|_| !self.is_over)
     }
 
+    /// When to ask again, because nobody had it.
+    pub(super) fn ask_at(&self) -> Option<Instant> {
+        self.ask_at
+    }
+
     /// Whether a request is one of these.
     pub(super) fn has(&self, request: RequestId) -> bool {
         self.asked.iter().any(|asked| asked.request == request)
+    }
+
+    /// All that was asked for.
+    pub(super) fn into_requests(self) -> Vec<RequestId> {
+        self.asked.iter().map(|asked| asked.request).collect()
+    }
+
+    fn is_catalog(&self, request: RequestId) -> bool {
+        let mut catalogs = self.asked.iter().filter(|asked| asked.is_catalog);
+        catalogs.any(|asked| asked.request == request)
+    }
+
+    /// Whether a catalog is another one than the last. Publishers say it again and again, for those who come late, what
+    /// is fetched may be older, and who has one under the one name has none under the other.
+    fn is_news(&self, found: &Found) -> bool {
+        self.catalog.as_ref().is_none_or(|known| {
+            known.request == found.request && known.group <= found.group && known.json != found.json
+        })
+    }
+
+    /// Begins with a catalog; returns the requests for what another one named.
+    fn begin(&mut self, now: Instant, found: Found) -> Vec<RequestId> {
+        self.catalog = Some(found);
+        self.segments.clear();
+        self.is_over = false;
+        self.give_up_at = Some(now + HELD_TIME_MAX);
+        self.ask_at = None;
+        let over = self.asked.extract_if(.., |asked| !asked.is_catalog);
+        let over = over.map(|asked| asked.request).collect();
+        for asked in &mut self.asked {
+            asked.is_answered = true;
+        }
+        over
     }
 
     /// Notes that nothing more is awaited from a request; returns the name of its track, if that is news.
@@ -60,22 +113,45 @@ impl Discovery {
 
 impl Viewer {
     /// Asks for the catalog. Of a stream that is not published yet the relay is to tell when it is.
-    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let patience = self.config.patience;
+    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, patience: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
-            self.ask(now, endpoint, name, patience);
+            self.ask(now, endpoint, name, patience, true);
         }
     }
 
-    fn ask(&mut self, now: Instant, endpoint: &mut Endpoint, name: &str, patience: Duration) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
+    fn ask(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        patience: Duration,
+        is_catalog: bool,
+    ) {
+        if let Some(request) = self.ask_for(now, endpoint, name, patience) {
+            self.discovery.asked.push(Asked {
+                name: name.to_owned(),
+                request,
+                is_catalog,
+                is_answered: false,
+                tries: Tries::default(),
+            });
+        }
+    }
+
+    /// Asks for one of the tracks; if that cannot be, the player is of no more use.
+    fn ask_for(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        patience: Duration,
+    ) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
             Err(error) => {
                 let reason = format!("the track {name:?} has no name: {error}");
-                return self.client.fail(reason);
+                self.client.fail(reason);
+                return None;
             }
         };
         let parameters = Parameters {
@@ -83,15 +159,13 @@ impl Viewer {
             rendezvous_timeout: Some(patience).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
+        let (session, mut connection) = self.client.open(now, endpoint)?;
         match session.subscribe(&mut connection, full_name, parameters) {
-            Ok(request) => self.discovery.asked.push(Asked {
-                name: name.to_owned(),
-                request,
-                is_answered: false,
-            }),
+            Ok(request) => Some(request),
             Err(refused) => {
                 let reason = format!("the track {name:?} cannot be asked for: {refused}");
                 self.client.fail(reason);
+                None
             }
         }
     }
@@ -128,18 +202,46 @@ impl Viewer {
         id: RequestId,
         error: &RequestError,
     ) {
+        let is_early = error.code == RequestErrorCode::DUPLICATE_SUBSCRIPTION;
+        if is_early && self.ask_once_more(now, endpoint, id) {
+            return;
+        }
         if self.discovery.answer(id).is_none() || self.discovery.is_over {
             return;
         }
         match self.discovery.catalog {
             Some(_) => self.plan_if_answered(now, endpoint),
-            None if self.discovery.is_answered() => {
+            None if !self.discovery.is_answered() => {}
+            None if self.waits_until.is_some() => {
+                self.discovery.ask_at = Some(now + ASK_PAUSE);
+            }
+            None => {
                 let RequestError { code, reason, .. } = error;
                 let reason = format!("the relay refused the catalog: {code} {reason:?}");
                 self.client.fail(reason);
             }
-            None => {}
         }
+    }
+
+    /// Asks for a track again whose end of the subscription before was overtaken; returns whether that may be.
+    fn ask_once_more(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) -> bool {
+        let mut asked = self.discovery.asked.iter_mut();
+        let Some(asked) = asked.find(|asked| asked.request == id) else {
+            return false;
+        };
+        if !asked.tries.take() {
+            return false;
+        }
+        let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
+        let left = self.waits_until.filter(|_| is_catalog);
+        let left = left.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
+        let request = self.ask_for(now, endpoint, &name, left);
+        let mut asked = self.discovery.asked.iter_mut();
+        let asked = asked.find(|asked| asked.request == id);
+        asked.zip(request).is_some_and(|(asked, request)| {
+            asked.request = request;
+            true
+        })
     }
 
     /// What one of the tracks holds is here.
@@ -148,32 +250,42 @@ impl Viewer {
         now: Instant,
         endpoint: &mut Endpoint,
         id: RequestId,
+        group: u64,
         payload: Bytes,
     ) {
-        let Some(name) = self
-            .discovery
-            .answer(id)
-            .filter(|_| !self.discovery.is_over)
-        else {
-            // Publishers say it again and again, for those who come late.
-            return;
-        };
-        if self.discovery.catalog.is_some() {
+        if self.discovery.is_catalog(id) {
+            let found = Found {
+                request: id,
+                group,
+                json: payload,
+            };
+            return self.on_catalog(now, endpoint, found);
+        }
+        if let Some(name) = self.discovery.answer(id)
+            && !self.discovery.is_over
+        {
             self.discovery.segments.insert(name, payload);
-            return self.plan_if_answered(now, endpoint);
+            self.plan_if_answered(now, endpoint);
         }
-        // Who has a catalog under the one name has none under the other.
-        for asked in &mut self.discovery.asked {
-            asked.is_answered = true;
+    }
+
+    fn on_catalog(&mut self, now: Instant, endpoint: &mut Endpoint, found: Found) {
+        if !self.discovery.is_news(&found) {
+            return;
         }
-        let names = match init_tracks(&payload) {
+        let names = match init_tracks(&found.json) {
             Ok(names) => names,
-            Err(error) => return self.on_no_plan(&error),
+            Err(error) if self.discovery.catalog.is_some() => {
+                return self.on_unknown(&error.to_string());
+            }
+            Err(error) => return self.on_useless(error.to_string()),
         };
-        self.discovery.catalog = Some(payload);
-        self.discovery.give_up_at = Some(now + HELD_TIME_MAX);
+        let over = self.discovery.begin(now, found);
+        self.fetches
+            .retain(|(_, of)| !over.iter().any(|id| *of == Of::Held(*id)));
+        self.forget(now, endpoint, &over);
         for name in names {
-            self.ask(now, endpoint, &name, Duration::ZERO);
+            self.ask(now, endpoint, &name, Duration::ZERO, false);
         }
         self.plan_if_answered(now, endpoint);
     }
@@ -184,11 +296,11 @@ impl Viewer {
         if !self.discovery.poll_timeout().is_some_and(is_due) {
             return;
         }
-        self.discovery.is_over = true;
         let unanswered = self.discovery.asked.iter().find(|asked| !asked.is_answered);
         let name = unanswered.map_or(CATALOG_TRACK, |asked| &*asked.name);
         let reason = format!("the track {name:?} is there, but what it holds did not come");
-        self.client.fail(reason);
+        self.on_useless(reason);
+        self.discovery.ask_at = self.waits_until.map(|_| now + ASK_PAUSE);
     }
 
     fn plan_if_answered(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -198,20 +310,27 @@ impl Viewer {
         let Some(catalog) = &self.discovery.catalog else {
             return;
         };
-        match Plan::read(catalog, &self.discovery.segments) {
+        match Plan::read(&catalog.json, &self.discovery.segments) {
             Ok(plan) => {
                 self.discovery.is_over = true;
                 self.apply(now, endpoint, plan);
             }
-            Err(error) => self.on_no_plan(&error),
+            Err(error) => self.on_useless(error.to_string()),
         }
     }
 
-    fn on_no_plan(&mut self, error: &PlanError) {
+    /// A catalog is of no use: the first one ends the player, by later ones it does not go on.
+    fn on_useless(&mut self, reason: String) {
         self.discovery.is_over = true;
-        self.client.fail(error.to_string());
+        if self.plan.is_some() {
+            self.on_unknown(&reason);
+        } else {
+            self.client.fail(reason);
+        }
     }
 }
 
 /// How long what is there may take to come.
 const HELD_TIME_MAX: Duration = Duration::from_secs(5);
+/// After this time it is asked again for what nobody had, if it is waited for.
+const ASK_PAUSE: Duration = Duration::from_millis(250);

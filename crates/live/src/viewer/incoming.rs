@@ -11,12 +11,14 @@ use crate::packaging::FrameTag;
 /// A track that is being received.
 #[derive(Debug)]
 pub(super) struct Track {
+    pub(super) name: String,
     pub(super) request: RequestId,
     /// Finds the frames in objects that do not say which they have, if the catalog tells how.
     pub(super) unpacker: Option<Unpacker>,
     /// Streams that have begun.
     pub(super) streams: u64,
     end: End,
+    pub(super) tries: Tries,
 }
 
 /// Whether more streams of a track are to be expected.
@@ -32,12 +34,14 @@ enum End {
 
 impl Track {
     /// A track of which nothing has come.
-    pub(super) fn new(request: RequestId, unpacker: Option<Unpacker>) -> Self {
+    pub(super) fn new(name: String, request: RequestId, unpacker: Option<Unpacker>) -> Self {
         Self {
+            name,
             request,
             unpacker,
             streams: 0,
             end: End::Open,
+            tries: Tries::default(),
         }
     }
 
@@ -134,13 +138,35 @@ pub(super) struct Whole {
     pub(super) bytes: u64,
 }
 
+/// How often a track was asked for again, because the relay did not know yet that the subscription before has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tries(u32);
+
+impl Tries {
+    /// Whether it may be asked for once more; counts that.
+    pub(super) fn take(&mut self) -> bool {
+        self.0 += u32::from(self.0 <= TRIES_MAX);
+        self.0 <= TRIES_MAX
+    }
+}
+
+/// How often a track is asked for again; then the refusal holds.
+const TRIES_MAX: u32 = 8;
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
+    fn a_track_is_asked_for_again_so_often_and_no_more() {
+        let mut tries = Tries::default();
+        assert!((0..TRIES_MAX).all(|_| tries.take()));
+        assert!(!tries.take() && !tries.take());
+    }
+
+    #[test]
     fn a_track_is_complete_when_so_many_streams_have_begun_as_its_end_says() {
-        let mut track = Track::new(RequestId(0), None);
+        let mut track = Track::new("video".to_owned(), RequestId(0), None);
         track.streams = 2;
         assert!(!track.is_over() && !track.is_complete());
         track.end(Some(3));
@@ -148,7 +174,7 @@ mod tests {
         assert!(track.is_over() && !track.is_complete());
         track.streams = 3;
         assert!(track.is_complete());
-        let mut vanished = Track::new(RequestId(0), None);
+        let mut vanished = Track::new("video".to_owned(), RequestId(0), None);
         vanished.end(None);
         assert!(vanished.is_over() && !vanished.is_complete());
     }

@@ -51,7 +51,7 @@ impl Viewer {
         self.on_payload(now, endpoint, stream, &Bytes::new());
     }
 
-    fn on_unknown(&mut self, reason: &str) {
+    pub(super) fn on_unknown(&mut self, reason: &str) {
         self.objects_unknown += 1;
         self.complaint = Some(reason.to_owned());
     }
@@ -72,7 +72,8 @@ impl Viewer {
         };
         match (of, current.tag) {
             (Of::Held(request), _) => {
-                self.on_held(now, endpoint, request, current.payload.freeze());
+                let payload = current.payload.freeze();
+                self.on_held(now, endpoint, request, group, payload);
             }
             (Of::Track(place), Some(tag)) => {
                 let bytes = current.bytes;

@@ -171,6 +171,7 @@ impl Stage {
                 join: Join::Next,
                 buffer: BufferChoice::Strategy,
                 patience: Duration::ZERO,
+                patience_again: Duration::ZERO,
                 timebase,
             }),
         );

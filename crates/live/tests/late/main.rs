@@ -1,7 +1,8 @@
 //! Who comes late still gets what is said once: the init segment and the catalog, from the relay or from the origin; and how a
-//! player buffers what comes then.
+//! player buffers what comes then, and goes on when another publisher takes the place of the first.
 
 mod buffering;
+mod following;
 mod stage;
 
 use std::time::Duration;

@@ -174,6 +174,7 @@ impl Stage {
             join: Join::Current,
             buffer: BufferChoice::Strategy,
             patience: Duration::from_secs(2),
+            patience_again: Duration::ZERO,
             timebase: self.timebase(),
         }
     }

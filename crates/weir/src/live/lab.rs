@@ -83,6 +83,7 @@ pub(crate) fn run(
         join: Join::Next,
         buffer: BufferChoice::Strategy,
         patience: Duration::ZERO,
+        patience_again: Duration::ZERO,
         timebase,
     };
     let source = trace_source(profile, sim.now(), seed)?;

@@ -74,6 +74,7 @@ pub(crate) fn run(
         join: Join::Next,
         buffer: BufferChoice::Strategy,
         patience: JOIN,
+        patience_again: Duration::ZERO,
         timebase,
     });
     let bell = Bell::new().context("cannot make an event descriptor")?;

@@ -1,16 +1,13 @@
 //! The figures of one run as text.
 
-use std::fmt::Write as _;
+use std::fmt::Display;
 
 use weir_live::figures::Figures;
 
 /// The figures of one run, for people.
 pub(crate) fn summary(figures: &Figures) -> String {
     let mut out = String::new();
-    let mut line = |name: &str, value: std::fmt::Arguments<'_>| {
-        out.write_fmt(format_args!("{name:<24}{value}\n"))
-            .expect("a String takes all");
-    };
+    let mut line = |name: &str, value: std::fmt::Arguments<'_>| out.push_str(&line(name, &value));
     let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
     line("frames", format_args!("{}", figures.frames));
     line("shown", format_args!("{:.1} %", figures.shown * 100.0));
@@ -63,4 +60,9 @@ pub(crate) fn summary(figures: &Figures) -> String {
         format_args!("{key:.0}, {predicted:.0}, {bidirectional:.0} kbit/s"),
     );
     out
+}
+
+/// A line of it.
+pub(crate) fn line(name: &str, value: &dyn Display) -> String {
+    format!("{name:<24}{value}\n")
 }

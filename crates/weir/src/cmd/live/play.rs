@@ -16,7 +16,7 @@ use super::{TrustArguments, namespace};
 use crate::cmd::print_out;
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, wanted_congestion};
-use crate::live::summary::summary;
+use crate::live::summary::{line, summary};
 use crate::run::RelayUrl;
 use crate::signals;
 
@@ -25,7 +25,7 @@ use crate::signals;
 /// What there is to play is read from the stream's catalog (MSF, or catalogformat-01), so streams of others are played as well: LOC, or
 /// CMAF with H.264. Nothing is decoded: a frame counts as shown when its time has come and all that it needs has arrived.
 /// Latencies are right if publisher and player have the same time of day; of others' streams, which do not say when a frame was
-/// available, there are none. Ends with the stream, after --time, or at SIGINT.
+/// available, there are none. A new catalog is followed. Ends with the stream (or --patience-again after it), after --time, or at SIGINT.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// Relay, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
@@ -35,7 +35,7 @@ pub(crate) struct PlayArguments {
     namespace: Namespace,
     /// How the stream is delivered, for one of ours without a catalog: baseline, deprioritize-b, skip, combined or weir
     /// [default: what its catalog says]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with = "patience_again")]
     strategy: Option<String>,
     /// Where to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]
@@ -46,6 +46,9 @@ pub(crate) struct PlayArguments {
     /// How long to wait for somebody to publish the stream
     #[arg(long, default_value = "10s", value_name = "TIME", value_parser = humantime::parse_duration)]
     patience: Duration,
+    /// How long to wait for a publisher to come back after the stream has ended; not with --strategy
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    patience_again: Duration,
     /// How long to play [default: to the end of the stream]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     time: Option<Duration>,
@@ -86,6 +89,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         },
         buffer: arguments.buffer,
         patience: arguments.patience,
+        patience_again: arguments.patience_again,
         timebase,
     });
     let stop = signals::stop_on_signals()?;
@@ -108,7 +112,12 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let end_us = end_us.unwrap_or_else(|| timebase.microseconds(weir_net::clock::now()));
     let start_us = viewer.started_us().unwrap_or(timebase.us);
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
-    print_out(&summary(&figures))?;
+    let mut text = summary(&figures);
+    let followed = viewer.catalogs_followed();
+    if followed > 0 {
+        text.push_str(&line("new catalogs followed", &followed));
+    }
+    print_out(&text)?;
     if let Some(path) = &arguments.json {
         let plan = viewer.plan();
         let usual = || Some(strategy.name());
@@ -119,6 +128,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             "tracks": plan.map(tracks),
             "buffer": arguments.buffer.to_string(),
             "figures": figures,
+            "catalogs_followed": followed,
             "streams_refused": viewer.streams_refused(),
             "objects_unknown": viewer.objects_unknown(),
             "frames": viewer.records(),
