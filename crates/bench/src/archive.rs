@@ -8,15 +8,16 @@
 mod tests;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::limits::ARCHIVE_LINES_MAX;
 use crate::metrics::figures;
-use crate::report::{LatencySecond, Report, json};
+use crate::report::{LatencySecond, Report, SCHEMA, json};
 use crate::series::Series;
 use crate::service_level::{Measured, ServiceLevel};
 use weir_histogram::Histogram;
 
-/// Version of the archive's form; it grows whenever a line changes or goes.
+/// Version of the archive's form; it grows whenever a line changes or goes. The report in it has a version of its own.
 pub const ARCHIVE: u32 = 2;
 
 /// One run.
@@ -51,6 +52,14 @@ pub enum ReadError {
     /// An archive in another form than this version reads.
     #[error("line 1: the archive has version {0}, and this program reads version {ARCHIVE}")]
     Version(u64),
+    /// A report in another form than this version reads.
+    #[error("line {line}: {error}")]
+    Report {
+        /// Its number, from 1.
+        line: usize,
+        /// What is wrong with it.
+        error: json::ReadError,
+    },
     /// A line that is none of the archive's.
     #[error("line {line}: {error}")]
     Line {
@@ -150,8 +159,7 @@ impl Archive {
             if line > ARCHIVE_LINES_MAX {
                 return misfit("more lines than any run has");
             }
-            let read = serde_json::from_str(content);
-            match read.map_err(|error| ReadError::Line { line, error })? {
+            match read_line(line, content)? {
                 Line::WeirArchive { .. } => return misfit("a second archive begins here"),
                 Line::Report(_) if report.is_some() => return misfit("a second report"),
                 Line::Report(read) => report = Some(*read),
@@ -226,14 +234,25 @@ impl Archive {
     }
 }
 
+/// A report of a version that is not read is refused by its version, not by the first of the fields in which it differs.
+fn read_line(line: usize, content: &str) -> Result<Line, ReadError> {
+    let read = serde_json::from_str(content);
+    if !matches!(read, Ok(Line::Latency(_) | Line::End { .. })) {
+        let value: Value = serde_json::from_str(content).unwrap_or(Value::Null);
+        let report = value.get("report").unwrap_or(&Value::Null);
+        json::check_schema(report, SCHEMA).map_err(|error| ReadError::Report { line, error })?;
+    }
+    read.map_err(|error| ReadError::Line { line, error })
+}
+
 fn check_first(line: Option<&str>) -> Result<(), ReadError> {
-    let value: serde_json::Value = line
+    let value: Value = line
         .and_then(|line| serde_json::from_str(line).ok())
         .ok_or(ReadError::Foreign)?;
     let version = value
         .get("weir_archive")
         .and_then(|line| line.get("version"));
-    match version.and_then(serde_json::Value::as_u64) {
+    match version.and_then(Value::as_u64) {
         None => Err(ReadError::Foreign),
         Some(version) if version != u64::from(ARCHIVE) => Err(ReadError::Version(version)),
         Some(_) => Ok(()),

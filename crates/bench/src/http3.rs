@@ -26,8 +26,8 @@ pub use self::comparison_text::{markdown, table};
 pub use self::verdict::{BUSY_PERCENT, Limit, Verdict};
 use crate::report::{Distribution, Latency};
 
-/// Version of the report's form, written as `schema`; it grows whenever a field changes or goes.
-pub const SCHEMA: u32 = 1;
+/// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
+pub const SCHEMA: u32 = 2;
 
 /// All that one run has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
 use weir_moqt::transport::{Direction, StreamId};
 
-use crate::Handle;
+use crate::{Handle, tls::refusing};
 
 /// Something that happened on a connection.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl Lost {
                 Self::from_code("the peer reports", close.error_code, &words)
             }
             ConnectionError::TransportError(error) => {
-                let mut words = printable(error.reason.as_bytes());
+                let mut words = printable(refusing::in_words(&error.reason).as_bytes());
                 if !words.is_empty() {
                     words.insert_str(0, ": ");
                 }
@@ -190,6 +190,7 @@ fn alert_name(alert: u64) -> String {
         46 => "certificate unknown".to_owned(),
         47 => "illegal parameter".to_owned(),
         48 => "unknown certificate authority".to_owned(),
+        49 => "access denied".to_owned(),
         50 => "decode error".to_owned(),
         51 => "decrypt error".to_owned(),
         70 => "unsupported TLS version".to_owned(),

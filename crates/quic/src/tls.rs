@@ -1,5 +1,6 @@
 //! TLS parameters of endpoints and connections.
 
+pub(crate) mod refusing;
 mod verifying;
 
 use std::sync::Arc;

@@ -109,6 +109,7 @@ fn assert_whole(played: &Value, published: &Value) {
     let first = keyframes.map(|frame| frame["number"].as_u64()).min();
     let joined = frames.iter().map(|frame| frame["number"].as_u64());
     let count = joined.filter(|&number| Some(number) >= first).count();
+    assert_eq!(played["schema"], 1);
     assert_eq!(played["figures"]["frames"], count, "all have arrived");
     let shown = frames.iter().filter(|frame| !frame["shown_us"].is_null());
     // A busy machine may show some too late.

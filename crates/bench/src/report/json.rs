@@ -5,7 +5,8 @@
 
 use std::io;
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
 use super::{Report, SCHEMA};
@@ -17,8 +18,13 @@ pub enum ReadError {
     #[error("not a report: {0}")]
     Invalid(#[from] serde_json::Error),
     /// The report has another form than this version reads.
-    #[error("the report has schema {0}, and this version reads schema {SCHEMA}")]
-    Schema(u64),
+    #[error("the report has schema {found}, and this version of weir reads schema {read}")]
+    Schema {
+        /// The one that it names.
+        found: u64,
+        /// The one that this version reads.
+        read: u32,
+    },
 }
 
 /// Writes `report`, with a line feed at its end.
@@ -39,10 +45,20 @@ pub(crate) fn pretty(report: &impl Serialize) -> String {
 
 /// Reads what [`render`] wrote.
 pub fn parse(text: &str) -> Result<Report, ReadError> {
-    let value: serde_json::Value = serde_json::from_str(text)?;
-    match value.get("schema").and_then(serde_json::Value::as_u64) {
-        Some(schema) if schema != u64::from(SCHEMA) => Err(ReadError::Schema(schema)),
-        Some(_) | None => Ok(serde_json::from_str(text)?),
+    parse_with(text, SCHEMA)
+}
+
+/// Reads a report of a kind that has its own version: a wrong one is named, before its fields are missed.
+pub(crate) fn parse_with<T: DeserializeOwned>(text: &str, read: u32) -> Result<T, ReadError> {
+    check_schema(&serde_json::from_str(text)?, read)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+/// Whether `report` has the version that is read; one that names none is left to whoever reads its fields.
+pub(crate) fn check_schema(report: &Value, read: u32) -> Result<(), ReadError> {
+    match report.get("schema").and_then(Value::as_u64) {
+        Some(found) if found != u64::from(read) => Err(ReadError::Schema { found, read }),
+        Some(_) | None => Ok(()),
     }
 }
 

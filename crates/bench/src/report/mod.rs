@@ -48,7 +48,7 @@ pub use self::track::{
 };
 pub use self::verdict::{Outcome, Verdict};
 
-/// Version of the report's form, written as `schema`; it grows whenever a field changes or goes.
+/// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
 pub const SCHEMA: u32 = 3;
 
 /// All that one run has to say.
@@ -190,7 +190,6 @@ pub struct Run {
     pub interrupted: Option<String>,
     /// The clauses of the service level that could not hold any more, for which the run was ended early, with what had been
     /// measured by then; empty if it was not.
-    #[serde(default)]
     pub ended_early_by: Vec<Clause>,
     /// Whether figures below cover only a part of the profile.
     pub partial: bool,

@@ -103,7 +103,7 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
         "bench",
         &server.url("/1k"),
         "--insecure",
-        "--duration=3",
+        "--duration=5",
         "--idle-timeout=500ms",
         "--handshake-timeout=500ms",
     ]);
@@ -126,16 +126,14 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let report = json(&file);
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended in mid-run"), "{died}");
-    // On a busy machine the time may be over before anything is given up.
-    let places = [
-        ("requests", "failed"),
-        ("requests", "unfinished"),
-        ("connections", "refused"),
-        ("connections", "unfinished"),
-    ];
-    let missed = places.map(|(part, field)| report[part][field].as_u64().unwrap());
-    assert!(missed.iter().sum::<u64>() > 0, "{missed:?}");
-    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 8_000.0);
+    assert!(report["requests"]["successes"].as_u64().unwrap() > 0);
+    // What was on its way, and whoever comes after.
+    for (part, field) in [("requests", "failures"), ("connections", "refusals")] {
+        let kinds = report[part][field].as_array().unwrap();
+        assert_eq!(kinds.len(), 1, "{kinds:?}");
+        assert_eq!(kinds[0]["kind"], "timed_out");
+    }
+    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 10_000.0);
 }
 
 #[test]

@@ -28,8 +28,18 @@ impl Server {
     }
 
     pub(crate) fn with(arguments: &[&str]) -> Self {
+        Self::run(&["h3", "serve"], arguments)
+    }
+
+    /// A relay with a certificate that it makes for itself.
+    pub(crate) fn relay() -> Self {
+        Self::run(&["relay"], &[])
+    }
+
+    fn run(command: &[&str], arguments: &[&str]) -> Self {
         let mut child = weir()
-            .args(["h3", "serve", "--listen", "127.0.0.1:0"])
+            .args(command)
+            .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
@@ -50,6 +60,11 @@ impl Server {
 
     pub(crate) fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
+    }
+
+    pub(crate) fn port(&self) -> &str {
+        let (_, port) = self.address.rsplit_once(':').expect("an address");
+        port
     }
 
     /// Asks it to end by SIGTERM; returns how it ended, and what else it had to say.

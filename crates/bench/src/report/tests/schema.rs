@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::all;
-use crate::report::json;
+use crate::report::{SCHEMA, json};
 
 /// The words that [`check`] understands; the schema may use no other, or it would promise more than is tested.
 const WORDS: [&str; 14] = [
@@ -40,6 +40,7 @@ fn every_report_follows_the_schema() {
 #[test]
 fn the_schema_names_every_field_and_no_other() {
     assert_complete(&schema());
+    assert_version(&schema(), SCHEMA, 0xed29_a367_04ee_2a48);
 }
 
 #[test]
@@ -94,6 +95,47 @@ pub(crate) fn assert_complete(schema: &Value) {
         }
     });
 }
+
+/// The form is the one that `version` stands for. `sum` is of all that it says but descriptions, so that no field comes or
+/// goes unnoticed.
+pub(crate) fn assert_version(schema: &Value, version: u32, sum: u64) {
+    let mut lines = Vec::new();
+    outline(schema, "", &mut lines);
+    lines.sort_unstable();
+    let found = lines.concat().bytes().fold(FNV_BASIS, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(FNV_PRIME)
+    });
+    assert_eq!(schema["properties"]["schema"]["const"], version);
+    let id = schema["$id"].as_str().unwrap();
+    assert!(id.ends_with(&format!(":{version}")), "{id}");
+    assert_eq!(
+        found, sum,
+        "the form is not the one that schema {version} stood for: raise SCHEMA, say so in CHANGELOG.md, and write {found:#x} here"
+    );
+}
+
+/// Each value with the names that lead to it.
+fn outline(value: &Value, path: &str, lines: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members.iter().filter(|(name, _)| *name != "description") {
+                outline(member, &format!("{path}/{name}"), lines);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                outline(item, &format!("{path}/"), lines);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            lines.push(format!("{path} {value}\n"));
+        }
+    }
+}
+
+/// The hash of Fowler, Noll and Vo (FNV-1a) with 64 bits.
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// Calls `visit` with each schema within `schema`.
 fn each(schema: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {

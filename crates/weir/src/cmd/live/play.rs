@@ -123,6 +123,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         let usual = || Some(strategy.name());
         let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
         let text = serde_json::to_string(&json!({
+            "schema": SCHEMA,
             "relay": arguments.relay.to_string(),
             "strategy": name,
             "tracks": plan.map(tracks),
@@ -147,6 +148,9 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         None => Ok(ExitCode::SUCCESS),
     }
 }
+
+/// Version of the form of `--json`; it grows whenever a field comes, changes or goes.
+const SCHEMA: u32 = 1;
 
 /// What the catalog says of the tracks that were played.
 fn tracks(plan: &Plan) -> Vec<Value> {
