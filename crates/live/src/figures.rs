@@ -109,7 +109,8 @@ impl Figures {
         let first_keyframe = keyframes.map(|record| record.number).min();
         let first = first_keyframe.or_else(|| numbers.clone().min());
         let last = numbers.max();
-        let frames = first.zip(last).map_or(0, |(first, last)| last - first + 1);
+        let frames = first.zip(last);
+        let frames = frames.map_or(0, |(first, last)| (last - first).saturating_add(1));
         Self::new(records, frames, start_us, end_us)
     }
 }
@@ -235,6 +236,17 @@ mod tests {
             arrived_us: available_us + 10_000,
             shown_us,
         }
+    }
+
+    #[test]
+    fn a_publisher_may_number_its_frames_as_it_likes() {
+        let numbered = |number| FrameRecord {
+            number,
+            ..record('I', 0, None)
+        };
+        let records = [0, u64::MAX].map(numbered);
+        assert_eq!(Figures::of_received(&records, 0, 1).frames, u64::MAX);
+        assert_eq!(Figures::of_received(&records[1..], 0, 1).frames, 1);
     }
 
     #[test]

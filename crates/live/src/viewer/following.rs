@@ -146,3 +146,28 @@ impl Viewer {
 
 /// How long what is on its way is waited for after the end of all tracks.
 const LINGER: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_one_publisher_after_the_other_are_counted_on_whatever_their_numbers_are() {
+        let mut first = Numbering::default();
+        assert_eq!([7, 9, 6].map(|told| first.number(told)), [7, 9, 6]);
+        let mut next = Numbering {
+            next: Some(10),
+            counts_as: None,
+        };
+        assert_eq!([500, 502, 499].map(|told| next.number(told)), [10, 12, 9]);
+        assert_eq!(
+            [0, u64::MAX].map(|told| next.number(told)),
+            [0, u64::MAX - 490]
+        );
+        let mut last = Numbering {
+            next: Some(u64::MAX),
+            counts_as: None,
+        };
+        assert_eq!([0, 1].map(|told| last.number(told)), [u64::MAX; 2]);
+    }
+}
