@@ -128,7 +128,6 @@ fn log_ticks(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// 1, 2 or 5 times a power of ten, at or above `step`.
 /// Places for labels in a row, each as near to where it wants to be as its neighbours let it: `(middle, half width)`
 /// in ascending order. They overlap only if all together are wider than the row.
 fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
@@ -150,6 +149,7 @@ fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
 /// Between two labels in a row.
 const LABEL_GAP: f64 = 9.0;
 
+/// 1, 2 or 5 times a power of ten, at or above `step`.
 fn round_step(step: f64) -> f64 {
     round_up(step.max(1e-6))
 }
@@ -435,9 +435,9 @@ impl Plot {
 /// The least height of a bar that stands for something.
 pub(super) const VISIBLE: f64 = 1.5;
 
-/// About how wide `text` is in a plot.
+/// About how wide `text` is in a plot, on a phone: there letters are larger, seen from the plot.
 fn width_of(text: &str) -> f64 {
-    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * 7.0
+    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * 9.5
 }
 
 fn place(value: f64) -> String {
