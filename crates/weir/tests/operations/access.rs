@@ -88,6 +88,37 @@ fn tokens_let_in_where_they_say() {
 }
 
 #[test]
+fn a_benchmark_needs_the_token_that_the_relay_demands() {
+    let folder = Folder::new("benchmark");
+    let (secret, public) = key(&folder, "issuer");
+    let relay = Relay::start(&["--set", &format!("auth.jwt.keys={public}")]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../profiles/audio-short.ini"
+    );
+    let run = ["bench", profile, "--relay", &url, "--insecure"];
+    let size = ["--subscribers", "3", "--seconds", "1", "--slo", "failed=0"];
+    let bench = |more: &[&str]| weir(&[&run[..], &size, more].concat());
+    let file = folder.file("bench.token");
+    let token = sign(&secret, &["--root", "perf", "--put", "", "--get", ""]);
+    std::fs::write(&file, &token).unwrap();
+    let output = bench(&["--token", &format!("@{file}")]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let delivered = "3 subscribers, 150 objects delivered, 0 lost";
+    assert!(text.contains(delivered), "{text}");
+    assert!(!text.contains(&token), "{text}");
+    // Without it, or with one for another namespace, nothing is measured.
+    let other = sign(&secret, &["--root", "live", "--put", "", "--get", ""]);
+    for more in [&[][..], &["--token", &other]] {
+        let output = bench(more);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && text.contains("UNAUTHORIZED"), "{text}");
+        assert!(!text.contains(&other), "{text}");
+    }
+}
+
+#[test]
 fn what_a_token_granted_ends_with_it() {
     let folder = Folder::new("expiry");
     let (secret, public) = key(&folder, "issuer");

@@ -6,6 +6,7 @@
 
 mod architecture;
 mod purity;
+mod shown;
 mod sources;
 mod text;
 mod tree;
@@ -70,6 +71,11 @@ fn citations_name_a_known_draft() {
 #[test]
 fn nothing_points_out_of_the_tree() {
     assert_kept(&text::check_paths(&read_tree_without_tidy(), tree::root()));
+}
+
+#[test]
+fn what_a_page_says_is_shown_has_a_test() {
+    assert_kept(&shown::check_tests(&read_tree()));
 }
 
 #[track_caller]
