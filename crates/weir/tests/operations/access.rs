@@ -108,12 +108,14 @@ fn a_benchmark_needs_the_token_that_the_relay_demands() {
     let delivered = "3 subscribers, 150 objects delivered, 0 lost";
     assert!(text.contains(delivered), "{text}");
     assert!(!text.contains(&token), "{text}");
-    // Without it, or with one for another namespace, nothing is measured.
+    // Without it, or with one for another namespace, nothing is delivered.
     let other = sign(&secret, &["--root", "live", "--put", "", "--get", ""]);
     for more in [&[][..], &["--token", &other]] {
         let output = bench(more);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && text.contains("UNAUTHORIZED"), "{text}");
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        let refused = text.contains("0 objects delivered") && text.contains("UNAUTHORIZED");
+        assert!(refused, "{text}");
         assert!(!text.contains(&other), "{text}");
     }
 }
