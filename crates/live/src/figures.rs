@@ -199,12 +199,12 @@ fn bit_rates(records: &[FrameRecord], duration_us: i64) -> [f64; 3] {
 }
 
 fn mean(values: impl Iterator<Item = i64>) -> f64 {
-    let (mut sum, mut count) = (0_i64, 0_u64);
+    let (mut sum, mut count) = (0_i128, 0_u64);
     for value in values {
-        sum += value;
+        sum += i128::from(value);
         count += 1;
     }
-    seconds(sum) / count.max(1) as f64
+    sum as f64 / 1e6 / count.max(1) as f64
 }
 
 fn percentile(sorted: &[i64], percent: usize) -> i64 {
@@ -236,6 +236,16 @@ mod tests {
             arrived_us: available_us + 10_000,
             shown_us,
         }
+    }
+
+    #[test]
+    fn a_publisher_may_claim_any_time_that_a_tag_can_tell() {
+        let records: Vec<FrameRecord> = (0..40)
+            .map(|number| record('I', (number % 2) * (1 << 60), Some(number)))
+            .collect();
+        let figures = Figures::of_received(&records, 0, 1_000_000);
+        let delays = figures.delays.expect("availability is claimed");
+        assert!(delays.queueing_mean.is_finite() && delays.latency_mean < 0.0);
     }
 
     #[test]

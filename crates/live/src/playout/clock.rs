@@ -35,7 +35,9 @@ impl RenderClock {
             return 0;
         }
         let (local, media) = *self.resumed.get_or_insert((now_us, presentation_us));
-        let due = local + (presentation_us - media) * NORMAL_RATE / self.rate;
+        // What a publisher claims may lie thousands of years ahead.
+        let ahead = (presentation_us - media).saturating_mul(NORMAL_RATE) / self.rate;
+        let due = local + ahead;
         (due - now_us).max(0)
     }
 

@@ -275,3 +275,46 @@ const FAST: i64 = 1050;
 const SLOW: i64 = 950;
 /// Frames that may wait; further ones are dropped. A minute at 60 frames per second.
 const BUFFER_MAX: usize = 3600;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy;
+
+    /// No time of a tag is further from 0 than this; of presentation times twice this.
+    const EXTREME_US: i64 = 1 << 60;
+
+    #[test]
+    fn whatever_times_a_publisher_claims_a_player_goes_on() {
+        let times = [-EXTREME_US, -1, 0, 1, EXTREME_US];
+        for name in strategy::NAMES {
+            let strategy = strategy::by_name(name).expect("a known name");
+            let mut player = Player::new(strategy.player());
+            let mut kinds = FrameKind::ALL.into_iter().cycle();
+            let mut number = 0;
+            for decode_us in times {
+                for composition_us in times {
+                    for duration_us in times {
+                        let now_us = i64::try_from(number).expect("few") * 1000;
+                        let arrival = Arrival {
+                            number,
+                            kind: kinds.next().expect("it goes round"),
+                            is_disposable: false,
+                            group: number / 5,
+                            references: 0,
+                            decode_us,
+                            presentation_us: decode_us + composition_us,
+                            duration_us,
+                        };
+                        player.push(now_us, arrival);
+                        player.poll(now_us);
+                        player.poll_timeout(now_us);
+                        number += 1;
+                    }
+                }
+            }
+            player.finish(1_000_000);
+            while player.poll(1_000_000).is_some() {}
+        }
+    }
+}
