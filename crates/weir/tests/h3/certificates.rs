@@ -104,7 +104,7 @@ fn every_reason_is_said_in_words() {
         let url = format!("https://localhost:{}/1k", server.port());
         let connect = format!("--connect=127.0.0.1:{}", server.port());
         let mut command = weir();
-        command.args(["h3", "bench", &url, &connect, "--duration=1s", "--json"]);
+        command.args(["h3", "bench", &url, &connect, "--duration=300ms", "--json"]);
         let output = command.arg(&report).args(trust).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         // Lines are broken where the screen ends.

@@ -34,6 +34,7 @@ type Answer = fn(&mut Connection<'_>, StreamId, u64);
 struct Odd {
     answer: Answer,
     requests: BTreeMap<Handle, u64>,
+    is_over: bool,
 }
 
 impl App for Odd {
@@ -80,10 +81,11 @@ impl App for Odd {
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         endpoint.close_all(now, 0, b"");
+        self.is_over = true;
     }
 
     fn is_finished(&self) -> bool {
-        false
+        self.is_over
     }
 }
 
@@ -120,8 +122,12 @@ impl Server {
         let thread = std::thread::spawn(move || {
             let (config, telemetry) = (HostConfig::default(), Arc::new(Telemetry::default()));
             let mut host = Host::new(config, vec![socket], endpoint, telemetry, asked).unwrap();
-            let requests = BTreeMap::new();
-            host.run(&mut Odd { answer, requests }).unwrap();
+            let mut odd = Odd {
+                answer,
+                requests: BTreeMap::new(),
+                is_over: false,
+            };
+            host.run(&mut odd).unwrap();
         });
         Self {
             address,

@@ -37,7 +37,12 @@ impl Server {
     }
 
     fn run(command: &[&str], arguments: &[&str]) -> Self {
-        let mut child = weir()
+        Self::of(weir(), command, arguments)
+    }
+
+    /// One that `program` runs.
+    pub(crate) fn of(mut program: Command, command: &[&str], arguments: &[&str]) -> Self {
+        let mut child = program
             .args(command)
             .args(["--listen", "127.0.0.1:0"])
             .args(arguments)
