@@ -150,6 +150,7 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
     play.extend([json.to_str().unwrap(), "--join", "current"]);
     play.extend(["--patience-again", "5s"]);
     let player = weir(&play);
+    Stop::new().unwrap().wait(Duration::from_millis(500));
     for (strategy, packaging) in [("weir", "loc"), ("combined", "cmaf")] {
         let mut publish = vec!["live", "publish", &url, "--insecure", "--realtime"];
         publish.extend(["--input", VIDEO, "--strategy", strategy]);
@@ -171,8 +172,11 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
     assert_eq!(played["tracks"][0]["packaging"], "cmaf");
     assert_eq!(played["tracks"][1]["name"], "video-disposable");
     let frames = played["frames"].as_array().unwrap();
-    // Of each it may have joined somewhat later.
-    assert!(frames.len() > 40, "{}", played["figures"]);
+    // It depends on the machine how early the player was there for each, but some came of both.
+    let groups = frames.iter().filter_map(|frame| frame["group"].as_u64());
+    let (first, last) = (groups.clone().min(), groups.max());
+    // Groups count from the time of day in milliseconds at which their publisher began, and the clip has three.
+    assert!(last > first.map(|first| first + 3), "{}", played["figures"]);
 }
 
 #[test]
@@ -212,6 +216,8 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
         "--insecure",
         "--strategy",
         "weir",
+        "--join",
+        "current",
         "--json",
         json.to_str().unwrap(),
     ];
@@ -241,9 +247,12 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
     assert_eq!(link.wait().unwrap().code(), Some(0));
     let report: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(report["clients"], 1, "only the player is behind the link");
-    assert!(report["down"]["delivered"].as_u64() > Some(36), "{report}");
     let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let frames = played["frames"].as_array().unwrap();
+    // However many of them a busy machine puts into one packet, and whichever the player came in time for.
+    let bytes = frames.iter().filter_map(|frame| frame["bytes"].as_u64());
+    let delivered = report["down"]["delivered_bytes"].as_u64();
+    assert!(delivered > Some(bytes.sum()), "{report}");
     let transit = |frame: &Value| {
         frame["arrived_us"].as_i64().unwrap() - frame["available_us"].as_i64().unwrap()
     };
