@@ -368,7 +368,13 @@ impl Plot {
                 (across, TOP),
                 (across, self.bottom()),
             );
-            label(markup, "note middle", (middle, TOP - 7.0), name);
+            // In the line's own colour: it may stand above another one.
+            label(
+                markup,
+                &format!("note middle {class}"),
+                (middle, TOP - 7.0),
+                name,
+            );
         }
     }
 
@@ -437,7 +443,12 @@ pub(super) const VISIBLE: f64 = 1.5;
 
 /// About how wide `text` is in a plot, on a phone: there letters are larger, seen from the plot.
 fn width_of(text: &str) -> f64 {
-    f64::from(u32::try_from(text.chars().count()).unwrap_or(u32::MAX)) * 9.5
+    let letters = text.chars().map(|letter| match letter {
+        ' ' | ',' | '.' => 4.9,
+        'm' => 14.6,
+        _ => 9.6,
+    });
+    letters.sum()
 }
 
 fn place(value: f64) -> String {
