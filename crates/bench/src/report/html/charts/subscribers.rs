@@ -50,8 +50,8 @@ pub(in crate::report::html) fn spread(markup: &mut Markup, track: &TrackReport) 
     );
     if columns.len() < latencies.len() {
         reading = format!(
-            "{reading} Each column stands for about {} subscribers and shows the worst.",
-            latencies.len() / columns.len()
+            "{reading} Each column stands for up to {} subscribers and shows the worst.",
+            latencies.len().div_ceil(columns.len())
         );
     }
     if without > 0 {
