@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     net::{SocketAddr, UdpSocket},
+    path::Path,
     process::{Command, Stdio},
     sync::{
         Arc,
@@ -328,4 +329,63 @@ fn a_comparison_says_what_carried_the_packets() {
         let entry = &scenario["standings"][0]["entry"];
         assert_eq!(entry["runs"].as_array().unwrap().len(), 2, "{entry}");
     }
+}
+
+#[test]
+fn an_interrupt_ends_a_comparison_and_its_server() {
+    let folder = Folder::new("broken-off");
+    let pid = folder.file("pid");
+    let described = format!(
+        "scenarios = [\"1k\"]\nrounds = 1\nseconds = 300\n[[server]]\nname = \"ours\"\nready_seconds = 60\n\
+         start = [\"sh\", \"-c\", \"echo $$ > {}; exec \\\"$@\\\"\", \"sh\", \"{{weir}}\", \"h3\", \"serve\", \"--listen\", \
+         \"127.0.0.1:{{port}}\", \"--cert\", \"{{cert}}\", \"--key\", \"{{key}}\", \"--root\", \"{{root}}\"]\n",
+        pid.display()
+    );
+    fs::write(folder.file("servers.toml"), described).unwrap();
+    let result = folder.file("a.json");
+    let mut command = weir();
+    command.args(["h3", "compare", "--no-namespace", "--json"]);
+    command.arg(&result).arg(folder.file("servers.toml"));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut comparison = command.spawn().unwrap();
+    let started = (0..600).find_map(|_| {
+        std::thread::park_timeout(Duration::from_millis(100));
+        let text = fs::read_to_string(&pid).ok()?;
+        text.trim().parse::<u32>().ok()
+    });
+    let server = format!("/proc/{}", started.expect("the server was started"));
+    let sent = Command::new("kill")
+        .args(["-INT", &comparison.id().to_string()])
+        .status();
+    assert!(sent.unwrap().success());
+    let status = comparison.wait().unwrap();
+    assert_ne!(status.code(), Some(0), "not all runs were made");
+    assert!(!Path::new(&server).exists(), "the server has ended as well");
+}
+
+#[test]
+fn a_server_takes_as_many_connections_as_it_may_for_as_long_as_they_are_used() {
+    let folder = Folder::new("bounds");
+    let file = folder.file("report.json");
+    let run = |server: &Server, arguments: &[&str]| {
+        let mut all = vec!["--json", file.to_str().unwrap()];
+        all.extend(arguments);
+        let output = bench(&server.url("/1k"), &all);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        json(&file)
+    };
+    let server = Server::with(&["--connections-max=1"]);
+    let report = run(&server, &["--max-concurrent-conns=2", "--duration=1"]);
+    assert_eq!(report["connections"]["handshakes"], 1);
+    assert_eq!(report["connections"]["refusals"][0]["kind"], "refused");
+    assert_eq!(report["requests"]["failed"], 0);
+
+    // A request each second, and connections that are lost after a fifth of one.
+    let server = Server::with(&["--idle-timeout=200ms"]);
+    let slow = ["--rate=1", "--max-concurrent-conns=1", "--duration=4"];
+    let report = run(&server, &slow);
+    assert!(
+        report["connections"]["handshakes"].as_u64().unwrap() >= 2,
+        "{report}"
+    );
 }
