@@ -89,7 +89,6 @@ fn an_open_loop_sends_what_is_due() {
         "{report}"
     );
     assert_eq!(report["run"]["rate_per_second"], 40.0);
-    assert_eq!(report["verdict"]["limit"], "rate");
 }
 
 #[test]
@@ -106,7 +105,6 @@ fn a_warm_up_does_not_count() {
     ];
     let report = good("warm", &server.url("/1k"), &arguments);
     assert_eq!(report["connections"]["begun"], 10);
-    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 1900.0);
     assert_eq!(report["run"]["sockets"], 2);
     assert_eq!(report["run"]["gro"], false);
     assert_eq!(report["client"]["cores"][0], core);

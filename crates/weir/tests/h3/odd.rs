@@ -253,16 +253,12 @@ fn some_answers_are_right_and_some_are_not() {
 fn a_server_that_is_silent_after_the_handshake() {
     let server = Server::start(|_, _, _| ());
     let report = server.report("silent", 1, &["--idle-timeout=300ms"]);
-    assert!(
-        only(&report, "timed_out") >= 100,
-        "all that were on their way"
-    );
-    assert!(
-        report["connections"]["handshakes"].as_u64().unwrap() > 10,
-        "it is tried again"
-    );
+    assert!(only(&report, "timed_out") >= 10);
+    let begun = report["connections"]["begun"].as_u64().unwrap();
+    assert!(begun > 10, "it is tried again");
     // Without a time-out that comes before the end: neither success nor failure.
     let report = server.report("patient", 1, &["--idle-timeout=60"]);
-    assert_eq!(report["requests"]["unfinished"], 100);
+    assert_eq!(report["requests"]["unfinished"], report["requests"]["sent"]);
+    assert!(report["requests"]["sent"].as_u64().unwrap() > 0);
     assert_eq!(report["requests"]["failed"], 0);
 }
