@@ -220,6 +220,7 @@ impl Archive {
         let failed = sum(|track| track.status.incomplete + track.status.failed);
         let measured = Measured {
             lost_objects,
+            judged_objects: lost_objects + report.objects_delivered(),
             expected_objects: lost_objects + report.objects_delivered(),
             late_objects: sum(|track| track.delivery.late),
             failed,

@@ -88,14 +88,16 @@ pub fn report(
     let mut tracks = Vec::with_capacity(plans.len());
     let mut latency = Histogram::new();
     let mut lateness = Histogram::new();
-    let mut lost_objects = 0;
+    let mut loss = Loss::default();
     for (number, track) in profile.tracks.iter().enumerate() {
         let rows = rows(&subscriptions, number);
         let published = published(&publications, publishers, number);
         let variance = figures::distribution(&subscribers.receive_variance(number));
         let series = subscribers.latency(number);
         latency.merge(&series.total_between(judged.arrived_from, Duration::MAX));
-        lost_objects += lost_of(subscribers, &plans[number], number, &subscriptions, judged);
+        let of_plan = loss_of(subscribers, &plans[number], number, &subscriptions, judged);
+        loss.lost += of_plan.lost;
+        loss.judged += of_plan.judged;
         lateness.merge(&publishers.lateness(number));
         let latency = figures::latency(series);
         tracks.push(TrackReport::new(
@@ -121,7 +123,7 @@ pub fn report(
         &tracks,
         failures(publishers, &subscriptions),
         &latency,
-        lost_objects,
+        loss,
         &relay,
     ));
     slo.judged_from_ms = judged.planned_from.as_secs_f64() * 1e3;
@@ -163,30 +165,43 @@ fn due(subscriptions: &[SubscriptionResult], plan: usize) -> impl Iterator<Item 
     })
 }
 
+/// Objects that were lost, and that are judged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loss {
+    lost: u64,
+    judged: u64,
+}
+
 /// Objects of a plan that were lost, of those that are judged.
-fn lost_of(
+fn loss_of(
     subscribers: &SubscriberRole,
     plan: &TrackPlan,
     number: usize,
     subscriptions: &[SubscriptionResult],
     judged: Judged,
-) -> u64 {
+) -> Loss {
     let heat = subscribers.heat(number);
     let column = heat.column_from(crate::clock::nanoseconds(judged.planned_from));
     if column == 0 {
         let steady = subscriptions
             .iter()
             .filter(|one| one.plan == number && one.conduct == Conduct::Steady);
-        return steady.map(|one| one.track.completion.lost_objects).sum();
+        return Loss {
+            lost: steady.map(|one| one.track.completion.lost_objects).sum(),
+            judged: due(subscriptions, number).map(|(_, due)| due).sum(),
+        };
     }
     let mut planned: BTreeMap<u64, u64> = BTreeMap::new();
-    let due: u64 = due(subscriptions, number)
+    let judged: u64 = due(subscriptions, number)
         .map(|(_, sent)| {
             let of_all = || heat.planned(plan.schedule(), sent).into_iter().skip(column);
             *planned.entry(sent).or_insert_with(|| of_all().sum())
         })
         .sum();
-    due.saturating_sub(heat.received_from(column))
+    Loss {
+        lost: judged.saturating_sub(heat.received_from(column)),
+        judged,
+    }
 }
 
 /// Loss and latency of a plan by subscriber and time; none without subscribers.
@@ -264,14 +279,16 @@ fn measured<'a>(
     tracks: &[TrackReport],
     (failed, subscriptions): (u64, u64),
     latency: &'a Histogram,
-    lost_objects: u64,
+    loss: Loss,
     relay: &Relay,
 ) -> Measured<'a> {
     let sum = |pick: fn(&TrackReport) -> u64| tracks.iter().map(pick).sum();
-    let received: u64 = sum(|track| track.completion.objects_received.sum);
     Measured {
-        lost_objects,
-        expected_objects: lost_objects + received,
+        lost_objects: loss.lost,
+        judged_objects: loss.judged,
+        expected_objects: sum(|track| {
+            track.completion.objects_received.sum + track.completion.lost_objects.sum
+        }),
         late_objects: sum(|track| track.delivery.late),
         failed,
         subscriptions,

@@ -35,12 +35,14 @@ pub struct Clause {
 /// What a run measured, as far as a service level asks for it.
 #[derive(Clone, Debug)]
 pub struct Measured<'a> {
-    /// Objects lost, over all subscriptions.
+    /// Objects lost, over all subscriptions, of those that are judged.
     pub lost_objects: u64,
-    /// Objects that should have been received, over all subscriptions.
-    pub expected_objects: u64,
-    /// Objects that arrived after their time to live.
+    /// Objects that are judged: those that should have been received in that time, over all subscriptions.
+    pub judged_objects: u64,
+    /// Objects that arrived after their time to live, in all the time.
     pub late_objects: u64,
+    /// Objects that should have been received in all the time, over all subscriptions.
+    pub expected_objects: u64,
     /// Subscriptions that failed or stayed incomplete; where nobody subscribes, tracks that were not published to their end.
     pub failed: u64,
     /// Subscriptions, or tracks, in all.
@@ -280,7 +282,7 @@ impl Metric {
             (!measured.latency.is_empty()).then(|| quantile_ms(measured.latency, quantile))
         };
         match self {
-            Self::Loss => amount(measured.lost_objects, measured.expected_objects, unit),
+            Self::Loss => amount(measured.lost_objects, measured.judged_objects, unit),
             Self::Late => amount(measured.late_objects, measured.expected_objects, unit),
             Self::Failed => amount(measured.failed, measured.subscriptions, unit),
             Self::P50 => quantile(0.5),
@@ -388,6 +390,7 @@ mod tests {
     fn measured(latency: &Histogram) -> Measured<'_> {
         Measured {
             lost_objects: 0,
+            judged_objects: 1_000,
             expected_objects: 1_000,
             late_objects: 0,
             failed: 0,
@@ -455,6 +458,7 @@ mod tests {
         let nothing = latency(&[]);
         let blind = Measured {
             cpu_percent: None,
+            judged_objects: 0,
             expected_objects: 0,
             subscriptions: 0,
             ..measured(&nothing)

@@ -90,6 +90,10 @@ fn a_search_that_cannot_be_is_refused_in_words() {
             "weir: --meetings: goes with --by meetings or --by bitrate",
         ),
         (
+            &["--archive", "all.weir"][..],
+            "weir: --archive: a search has many runs; --json keeps what each of its probes found",
+        ),
+        (
             &["--by", "bitrate", "--most", "1"][..],
             "weir: --most: this profile can have 8 to",
         ),

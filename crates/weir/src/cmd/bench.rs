@@ -105,7 +105,7 @@ pub(crate) struct BenchArguments {
     pub(super) html: Option<PathBuf>,
     /// Keep everything that was measured in one file, for `weir bench report`
     #[arg(long, value_name = "FILE")]
-    archive: Option<PathBuf>,
+    pub(super) archive: Option<PathBuf>,
     /// Trust any certificate of the relay (its own relay needs no flag)
     #[arg(long, requires = "relay")]
     insecure: bool,

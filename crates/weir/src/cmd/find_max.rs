@@ -105,6 +105,9 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         (By::Subscribers | By::Meetings | By::Bitrate, _) => bench::plan(&arguments.run, &machine)?,
     };
     bench::check_both_sides(&plan)?;
+    if arguments.run.archive.is_some() {
+        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
+    }
     if let Some(problem) = plan.calibration_problem()
         && !arguments.no_calibration
     {

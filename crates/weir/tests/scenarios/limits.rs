@@ -174,3 +174,38 @@ fn what_happens_before_the_steady_window_is_not_judged() {
     assert_eq!(figures.latency_p99_ms, whole.slo.latency_p99_ms);
     assert!(!html::render(&whole).contains("Judged:"));
 }
+
+#[test]
+fn loss_in_per_cent_is_of_what_is_judged() {
+    let mut world = World::new(
+        &Setting::new(AUDIO, seed(23), Crowd::Subscribers(5)),
+        world::relay(),
+    );
+    world.join();
+    world.release();
+    let Clients::Apart { sink, .. } = world.clients() else {
+        panic!("a fan-out has two nodes of clients");
+    };
+    // All that is planned after what is not judged is lost for a while.
+    let begin = world.sim.elapsed() + Duration::from_secs(1) + UNJUDGED * 2;
+    let (relay, end) = (world.relay, begin + Duration::from_millis(300));
+    world.sim.blackhole(relay, sink, begin, end);
+    world.finish();
+    let level: ServiceLevel = "loss<100%".parse().unwrap();
+    let per_cent = |unjudged| {
+        let report = world.report(&level, unjudged, BTreeMap::new());
+        let whole = report.tracks[0].heat.clone().unwrap();
+        let from = (unjudged.as_secs_f64() * 1e3 / whole.column_ms).ceil();
+        let columns = whole.planned.iter().zip(0_u32..);
+        let judged = columns.filter(|(_, column)| f64::from(*column) >= from);
+        let judged: u64 = judged.map(|(planned, _)| planned * 5).sum();
+        let lost = report.slo.lost_objects;
+        assert!(lost >= 5 * 10, "{lost}");
+        let measured = report.slo.clauses[0].measured.unwrap();
+        let [lost, judged] = [lost, judged].map(|count| f64::from(u32::try_from(count).unwrap()));
+        let expected = lost / judged * 100.0;
+        assert!((measured - expected).abs() < 1e-6, "{measured} {expected}");
+        measured
+    };
+    assert!(per_cent(UNJUDGED) > per_cent(Duration::ZERO));
+}
