@@ -126,6 +126,16 @@ function planOf(track, catalog, segments) {
 }
 
 /**
+ * All of a plan as text, by which two of them can be compared.
+ *
+ * @param {Plan} plan
+ * @returns {string}
+ */
+export function planText(plan) {
+  return JSON.stringify(plan, (_, value) => (value instanceof Uint8Array ? [...value] : value));
+}
+
+/**
  * The plan of a stream as the thesis has it: an init segment, and tracks that the strategy names.
  *
  * @param {Uint8Array} segment

@@ -7,7 +7,7 @@ import { namespaceOf } from "../moqt/name.js";
 import { utf8 } from "../moqt/cursor.js";
 import { Session } from "../moqt/session.js";
 import { STRATEGIES } from "../playout/strategy.js";
-import { CATALOG_TRACK, EARLIER_CATALOG_TRACK, INIT_TRACK, initTracks, planOfInit, readCatalog } from "./catalog.js";
+import { CATALOG_TRACK, EARLIER_CATALOG_TRACK, INIT_TRACK, initTracks, planOfInit, planText, readCatalog } from "./catalog.js";
 
 /** How long the relay is asked to wait for a publisher, in milliseconds. */
 const RENDEZVOUS_MS = 5000n;
@@ -64,6 +64,8 @@ export class Reception {
     this.planNumber = 0;
     /** The text of the catalog that is played by. */
     this.catalog = "";
+    /** What is played, as text, until one of its tracks ends. */
+    this.played = "";
     /** How many publishers have gone. Of one that held several tracks each of them ends. */
     this.departures = 0;
   }
@@ -214,7 +216,8 @@ export class Reception {
     this.catalog = text;
     this.#plan(session, json).then(
       (plan) => {
-        if (this.catalog !== text) return;
+        // Some put a new one out whenever they know their bit rate better.
+        if (this.catalog !== text || this.played === planText(plan)) return;
         this.#cancelAll();
         this.#apply(session, plan).catch(() => session.close());
       },
@@ -250,6 +253,7 @@ export class Reception {
 
   #cancelAll() {
     this.planNumber += 1;
+    this.played = "";
     for (const subscription of this.subscriptions) subscription.cancel();
     this.subscriptions = [];
   }
@@ -261,6 +265,7 @@ export class Reception {
   async #apply(session, plan) {
     this.planNumber += 1;
     const number = this.planNumber;
+    this.played = planText(plan);
     this.events.onPlan(plan);
     const tracks = plan.video.map((track, place) => ({ track, place }));
     if (plan.audio) tracks.push({ track: plan.audio, place: -1 });
@@ -293,7 +298,9 @@ export class Reception {
         if (isCurrent()) inner.onStreamEnd?.(group);
       },
       onDone: () => {
-        if (isCurrent()) this.events.onState("ended");
+        if (!isCurrent()) return;
+        this.played = "";
+        this.events.onState("ended");
       },
     };
     try {

@@ -120,3 +120,27 @@ test("a publisher that leaves ends all its tracks, and is waited for once", asyn
   assert.deepEqual(played.asked, ["catalog", "video", "catalog", "video"]);
   played.close();
 });
+
+test("a catalog that changes nothing of what is played interrupts nothing, until a track has ended", async () => {
+  const played = new Played((name) => ({ catalog: CATALOG })[name] ?? "taken");
+  const { plans, next } = await receive(played);
+  const say = (/** @type {object} */ more) => {
+    const catalog = JSON.parse(new TextDecoder().decode(CATALOG));
+    Object.assign(catalog.tracks[0], more);
+    played.sinks.get("catalog")?.onObject(/** @type {any} */ ({ payload: utf8(JSON.stringify(catalog)) }));
+  };
+  // As moq-cli says its bit rate again and again, the better it knows it.
+  say({ bitrate: 400_000 });
+  await new Promise(setImmediate);
+  assert.deepEqual(played.asked, ["catalog", "video"]);
+  const again = next();
+  played.sinks.get("video")?.onDone?.(0, "");
+  say({ bitrate: 400_001 });
+  await again;
+  assert.deepEqual(played.asked, ["catalog", "video", "video"]);
+  const other = next();
+  say({ codec: "avc1.640028" });
+  await other;
+  assert.equal(plans.length, 3);
+  played.close();
+});

@@ -490,6 +490,32 @@ fn a_later_catalog_that_is_of_no_use_is_counted_and_changes_nothing() {
 }
 
 #[test]
+fn a_later_catalog_that_changes_nothing_of_what_is_played_interrupts_nothing() {
+    // As moq-cli says its bit rate again and again, the better it knows it.
+    let (_, first) = &msf_cmaf().held[0];
+    let mut said: serde_json::Value = serde_json::from_slice(first).expect("a catalog");
+    said["tracks"][1]["bitrate"] = json!(400_000);
+    let later = Layout {
+        group: 1,
+        held: vec![("catalog", catalog(&said))],
+        video: "elsewhere",
+        packaging: Packaging::Cmaf,
+    };
+    play_both(msf_cmaf(), Some(later), |viewer| {
+        assert_eq!(viewer.failure(), None);
+        assert_eq!(viewer.catalogs_followed(), 0);
+        assert_eq!(viewer.records().len(), 36);
+        assert!(
+            viewer
+                .records()
+                .iter()
+                .all(|record| record.shown_us.is_some())
+        );
+        assert_eq!(viewer.objects_unknown(), 0, "{:?}", viewer.complaint());
+    });
+}
+
+#[test]
 fn an_init_segment_that_nobody_has_is_named() {
     let mut layout = earlier();
     layout.held.remove(0);

@@ -313,7 +313,9 @@ impl Viewer {
         match Plan::read(&catalog.json, &self.discovery.segments) {
             Ok(plan) => {
                 self.discovery.is_over = true;
-                self.apply(now, endpoint, plan);
+                if !self.is_played(&plan) {
+                    self.apply(now, endpoint, plan);
+                }
             }
             Err(error) => self.on_useless(error.to_string()),
         }

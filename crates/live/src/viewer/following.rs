@@ -54,6 +54,12 @@ impl Viewer {
         self.subscribe(now, endpoint, tracks);
     }
 
+    /// Whether it plays by this plan already. Some publishers put a new catalog out whenever they know their bit rate better.
+    pub(super) fn is_played(&self, plan: &Plan) -> bool {
+        let is_played = self.plan.as_ref() == Some(plan) && !self.tracks.is_empty();
+        is_played && !self.tracks.iter().any(Track::is_over)
+    }
+
     /// Takes nothing more of what was played.
     fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let last = self.records.iter().map(|record| record.number).max();
