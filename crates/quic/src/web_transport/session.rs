@@ -84,11 +84,12 @@ impl WebTransport {
             Direction::Uni => self.prefixes.uni.clone(),
             Direction::Bi => self.prefixes.bidi.clone(),
         };
-        let mut data = prefix;
-        if transport.write(stream, &mut data) == Err(WriteError::Blocked) {
-            let is_last = false;
-            self.unsent.insert(stream, Unsent { data, is_last });
-        }
+        // It goes with the first bytes: what a stream writes before it has its priority waits for its turn without one.
+        let unsent = Unsent {
+            data: prefix,
+            is_last: false,
+        };
+        self.unsent.insert(stream, unsent);
         Some(stream)
     }
 
@@ -126,7 +127,10 @@ impl WebTransport {
     /// Ends a stream of the session. See [`Transport::finish`].
     pub fn finish(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         match self.unsent.get_mut(&stream) {
-            Some(unsent) => unsent.is_last = true,
+            Some(unsent) => {
+                unsent.is_last = true;
+                self.flush(transport, stream);
+            }
             None => transport.finish(stream),
         }
     }

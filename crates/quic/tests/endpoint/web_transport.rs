@@ -442,3 +442,39 @@ fn nothing_can_be_done_before_the_session_stands() {
     assert!(losses(&pair.take_client()).is_empty());
     assert_eq!(pair.client.connections(), 0);
 }
+
+#[test]
+fn what_ranks_higher_overtakes_what_waits() {
+    let raw = || {
+        let mut pair = Pair::new();
+        let (client, server) = pair.connect();
+        (pair, client, server)
+    };
+    for (mut pair, client, server) in [raw(), connected()] {
+        let is_raw = pair.at_client(client).carrier() == Carrier::Quic;
+        let mut begun = Vec::new();
+        // The first one is being sent when the others come.
+        for (priority, bytes) in [(5, 100_000), (5, 300_000), (9, 300_000)] {
+            let mut connection = pair.at_client(client);
+            let stream = connection.open(Direction::Uni).unwrap();
+            connection.set_priority(stream, priority);
+            let mut data = Bytes::from(vec![0; bytes]);
+            connection.write(stream, &mut data).unwrap();
+            assert!(data.is_empty(), "all of it is taken");
+            connection.finish(stream);
+            begun.push(stream);
+            pair.pass(DELAY / 2);
+        }
+        let mut finished = Vec::new();
+        for _ in 0..200 {
+            pair.pass(DELAY);
+            pair.take_server();
+            for &stream in &begun {
+                if read_all(&mut pair.at_server(server), stream).1 == Read::Fin {
+                    finished.push(stream);
+                }
+            }
+        }
+        assert_eq!(finished, [begun[0], begun[2], begun[1]], "raw: {is_raw}");
+    }
+}
