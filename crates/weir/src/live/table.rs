@@ -128,25 +128,34 @@ pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
     (lines.len() > 1).then(|| (aligned(&lines), holds_all))
 }
 
-/// Two ways of running side by side: how far the medians of the second are from the first.
-pub(crate) fn agreement(sim: &[Row], net: &[Row]) -> String {
+/// Ways of running side by side: how far the medians of the later ones, and of the last, are from the first.
+pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> String {
     let head = ["link", "strategy"].map(str::to_owned).into_iter();
     let head = head.chain(COMPARED.iter().map(|(name, ..)| (*name).to_owned()));
     let mut lines: Vec<Vec<String>> = vec![head.collect()];
-    for (virtual_run, real) in sim.iter().zip(net) {
+    for (place, row) in last.iter().enumerate() {
+        let before = before.iter().filter_map(|way| way.get(place));
+        let ways: Vec<&Row> = before.chain([row]).collect();
         let values = COMPARED.iter().map(|(_, value, digits)| {
-            let of = |row: &Row| Spread::of(&row.runs, *value).median;
-            let (one, other) = (of(virtual_run), of(real));
-            let difference = other - one;
-            format!("{one:.digits$} / {other:.digits$} ({difference:+.digits$})")
+            let medians = ways.iter().map(|way| Spread::of(&way.runs, *value).median);
+            let medians: Vec<f64> = medians.collect();
+            let first = medians.first().copied().unwrap_or_default();
+            let texts = medians.iter().enumerate().map(|(place, median)| {
+                let difference = median - first;
+                match place {
+                    0 => format!("{median:.digits$}"),
+                    _ => format!("{median:.digits$} ({difference:+.digits$})"),
+                }
+            });
+            texts.collect::<Vec<_>>().join(" / ")
         });
-        let names = [virtual_run.link.clone(), virtual_run.strategy.clone()];
+        let names = [row.link.clone(), row.strategy.clone()];
         lines.push(names.into_iter().chain(values).collect());
     }
     aligned(&lines)
 }
 
-/// Simulated, real, and the difference.
+/// What is compared.
 const COMPARED: [Column; 5] = [
     ("shown %", |run| run.shown * 100.0, 1),
     ("latency", |run| delays(run).latency_mean, 3),
@@ -238,12 +247,18 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_are_compared_by_their_medians() {
+    fn ways_are_compared_by_their_medians() {
         let (sim, net) = (
             row("weir", &[(0.3, 1.0, 0.5)]),
             row("weir", &[(0.35, 1.0, 0.5)]),
         );
-        let text = agreement(&[sim], &[net]);
+        let text = agreement(&[vec![sim.clone()]], std::slice::from_ref(&net));
         assert!(text.contains("0.300 / 0.350 (+0.050)"), "{text}");
+        let browser = row("weir", &[(0.2, 1.0, 0.5)]);
+        let text = agreement(&[vec![sim], vec![net]], &[browser]);
+        assert!(
+            text.contains("0.300 / 0.350 (+0.050) / 0.200 (-0.100)"),
+            "{text}"
+        );
     }
 }

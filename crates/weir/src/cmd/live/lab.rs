@@ -58,9 +58,9 @@ pub(crate) struct LabArguments {
     #[arg(long)]
     net: bool,
     /// In real time with headless Chromium as the player, one run after the other; frames come from ffmpeg
-    #[arg(long, conflicts_with_all = ["net", "sweep", "agreement"])]
+    #[arg(long, conflicts_with_all = ["net", "sweep"])]
     browser: bool,
-    /// Both in virtual and in real time, and how far they are apart
+    /// Both in virtual and in real time, and how far they are apart; with --browser all three
     #[arg(long, conflicts_with_all = ["net", "sweep"])]
     agreement: bool,
     /// Where frames come from in real time
@@ -98,16 +98,16 @@ struct Done {
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     let tasks = || tasks(arguments);
+    let mut before = Vec::new();
     if arguments.agreement {
-        let virtual_runs = rows(&virtually(arguments, tasks()?)?);
-        let real = rows(&really(arguments, tasks()?)?);
-        let text = agreement(&virtual_runs, &real);
-        print_out(&text)?;
-        return write_results(arguments, "live-agreement", &text);
+        before.push(rows(&virtually(arguments, tasks()?)?));
+        if arguments.browser {
+            before.push(rows(&really(arguments, tasks()?)?));
+        }
     }
     let done = if arguments.browser {
         in_browser(arguments, tasks()?)?
-    } else if arguments.net {
+    } else if arguments.net || arguments.agreement {
         really(arguments, tasks()?)?
     } else {
         virtually(arguments, tasks()?)?
@@ -117,6 +117,11 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     if let Some((against_skip, _)) = verdicts(&rows) {
         text.push_str("\nweir against skip, medians:\n\n");
         text.push_str(&against_skip);
+    }
+    if !before.is_empty() {
+        let compared = agreement(&before, &rows);
+        let ways = ways(arguments);
+        text = format!("{ways}:\n\n{compared}\nThe last of these alone:\n\n{text}");
     }
     print_out(&text)?;
     if let Some(path) = &arguments.html {
@@ -134,6 +139,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     }
     let name = match (arguments.net, arguments.sweep) {
         _ if arguments.browser => "live-browser",
+        _ if arguments.agreement => "live-agreement",
         (true, _) => "live-net",
         (false, true) => "live-sweep",
         (false, false) => "live-lab",
@@ -154,8 +160,17 @@ fn heading(name: &str) -> &'static str {
         "live-browser" => "## Live streaming to a browser",
         "live-net" => "## Live streaming in real time",
         "live-sweep" => "## Live streaming over other links",
-        "live-agreement" => "## Live streaming: virtual time / real time (difference)",
+        "live-agreement" => "## Live streaming in virtual and in real time",
         _ => "## Live streaming in virtual time",
+    }
+}
+
+/// What the figures of an agreement are of, in their order.
+fn ways(arguments: &LabArguments) -> &'static str {
+    if arguments.browser {
+        "In virtual time / in real time / in a browser, and in parentheses how far from the first"
+    } else {
+        "In virtual time / in real time, and in parentheses how far from the first"
     }
 }
 
