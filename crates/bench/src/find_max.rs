@@ -64,7 +64,6 @@ pub enum ProbeOutcome {
         /// The clauses that broke, in the service level's order; at least one.
         clauses: Vec<BrokenClause>,
         /// Whether the probe was ended before its time, since they could not hold any more: then others may have broken too.
-        #[serde(default)]
         ended_early: bool,
     },
     /// The load generator did not keep up: nothing is said of the relay.
@@ -72,7 +71,6 @@ pub enum ProbeOutcome {
         /// What it did not keep up with.
         reasons: Vec<String>,
         /// Whether the probe was ended before its time, since the service level could not hold any more.
-        #[serde(default)]
         ended_early: bool,
     },
 }

@@ -150,6 +150,26 @@ fn a_server_is_found_by_the_name_of_its_program() {
 }
 
 #[test]
+fn several_processes_of_a_server_are_watched_together() {
+    let (server, other) = (Server::start(), Server::start());
+    let pids = [&server, &other].map(|server| server.child.id());
+    let flags = pids.map(|pid| format!("--server-pid={pid}"));
+    let report = good(
+        "by-pid",
+        &server.url("/1k"),
+        &[&flags[0], &flags[1], "--duration=1"],
+    );
+    assert_eq!(report["server"]["pids"], serde_json::json!(pids));
+    assert!(report["server"]["cpu_us_per_request"].as_f64().unwrap() > 0.0);
+
+    other.terminate();
+    let output = bench(&server.url("/1k"), &[&flags[0], &flags[1]]);
+    assert_eq!(output.status.code(), Some(2));
+    let expected = format!("--server-pid: there is no process {} here", pids[1]);
+    assert!(text(&output.stderr).contains(&expected));
+}
+
+#[test]
 fn an_interrupt_ends_a_run_with_its_report() {
     let (server, folder) = (Server::start(), Folder::new("interrupt"));
     let file = folder.file("report.json");
