@@ -144,12 +144,24 @@ source_stream() {
 
 # Their publisher and subscriber at our relay: what the subscriber wrote has to have frames.
 media_row() {
-    local file=$1 name=$2 how=$3 log=$4 frames reason=''
+    local file=$1 name=$2 how=$3 log=$4 way=${5:-their publisher → weir → their subscriber} frames reason=''
     frames=$(ffprobe -v error -count_frames -select_streams v -show_entries stream=nb_read_frames \
         -of default=nokey=1:noprint_wrappers=1 "$file" 2>/dev/null | head -n 1) || true
     [[ ${frames:-0} =~ ^[0-9]+$ ]] && [ "${frames:-0}" -gt 10 ] ||
         reason="${frames:-no} frames; $(tail -n 1 "$log" | cut -c 1-80)"
-    row "$name" "$how" "their publisher → weir → their subscriber" "$reason" "$frames frames"
+    row "$name" "$how" "$way" "$reason" "$frames frames"
+}
+
+# moq-cli as the subscriber at our relay, of what a publisher brings there.
+export_row() {
+    local name=$1 scheme=$2 broadcast=$3 way=$4 base=$output/export-$3
+    shift 4
+    source_stream 2>"$base-source.log" | "$@" >"$base-publisher.log" 2>&1 &
+    processes+=($!)
+    sleep 2
+    timeout -s INT "$MEDIA_SECONDS" "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 \
+        --broadcast "$broadcast" export --catalog-format msf fmp4 >"$base.mp4" 2>"$base.log" || true
+    media_row "$base.mp4" "$name" "$scheme, MSF and CMSF" "$base.log" "$way"
 }
 
 ietf_media() {
@@ -211,6 +223,11 @@ if [ -x "$peers/moq" ] && command -v ffmpeg >/dev/null; then
         play_row "moq-cli 0.14.10" "$scheme, MSF and CMSF" "$scheme://$address" "cli-$scheme" moq \
             "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 \
             --broadcast "cli-$scheme" import fmp4
+        export_row "moq-cli 0.14.10" "$scheme" "both-$scheme" "their publisher → weir → their subscriber" \
+            "$peers/moq" --connect "$scheme://$address" --connect-tls-insecure --connect-version moq-transport-18 \
+            --broadcast "both-$scheme" import fmp4
+        export_row "moq-cli 0.14.10" "$scheme" "ours-$scheme" "weir live publish → weir → their subscriber" \
+            "$weir" live publish "$scheme://$address" --insecure --namespace "ours-$scheme" --strategy skip
     done
 else
     missing "moq-cli" "" "their publisher → weir → weir live play" "moq or ffmpeg"
