@@ -421,6 +421,7 @@ impl Session {
             }
             Timer::ControlClosed => {
                 if let Some((_, violation)) = self.control.closed() {
+                    self.counters.control_closed += 1;
                     self.violate(transport, violation);
                 }
             }

@@ -96,6 +96,8 @@ pub struct Counters {
     pub datagrams_dropped_unread: u64,
     /// WebTransport sessions that stood.
     pub web_transport_sessions: u64,
+    /// HTTP/3 connections closed because no WebTransport session came in time.
+    pub web_transport_overdue: u64,
     /// HTTP/3 requests that were answered with an error status, or reset because there were too many.
     pub http3_requests_refused: u64,
     /// HTTP/3 connections closed because the peer broke the rules.

@@ -88,6 +88,8 @@ pub struct Counters {
     pub datagrams_dropped: u64,
     /// Connections closed because the peer broke the rules of HTTP/3.
     pub violations: u64,
+    /// Connections closed because no session stood within [`SETUP_TIME_MAX`].
+    pub overdue: u64,
 }
 
 #[derive(Debug)]

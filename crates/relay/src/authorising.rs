@@ -15,6 +15,7 @@ use weir_quic::{Carrier, Endpoint, Handle};
 use crate::{
     Credentials, Denial, Grant, Relay,
     authority::{Action, access_tokens},
+    fetch::FetchId,
     peer::Part,
     timers::Timer,
 };
@@ -51,10 +52,10 @@ impl Relay {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
-        peer.grant = self.authority.grant(now, &credentials);
+        peer.grants = self.authority.grant(now, &credentials);
         peer.credentials = Some(Box::new(credentials));
         // Who shows nothing at first may still bring tokens with the requests.
-        if let Err(denial) = peer.grant
+        if let Err(denial) = peer.grants
             && has_tokens
         {
             self.counters.sessions_denied += 1;
@@ -82,9 +83,11 @@ impl Relay {
             Request::SubscribeTracks(subscribe) => (Action::Subscribe, &subscribe.prefix),
             Request::Fetch(fetch) => match &fetch.kind {
                 FetchKind::Standalone { track, .. } => (Action::Subscribe, &track.namespace),
-                // It stands and falls with the subscription that it joins, which was permitted.
-                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
-                    return true;
+                &FetchKind::RelativeJoining { request_id, .. }
+                | &FetchKind::AbsoluteJoining { request_id, .. } => {
+                    let tokens = &fetch.parameters.authorization_tokens;
+                    let joined = RequestId(request_id);
+                    return self.may_join(now, endpoint, (handle, id), joined, tokens);
                 }
             },
         };
@@ -99,6 +102,51 @@ impl Relay {
                 self.refuse(now, endpoint, handle, id, denial.code());
                 false
             }
+        }
+    }
+
+    /// Whether a FETCH may join a subscription: it stands and falls with that, which was permitted. Tokens of its own
+    /// have to be good, and count instead.
+    fn may_join(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (handle, id): FetchId,
+        joined: RequestId,
+        tokens: &[Token],
+    ) -> bool {
+        let Some((action, namespace)) = self.subject(handle, joined) else {
+            // Who joins nothing is told so in its place.
+            return true;
+        };
+        let permitted = if tokens.is_empty() {
+            let peer = self.peers.get(handle);
+            Ok(peer.and_then(|peer| peer.expiries.get(&joined).copied()))
+        } else {
+            self.permit(now, handle, tokens, action, &namespace)
+        };
+        match permitted {
+            Ok(expires) => {
+                self.note_expiry(handle, id, expires);
+                true
+            }
+            Err(denial) => {
+                self.count_denial(denial);
+                self.refuse(now, endpoint, handle, id, denial.code());
+                false
+            }
+        }
+    }
+
+    /// A subscription was given another end: the fetches that stand and fall with it have it too.
+    fn extend_joined(&mut self, handle: Handle, joined: RequestId, expires: Option<Instant>) {
+        let heirs = self.fetches.iter();
+        let heirs = heirs.filter(|((session, _), fetch)| {
+            *session == handle && fetch.stands_with == Some(joined)
+        });
+        let heirs: Vec<RequestId> = heirs.map(|(&(_, id), _)| id).collect();
+        for id in heirs {
+            self.note_expiry(handle, id, expires);
         }
     }
 
@@ -122,22 +170,25 @@ impl Relay {
     ) -> Result<Option<Instant>, Denial> {
         let peer = self.peers.get(handle).ok_or(Denial::Unauthorized)?;
         let request_tokens = access_tokens(tokens);
-        let own: Grant;
-        let mut grants = Vec::with_capacity(2);
+        let own: Vec<Grant>;
+        let mut grants = Vec::new();
         if request_tokens.is_empty() {
-            grants.push(peer.grant.as_ref().map_err(|&denial| denial)?);
+            grants.extend(peer.grants.as_ref().map_err(|&denial| denial)?);
         } else {
             let credentials = Credentials {
                 request_tokens,
                 ..peer.credentials.as_deref().cloned().unwrap_or_default()
             };
             own = self.authority.grant(now, &credentials)?;
-            grants.push(&own);
-            grants.extend(peer.grant.as_ref());
+            grants.extend(&own);
+            grants.extend(peer.grants.iter().flatten());
         }
-        let mut permitting = grants.iter();
-        if let Some(grant) = permitting.find(|grant| grant.permits(now, action, namespace)) {
-            return Ok(grant.expires);
+        let permitting = grants.iter();
+        let permitting = permitting.filter(|grant| grant.permits(now, action, namespace));
+        let ends = permitting.map(|grant| grant.expires);
+        // The one that lasts longest; one without an end outlasts all others.
+        if let Some(expires) = ends.max_by_key(|expires| (expires.is_none(), *expires)) {
+            return Ok(expires);
         }
         if grants.iter().any(|grant| grant.is_over(now)) {
             return Err(Denial::Expired);
@@ -173,6 +224,7 @@ impl Relay {
         match self.permit(now, handle, tokens, action, &namespace) {
             Ok(expires) => {
                 self.note_expiry(handle, id, expires);
+                self.extend_joined(handle, id, expires);
                 true
             }
             Err(denial) => {

@@ -15,8 +15,9 @@ use weir_moqt::{
 /// Judges credentials. It is asked once for each session, when its SETUP is there, and once for each request or
 /// update that brings tokens of its own.
 pub trait Authority: fmt::Debug + Send + Sync {
-    /// What the bearer of `credentials` may do from `now` on. Whatever a grant does not name is refused.
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Grant, Denial>;
+    /// What the bearer of `credentials` may do from `now` on, each grant for its own time. Whatever none of them names
+    /// is refused; of several that name it, the one that lasts longest counts.
+    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial>;
 }
 
 /// What somebody shows to be let in.
@@ -80,8 +81,8 @@ pub(crate) enum Action {
 pub struct Open;
 
 impl Authority for Open {
-    fn grant(&self, _now: Instant, _credentials: &Credentials) -> Result<Grant, Denial> {
-        Ok(Grant::everything())
+    fn grant(&self, _now: Instant, _credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
+        Ok(vec![Grant::everything()])
     }
 }
 

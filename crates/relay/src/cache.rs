@@ -176,9 +176,13 @@ impl Keeper<'_> {
         if limits.cache_track_bytes_max == 0 {
             return 0;
         }
+        self.partial_room(held).min(limits.cache_object_bytes_max)
+    }
+
+    /// How many bytes may be held of this object beside those of all others that have not arrived in full.
+    pub(crate) fn partial_room(&self, held: u64) -> u64 {
         let others = self.ledger.partial_bytes.saturating_sub(held);
-        let room = limits.cache_partial_bytes_max.saturating_sub(others);
-        room.min(limits.cache_object_bytes_max)
+        self.limits.cache_partial_bytes_max.saturating_sub(others)
     }
 }
 

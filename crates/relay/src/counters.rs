@@ -97,6 +97,8 @@ numbers! {
         fetch_objects_sent,
         /// Ranges of fetches that stayed unknown.
         fetch_ranges_unknown,
+        /// Times that a stream to a subscriber had to wait because its connection took no more.
+        streams_waited,
         /// Fetches that their peers ended.
         fetches_cancelled,
         /// Fetches refused for a reason of the publisher's.

@@ -206,7 +206,14 @@ impl Duplicates {
         Claim::Granted
     }
 
-    /// `sender` passes on another object of a subgroup that is its.
+    /// Whose subgroup it is at present, if there are several publishers.
+    pub(crate) fn owner(&self, key: SubgroupKey) -> Option<Sender> {
+        let place = self.place(key).filter(|_| self.is_shared)?;
+        let passed = &self.subgroups[place];
+        passed.is_live.then_some(passed.sender)
+    }
+
+    /// Something came from the publisher whose subgroup it is.
     pub(crate) fn touch(&mut self, now: Instant, key: SubgroupKey) {
         if let Some(place) = self.place(key) {
             self.subgroups[place].at = now;

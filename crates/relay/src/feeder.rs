@@ -42,6 +42,8 @@ struct Arriving {
     received: Instant,
     payload: BytesMut,
     missing: u64,
+    /// There was no room for it.
+    is_dropped: bool,
 }
 
 /// What is wrong with an answer.
@@ -123,6 +125,7 @@ impl Feeder {
                     received: keeper.now,
                     payload: BytesMut::new(),
                     missing: header.payload_len,
+                    is_dropped: false,
                     header,
                 });
                 self.settle_object(cache, keeper)?;
@@ -138,7 +141,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// The next bytes of the object have come. What is too large to be kept is not held.
+    /// The next bytes of the object have come. What is too large to be kept, by itself or beside what of other objects
+    /// has come in part, is not held.
     pub(crate) fn take_payload(
         &mut self,
         cache: &mut TrackCache,
@@ -149,7 +153,14 @@ impl Feeder {
             return Ok(());
         };
         object.missing = object.missing.saturating_sub(data.len() as u64);
-        if object.header.payload_len <= keeper.limits.cache_object_bytes_max {
+        let held = object.payload.len() as u64;
+        let is_too_large = object.header.payload_len > keeper.limits.cache_object_bytes_max;
+        let is_part = object.missing > 0;
+        let is_past_room = is_part && held + data.len() as u64 > keeper.partial_room(held);
+        object.is_dropped |= is_too_large || is_past_room;
+        if object.is_dropped {
+            object.payload = BytesMut::new();
+        } else {
             object.payload.extend_from_slice(data);
         }
         self.settle_object(cache, keeper)

@@ -33,6 +33,8 @@ pub(crate) struct Fetch {
     pub(crate) track: TrackId,
     /// The subscription that it joins and that is not established yet, and how.
     pub(crate) joins: Option<FetchKind>,
+    /// The subscription that it joined and whose authorization it has, not one of its own.
+    pub(crate) stands_with: Option<RequestId>,
     pub(crate) span: Span,
     /// Whether the answer covers the span as it stands, and not less.
     pub(crate) is_end_known: bool,
@@ -99,6 +101,7 @@ impl Fetch {
         Self {
             track,
             joins: None,
+            stands_with: None,
             span,
             is_end_known: false,
             is_end_of_track: false,

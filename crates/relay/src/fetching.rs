@@ -89,8 +89,12 @@ impl Relay {
         let longest = self.config.limits.fill_max;
         let budget = parameters.fill_timeout.unwrap_or(longest).min(longest);
         let mut fetch = Fetch::new(track_id, span, parameters, budget);
-        if !matches!(message.kind, FetchKind::Standalone { .. }) {
+        if let &FetchKind::RelativeJoining { request_id, .. }
+        | &FetchKind::AbsoluteJoining { request_id, .. } = &message.kind
+        {
             fetch.joins = Some(message.kind.clone());
+            let has_tokens = !parameters.authorization_tokens.is_empty();
+            fetch.stands_with = (!has_tokens).then_some(RequestId(request_id));
         }
         if let (Some(peer), Some(track)) = (self.peers.get(handle), self.tracks.get(track_id)) {
             peer.insert(id, Part::Fetch(track_id));

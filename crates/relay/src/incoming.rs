@@ -16,7 +16,7 @@ use weir_quic::{Endpoint, Handle, SendDatagramError};
 use crate::{
     Relay,
     cache::{Content, Contradiction, Keeper},
-    duplicates::{Claim, Sender},
+    duplicates::{Claim, Sender, SubgroupKey},
     peer::{Flow, Inbound, Repetition},
     subgroup::{Ended, SubgroupId, resumed},
     tracks::TrackId,
@@ -254,6 +254,7 @@ impl Relay {
         let priority = inbound.header.priority;
         let priority = priority.unwrap_or(track.cache.default_priority);
         let duplicates = &mut track.duplicates;
+        let former = duplicates.owner(key).filter(|&former| former != sender);
         match duplicates.claim(now, key, sender, (object.id, priority), anew) {
             Claim::Granted => {}
             Claim::Repeated => {
@@ -283,6 +284,43 @@ impl Relay {
         inbound.flow = Flow::Passed(id);
         track.observe(location);
         self.mark_grown(track_id, id);
+        if let Some(former) = former {
+            self.displace(now, track_id, key, former);
+        }
+    }
+
+    /// A publisher had fallen silent, and another one goes on with its subgroup: what the first still sends of it is
+    /// a repetition.
+    fn displace(&mut self, now: Instant, track_id: TrackId, key: SubgroupKey, former: Sender) {
+        let Some(track) = self.tracks.get(track_id) else {
+            return;
+        };
+        let mut subgroups = track.subgroups.iter_mut();
+        let Some(subgroup) = subgroups.find(|subgroup| {
+            subgroup.sender == Some(former) && subgroup.key() == key && subgroup.ended().is_none()
+        }) else {
+            return;
+        };
+        let before = subgroup.partial_bytes();
+        subgroup.end(now, CUT);
+        self.ledger.hold(before, subgroup.partial_bytes());
+        let (id, last) = (subgroup.id, subgroup.last_begun());
+        self.mark_grown(track_id, id);
+        let Some(peer) = self.peers.get(former.0) else {
+            return;
+        };
+        let mut streams = peer.inbound.values_mut();
+        let is_its =
+            |inbound: &&mut Inbound| inbound.track == track_id && inbound.flow == Flow::Passed(id);
+        if let Some(inbound) = streams.find(is_its) {
+            inbound.flow = Flow::Repeated(Repetition {
+                number: key.1,
+                object: last.unwrap_or_default(),
+                bytes: 0,
+            });
+            // The rest of the object that it is in the middle of.
+            inbound.is_ruled_out = true;
+        }
     }
 
     /// The next bytes of the last object; returns whether the stream is one of a subgroup.
@@ -313,7 +351,11 @@ impl Relay {
             Flow::Passed(id) => {
                 let id = *id;
                 if let Some(subgroup) = track.subgroup(id) {
+                    let key = subgroup.key();
                     subgroup.extend(data);
+                    if track.duplicates.is_shared() {
+                        track.duplicates.touch(now, key);
+                    }
                     self.mark_grown(track_id, id);
                 }
             }

@@ -63,11 +63,7 @@ impl Relay {
         let mut peer = Peer::new(handle, session, None);
         peer.is_neighbour = true;
         // Whatever a neighbour asks for, it has asked its own authority.
-        peer.grant = Ok(Grant {
-            publish: vec![Namespace::EMPTY],
-            subscribe: vec![Namespace::EMPTY],
-            expires: None,
-        });
+        peer.grants = Ok(vec![Grant::everything()]);
         self.peers.insert(peer);
         self.settle(now, endpoint, handle);
     }

@@ -111,7 +111,8 @@ impl Relay {
                 && let Some(peer) = peers.get(handle)
             {
                 let waits = std::mem::take(&mut turn.waits);
-                peer.note_waits(track_id, subscriber.request, waits);
+                turn.counters.streams_waited +=
+                    peer.note_waits(track_id, subscriber.request, waits);
             }
             endpoint.fill_from(now, handle);
         }
@@ -282,7 +283,8 @@ impl Relay {
         if let Some(peer) = self.peers.get(handle) {
             let max = self.config.limits.lag_bytes_per_session_max;
             peer.settle_lag(&mut subscribers[place], &mut connection, max, &mut turn);
-            peer.note_waits(track_id, request, std::mem::take(&mut turn.waits));
+            let waits = std::mem::take(&mut turn.waits);
+            turn.counters.streams_waited += peer.note_waits(track_id, request, waits);
         }
         let (released, fallen) = (turn.released, turn.fallen);
         let deliveries = turn.deliveries;

@@ -54,12 +54,14 @@ pub(crate) struct Peer {
     /// It said that it serves no FETCH.
     pub(crate) declines_fetch: bool,
     pub(crate) counts: Counts,
+    /// Streams that it had reset before it was known what they are for, when it was looked at last.
+    pub(crate) resets_early: u64,
     /// Bytes that its subscriptions are behind.
     pub(crate) lag_bytes: u64,
     /// What was shown in SETUP, once it came.
     pub(crate) credentials: Option<Box<Credentials>>,
     /// What that is good for.
-    pub(crate) grant: Result<Grant, Denial>,
+    pub(crate) grants: Result<Vec<Grant>, Denial>,
     /// When requests end because their authorization does; most have no such end.
     pub(crate) expiries: BTreeMap<RequestId, Instant>,
     /// When the first of them is looked at.
@@ -152,9 +154,10 @@ impl Peer {
             feeder_streams: BTreeMap::new(),
             declines_fetch: false,
             counts: Counts::default(),
+            resets_early: 0,
             lag_bytes: 0,
             credentials: None,
-            grant: Err(Denial::Unauthorized),
+            grants: Err(Denial::Unauthorized),
             expiries: BTreeMap::new(),
             expiry_timer: None,
         }
@@ -252,17 +255,25 @@ impl Peer {
         }
     }
 
-    /// Takes note of streams of a subscription that wait for room, or no longer do.
-    pub(crate) fn note_waits(&mut self, track: TrackId, request: RequestId, waits: Vec<Wait>) {
+    /// Takes note of streams of a subscription that wait for room, or no longer do. Returns how many began to.
+    pub(crate) fn note_waits(
+        &mut self,
+        track: TrackId,
+        request: RequestId,
+        waits: Vec<Wait>,
+    ) -> u64 {
+        let mut begun = 0;
         for wait in waits {
             match wait {
                 Wait::For(stream, rank, id) => {
+                    begun += 1;
                     let reader = Reader::Subgroup(track, request, id);
                     self.full.insert(stream, rank, reader);
                 }
                 Wait::Over(stream) => drop(self.full.remove(stream)),
             }
         }
+        begun
     }
 }
 

@@ -1,6 +1,15 @@
-//! How often something may happen in a second.
+//! How often something may happen in a second, and what becomes of sessions that do it more often.
 
 use std::time::{Duration, Instant};
+
+use weir_moqt::{
+    error::{RequestErrorCode, SessionError},
+    parameter::Parameters,
+    session::RequestId,
+};
+use weir_quic::{Endpoint, Handle};
+
+use crate::Relay;
 
 /// Counts events by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +30,57 @@ impl Rate {
         }
         self.count = self.count.saturating_add(1);
         self.count <= max
+    }
+}
+
+impl Relay {
+    /// The peer changes a request, if not too often.
+    pub(crate) fn on_update_asked(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        parameters: &Parameters,
+    ) {
+        let max = self.config.limits.updates_per_second_max;
+        let peer = self.peers.get(handle);
+        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(now, max)) {
+            return self.on_update(now, endpoint, handle, id, parameters);
+        }
+        self.counters.updates_refused += 1;
+        let code = RequestErrorCode::EXCESSIVE_LOAD;
+        self.fail_update(now, endpoint, handle, id, code);
+    }
+
+    /// The peer reset or stopped a stream; who does nothing else is shown the door.
+    pub(crate) fn note_reset(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let max = self.config.limits.resets_per_second_max;
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        if !peer.is_neighbour && !peer.resets.permits(now, max) {
+            self.counters.sessions_closed_resets += 1;
+            let code = SessionError::INTERNAL_ERROR;
+            self.close_session(now, endpoint, handle, code, "too many streams were reset");
+        }
+    }
+
+    /// Streams that the peer reset before it was known what they are for count as well.
+    #[inline]
+    pub(crate) fn note_early_resets(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+    ) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
+        let count = peer.session.counters().streams_reset_early;
+        for _ in std::mem::replace(&mut peer.resets_early, count)..count {
+            self.note_reset(now, endpoint, handle);
+        }
     }
 }
 

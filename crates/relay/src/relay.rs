@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
     message::{RequestError, RequestOk, Setup},
-    parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, RequestId, Session, StreamEnd},
     transport::{Direction, StreamId},
 };
@@ -192,6 +191,7 @@ impl Relay {
         {
             self.on_session_event(now, endpoint, handle, event);
         }
+        self.note_early_resets(now, endpoint, handle);
         self.publish_grown(now, endpoint);
         let Some(peer) = self.peers.get(handle) else {
             return;
@@ -389,38 +389,6 @@ impl Relay {
             Request::SubscribeTracks(subscribe) => {
                 self.on_subscribe_tracks(now, endpoint, handle, id, subscribe);
             }
-        }
-    }
-
-    /// The peer changes a request, if not too often.
-    fn on_update_asked(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-        parameters: &Parameters,
-    ) {
-        let max = self.config.limits.updates_per_second_max;
-        let peer = self.peers.get(handle);
-        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(now, max)) {
-            return self.on_update(now, endpoint, handle, id, parameters);
-        }
-        self.counters.updates_refused += 1;
-        let code = RequestErrorCode::EXCESSIVE_LOAD;
-        self.fail_update(now, endpoint, handle, id, code);
-    }
-
-    /// The peer reset or stopped a stream; who does nothing else is shown the door.
-    fn note_reset(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let max = self.config.limits.resets_per_second_max;
-        let Some(peer) = self.peers.get(handle) else {
-            return;
-        };
-        if !peer.is_neighbour && !peer.resets.permits(now, max) {
-            self.counters.sessions_closed_resets += 1;
-            let code = SessionError::INTERNAL_ERROR;
-            self.close_session(now, endpoint, handle, code, "too many streams were reset");
         }
     }
 

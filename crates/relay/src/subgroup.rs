@@ -200,6 +200,11 @@ impl Subgroup {
         }
     }
 
+    /// The object that began last.
+    pub(crate) fn last_begun(&self) -> Option<u64> {
+        self.previous
+    }
+
     /// Whether something arrived since the last [`publish`](Self::publish).
     pub(crate) fn is_fresh(&self) -> bool {
         !self.fresh.is_empty()

@@ -5,6 +5,8 @@ crate::numbers! {
     Counters {
         /// Sessions closed because no SETUP came within `setup_timeout`.
         setup_overdue,
+        /// Sessions closed because the peer ended its control stream, `control_closed_grace` after that.
+        control_closed,
         /// Requests of peers answered with `EXCESSIVE_LOAD` because `requests_max` were open.
         requests_over_limit,
         /// Own requests refused because `requests_local_max` were open.
@@ -27,6 +29,8 @@ crate::numbers! {
         updates_over_limit,
         /// Requests ended because the peer announced `namespaces_max` namespaces.
         namespaces_over_limit,
+        /// Streams that the peer reset before it was known what they are for.
+        streams_reset_early,
         /// Streams refused because the peer had `streams_max` open.
         streams_over_limit,
         /// Sessions closed because control bytes waited beyond `outgoing_bytes_max`.

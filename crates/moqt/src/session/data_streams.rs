@@ -203,6 +203,8 @@ impl Session {
         };
         if has_owner {
             self.events.push_back(Event::StreamEnd { stream, end });
+        } else if end != StreamEnd::Fin {
+            self.counters.streams_reset_early += 1;
         }
         if let Some(request) = fetched {
             self.fetches.remove(request);

@@ -177,11 +177,13 @@ impl Session {
                 Ok(())
             }
             Some(Stream::Opening(_)) => {
+                self.counters.streams_reset_early += 1;
                 transport.reset(stream, ResetCode::CANCELLED.0);
                 self.forget_stream(stream);
                 Ok(())
             }
             Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.counters.streams_reset_early += 1;
                 self.forget_stream(stream);
                 Ok(())
             }

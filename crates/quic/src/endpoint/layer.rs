@@ -162,6 +162,7 @@ impl Endpoint {
         total.web_transport_sessions += counted.sessions;
         total.http3_requests_refused += counted.requests_refused;
         total.http3_violations += counted.violations;
+        total.web_transport_overdue += counted.overdue;
         total.web_transport_streams_refused += counted.streams_refused;
         total.web_transport_datagrams_dropped += counted.datagrams_dropped;
         while let Some(event) = layer.poll_event() {

@@ -68,6 +68,7 @@ impl WebTransport {
     pub(super) fn on_deadline(&mut self, transport: &mut dyn Transport) {
         match self.state {
             State::Opening => {
+                self.counters.overdue += 1;
                 let guilty = match &self.side {
                     Side::Client => "the server granted no session",
                     Side::Server(_) => "the client opened no session",

@@ -5,9 +5,11 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
-    message::Setup,
+    location::Location,
+    message::{FetchKind, Setup},
     name::Namespace,
     parameter::Parameters,
+    property::Properties,
     session::CloseReason,
     token::Token,
 };
@@ -21,7 +23,7 @@ use crate::stage::{Asked, Setting, Stage, millis, name, rendezvous, secs, space,
 struct Doorkeeper;
 
 impl Authority for Doorkeeper {
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
+    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
         let tokens = if credentials.request_tokens.is_empty() {
             &credentials.session_tokens
         } else {
@@ -56,7 +58,7 @@ impl Authority for Doorkeeper {
             }
             grant.expires = Some(now + secs(seconds));
         }
-        Ok(grant)
+        Ok(vec![grant])
     }
 }
 
@@ -276,6 +278,73 @@ fn a_subscription_is_extended_by_a_new_token_and_ends_by_a_bad_one() {
         stage.step("the second time is over, too", secs(20));
         let done = stage.outcome(asked[0]).done.as_ref();
         assert_eq!(done.map(|done| done.code), Some(PublishDoneCode::EXPIRED));
+    });
+}
+
+#[test]
+fn a_new_token_outlasts_that_of_the_session() {
+    story(&guarded(), |stage| {
+        let publisher = client_with(stage, &["publish::99"]);
+        let source = stage.publish(publisher, "a--x");
+        stage.wait(millis(100));
+        let node = client_with(stage, &["subscribe:a:5"]);
+        let asked = stage.subscribe(node, "a--x");
+        stage.step("a session with a token for a while", secs(4));
+        stage.update(asked, with_token("subscribe:a:20"));
+        stage.step("its subscription has a better one", secs(3));
+        stage.group(source, 0, 3, 100);
+        stage.step("objects", secs(1));
+        stage.expect_objects(asked, &[0], 3, 100);
+        assert!(stage.outcome(asked).done.is_none());
+    });
+}
+
+#[test]
+fn a_fetch_that_joins_a_subscription_stands_and_falls_with_it() {
+    let mut setting = guarded();
+    setting.relay.fill_max = secs(60);
+    story(&setting, |stage| {
+        let publisher = client_with(stage, &["publish::99"]);
+        let begun = Parameters {
+            largest_object: Some(Location::new(5, 0)),
+            ..Parameters::default()
+        };
+        // It never answers a FETCH.
+        stage.publish_with(publisher, "a--x", begun, Properties::EMPTY);
+        stage.wait(millis(100));
+        let node = stage.client();
+        let asked = stage.subscribe_with(node, "a--x", with_token("subscribe:a:5"));
+        stage.wait(millis(100));
+        let join = |stage: &mut Stage, tokens: &[&str]| {
+            let kind = FetchKind::AbsoluteJoining {
+                request_id: asked.id.0,
+                group: 0,
+            };
+            let parameters = Parameters {
+                authorization_tokens: tokens.iter().map(|text| token(text)).collect(),
+                fill_timeout: Some(secs(60)),
+                ..Parameters::default()
+            };
+            stage.fetch_with(node, kind, parameters)
+        };
+        let fetch = join(stage, &[]);
+        let bad = ["what", "subscribe:b:9"].map(|text| join(stage, &[text]));
+        stage.step("fetches that wait for the publisher", secs(4));
+        let malformed = Some(RequestErrorCode::MALFORMED_AUTH_TOKEN);
+        assert_eq!(stage.refusal(bad[0]), malformed);
+        assert_eq!(stage.refusal(bad[1]), UNAUTHORIZED);
+        stage.update(asked, with_token("subscribe:a:10"));
+        stage.step(
+            "the subscription is extended, and the fetch with it",
+            secs(3),
+        );
+        assert_eq!(stage.gauges().fetches, 1);
+        assert!(stage.outcome(asked).done.is_none());
+        stage.step("the time is over", secs(8));
+        let done = stage.outcome(asked).done.as_ref();
+        assert_eq!(done.map(|done| done.code), Some(PublishDoneCode::EXPIRED));
+        assert_eq!(stage.gauges().fetches, 0);
+        assert!(stage.outcome(fetch).closed.is_some() || stage.refusal(fetch).is_some());
     });
 }
 

@@ -120,6 +120,40 @@ fn objects_that_arrive_in_part_are_bounded_together() {
 }
 
 #[test]
+fn objects_that_are_fetched_are_bounded_with_them() {
+    let mut setting = Setting::default();
+    setting.relay.cache_partial_bytes_max = 1000;
+    story(&setting, |stage| {
+        let publication = published(stage, 0);
+        stage.direct(publication.node, |actor| {
+            actor.archive.fill(0, 0, 1, 5000);
+            actor.archive.serving = crate::archive::Serving::Serve;
+        });
+        let mut stream = stage.open(publication, 7);
+        stage.object_with(publication, &mut stream, &object(0, 700), &[1; 600]);
+        stage.step("most of the room is taken", millis(50));
+        let client = stage.client();
+        let fetch = stage.fetch(client, "a--x", (0, 0), (0, 0));
+        stage.step("an object of several packets", millis(300));
+        assert_eq!(stage.counters().cache_objects_too_large, 1);
+        stage.expect_complete(fetch);
+        assert_eq!(stage.fetched(fetch).places(5000), []);
+        let unknown = (true, Location::new(0, 0));
+        assert_eq!(stage.fetched(fetch).ranges(), [unknown]);
+        stage.reset(publication, &stream, ResetCode::CANCELLED);
+        stage.wait(millis(50));
+        let rest = stage.fetch(client, "a--x", (0, 0), (0, 0));
+        stage.step("there is room, but for so large an object", millis(300));
+        assert_eq!(stage.counters().cache_objects_too_large, 2);
+        assert_eq!(stage.fetched(rest).places(5000), []);
+        stage.direct(publication.node, |actor| actor.archive.fill(0, 0, 1, 900));
+        let small = stage.fetch(client, "a--x", (0, 0), (0, 0));
+        stage.step("and for a smaller one", millis(300));
+        assert_eq!(stage.fetched(small).places(900), [(0, 0)]);
+    });
+}
+
+#[test]
 fn a_publisher_that_counts_anew_is_not_mixed_with_the_one_before() {
     story(&Setting::default(), |stage| {
         let publication = published(stage, 4);

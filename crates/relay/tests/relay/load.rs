@@ -1,8 +1,10 @@
 //! How much the relay takes on: sessions, and what those ask for in a second; and less of it when its host is busy.
 
+use bytes::Bytes;
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::Setup,
+    transport::{Direction, Transport as _},
 };
 use weir_quic::Lost;
 use weir_relay::Load;
@@ -137,6 +139,33 @@ fn resets_in_a_second_are_bounded() {
         assert!(stage.is_accepted(unbothered));
         assert_eq!(stage.gauges().sessions, 1);
     });
+}
+
+#[test]
+fn streams_reset_before_they_say_what_they_are_count_too() {
+    // Nothing; a part of a header; a header with an alias that nobody knows.
+    for begun in [&[][..], &[0x14], &[0x14, 9, 1, 0]] {
+        let mut setting = Setting::default();
+        setting.relay.resets_per_second_max = 4;
+        story(&setting, |stage| {
+            let vandal = stage.client();
+            for (round, count) in [4, 5].into_iter().enumerate() {
+                for _ in 0..count {
+                    let stream = stage.act(vandal, |_, connection| {
+                        let stream = connection.open(Direction::Uni).expect("there is room");
+                        let _is_all = connection.write(stream, &mut Bytes::from_static(begun));
+                        stream
+                    });
+                    stage.wait(millis(20));
+                    stage.act(vandal, |_, connection| connection.reset(stream, 0));
+                }
+                stage.step("streams that come to nothing", secs(1));
+                let is_past = round == 1;
+                assert_eq!(stage.counters().sessions_closed_resets, u64::from(is_past));
+                assert_eq!(stage.actor(vandal).lost.is_some(), is_past, "{begun:?}");
+            }
+        });
+    }
 }
 
 #[test]

@@ -133,6 +133,69 @@ fn what_two_publishers_send_slowly_is_delivered_once() {
 }
 
 #[test]
+fn what_two_publishers_send_rarely_is_delivered_once() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let mut streams = publications.map(|from| stage.open(from, 1));
+        // Who is first goes on, after a silence that is longer than publishers are apart.
+        for (id, first) in (0..).zip([0, 1, 1, 0, 1]) {
+            let data = payload(1, id, 100);
+            for place in [first, 1 - first] {
+                stage.object(publications[place], &mut streams[place], id, &data);
+                stage.wait(millis(50));
+            }
+            stage.step("one object twice", secs(6));
+        }
+        for (publication, stream) in publications.iter().zip(&streams) {
+            stage.finish(*publication, stream);
+        }
+        stage.step("the end of the group, twice", millis(100));
+        stage.expect_objects(subscription, &[1], 5, 100);
+        assert_eq!(stage.outcome(subscription).objects().len(), 5);
+        assert_eq!(stage.counters().duplicates, 5);
+        let streams = stage.outcome(subscription).streams.iter();
+        let cut = Some(StreamEnd::Reset(ResetCode::CANCELLED));
+        let ends: Vec<_> = streams.map(|stream| stream.end).collect();
+        assert_eq!(ends, [cut, cut, cut, Some(StreamEnd::Fin)]);
+        assert_eq!(stage.gauges().subgroups, 0);
+    });
+}
+
+#[test]
+fn a_publisher_in_the_middle_of_a_large_object_is_not_silent() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let [mut slow, mut quick] = publications.map(|from| stage.open(from, 1));
+        let first = payload(1, 0, 300);
+        stage.object_with(publications[0], &mut slow, &object(0, 300), &first[..100]);
+        stage.wait(millis(50));
+        stage.object(publications[1], &mut quick, 0, &first);
+        stage.step("half of it", secs(3));
+        stage.write(
+            publications[0],
+            slow.stream,
+            first[100..200].to_vec().into(),
+            false,
+        );
+        stage.step("more of it", secs(3));
+        stage.object(publications[1], &mut quick, 1, &payload(1, 1, 300));
+        stage.step("the other is ahead", secs(1));
+        stage.write(
+            publications[0],
+            slow.stream,
+            first[200..].to_vec().into(),
+            false,
+        );
+        stage.object(publications[0], &mut slow, 1, &payload(1, 1, 300));
+        stage.finish(publications[0], &slow);
+        stage.finish(publications[1], &quick);
+        stage.step("all of it", millis(100));
+        stage.expect_objects(subscription, &[1], 2, 300);
+        assert_eq!(stage.outcome(subscription).streams.len(), 1);
+    });
+}
+
+#[test]
 fn who_starts_again_after_the_last_word_is_heard() {
     story(&Setting::default(), |stage| {
         let publisher = stage.client();

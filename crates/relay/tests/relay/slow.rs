@@ -518,3 +518,23 @@ fn what_a_session_is_behind_in_all_is_bounded() {
         assert_eq!(stage.gauges().lag_bytes, 0);
     });
 }
+
+#[test]
+fn what_a_connection_does_not_take_waits_and_is_counted() {
+    let mut setting = Setting::default();
+    setting.quic.send_bytes_max = 30_000;
+    for (bytes, waits) in [(20_000, false), (60_000, true)] {
+        story(&setting, |stage| {
+            let [publisher, subscriber] = [stage.client(), stage.client()];
+            let publication = stage.publish(publisher, "a--x");
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(subscriber, "a--x");
+            slow_down(stage, subscription, 10_000);
+            stage.wait(millis(50));
+            stage.group(publication, 0, 1, bytes);
+            stage.step("an object at once", secs(10));
+            stage.expect_objects(subscription, &[0], 1, bytes);
+            assert_eq!(stage.counters().streams_waited > 0, waits);
+        });
+    }
+}

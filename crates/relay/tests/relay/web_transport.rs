@@ -122,7 +122,7 @@ fn setup_does_not_repeat_what_the_request_says() {
 struct PathKeeper;
 
 impl Authority for PathKeeper {
-    fn grant(&self, _now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
+    fn grant(&self, _now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
         let named = (
             credentials.path.as_deref(),
             credentials.authority.as_deref(),
@@ -130,10 +130,10 @@ impl Authority for PathKeeper {
         if named != (Some("/open?a"), Some("relay.example")) {
             return Err(Denial::Unauthorized);
         }
-        Ok(Grant {
+        Ok(vec![Grant {
             publish: vec![space("a")],
             ..Grant::default()
-        })
+        }])
     }
 }
 

@@ -111,7 +111,7 @@ impl Gate {
 impl Authority for Gate {
     /// What a request shows for itself has to be good, and so has what a session is opened with: somebody with a bad
     /// token is not somebody without one. Beside a request's own tokens those of its session count while they last.
-    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
+    fn grant(&self, now: Instant, credentials: &Credentials) -> Result<Vec<Grant>, Denial> {
         let mut grants = Vec::new();
         if let Some((judge, issuers)) = &self.tokens {
             let grant = |token: &[u8]| judge.grant(now, clock::since_epoch(), token, issuers);
@@ -138,15 +138,9 @@ impl Authority for Gate {
             grants.push(grant.clone());
         }
         if grants.is_empty() {
-            return Ok(self.anonymous.clone());
+            return Ok(vec![self.anonymous.clone()]);
         }
-        let mut all = Grant::default();
-        for grant in grants {
-            all.publish.extend(grant.publish);
-            all.subscribe.extend(grant.subscribe);
-            all.expires = [all.expires, grant.expires].into_iter().flatten().min();
-        }
-        Ok(all)
+        Ok(grants)
     }
 }
 

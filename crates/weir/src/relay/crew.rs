@@ -214,3 +214,31 @@ impl Drop for StopOnLeave {
 
 /// What the relay gets for its last packets after the time to drain is over.
 const LEAVE_MARGIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_share_what_is_bounded_for_the_process() {
+        let mut config = RelayConfig::default();
+        config.limits.quic.connections_max = 10;
+        config.limits.quic.handshakes_max = 9;
+        config.limits.quic.handshakes_before_retry_max = 8;
+        config.limits.relay.sessions_max = 7;
+        config.limits.relay.cache_bytes_max = 6;
+        for (threads, connections, handshakes, before_retry, sessions, cache) in
+            [(1, 10, 9, 8, 7, 6), (2, 5, 5, 4, 4, 3), (3, 4, 3, 3, 3, 2)]
+        {
+            config.threads = threads;
+            let (quic, relay) = (quic_limits(&config), relay_config(&config).limits);
+            assert_eq!(quic.connections_max, connections);
+            assert_eq!(quic.handshakes_max, handshakes);
+            assert_eq!(quic.handshakes_before_retry_max, before_retry);
+            assert_eq!(
+                (relay.sessions_max, relay.cache_bytes_max),
+                (sessions, cache)
+            );
+        }
+    }
+}

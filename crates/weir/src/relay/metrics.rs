@@ -196,6 +196,11 @@ fn quic(page: &mut Page, numbers: &Numbers) {
             |snapshot| snapshot.quic.web_transport_sessions,
         ),
         (
+            "weir_web_transport_overdue_total",
+            "HTTP/3 connections closed because no WebTransport session came in time.",
+            |snapshot| snapshot.quic.web_transport_overdue,
+        ),
+        (
             "weir_web_transport_streams_refused_total",
             "Streams of no WebTransport session that stands.",
             |snapshot| snapshot.quic.web_transport_streams_refused,

@@ -6,5 +6,6 @@ mod access;
 mod admin;
 mod client;
 mod configuration;
+mod moving;
 mod program;
 mod reload;

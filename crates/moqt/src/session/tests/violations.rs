@@ -98,6 +98,7 @@ fn after_the_grace(pair: &mut Pair) {
     pair.wait_until_just_before(Limits::default().control_closed_grace);
     assert_eq!(pair.closed(SERVER), None);
     pair.wait(Duration::from_millis(1));
+    assert_eq!(pair.session(SERVER).counters().control_closed, 1);
 }
 
 #[test]

@@ -554,6 +554,7 @@ fn a_client_that_opens_no_session_is_not_waited_for() {
     assert_eq!(pipe.closed, None);
     pipe.with(|layer, end| layer.handle_timeout(due, end));
     assert_eq!(pipe.code(), Some(Code::REQUEST_CANCELLED));
+    assert_eq!(pipe.layer.take_counters().overdue, 1);
     assert_eq!(
         pipe.events(),
         ["lost: WebTransport: the client opened no session within 10 s"]

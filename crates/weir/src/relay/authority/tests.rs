@@ -85,8 +85,15 @@ fn with_session_token(token: &str) -> Credentials {
     }
 }
 
+/// The one grant that there is.
+fn only(gate: &Gate, now: Instant, credentials: &Credentials) -> Result<Grant, Denial> {
+    let mut grants = gate.grant(now, credentials)?;
+    assert_eq!(grants.len(), 1);
+    Ok(grants.remove(0))
+}
+
 fn judge(gate: &Gate, token: &str) -> Result<Grant, Denial> {
-    gate.grant(clock::now(), &with_session_token(token))
+    only(gate, clock::now(), &with_session_token(token))
 }
 
 fn seconds() -> u64 {
@@ -105,7 +112,7 @@ fn a_token_grants_its_prefixes_until_it_ends() {
     let token = issuer.sign(&json!({
         "root": "live", "put": "alice", "get": ["", ["a/b", "c"]], "exp": seconds() + 100,
     }));
-    let grant = gate.grant(now, &with_session_token(&token)).unwrap();
+    let grant = only(&gate, now, &with_session_token(&token)).unwrap();
     assert_eq!(grant.publish, [namespace(&["live", "alice"])]);
     assert_eq!(
         grant.subscribe,
@@ -120,7 +127,7 @@ fn a_token_grants_its_prefixes_until_it_ends() {
     // What is not named is not granted, and somebody without a token gets nothing.
     let grant = judge(&gate, &issuer.sign(&json!({ "exp": seconds() + 100 }))).unwrap();
     assert_eq!((grant.publish.len(), grant.subscribe.len()), (0, 0));
-    let nothing = gate.grant(now, &Credentials::default()).unwrap();
+    let nothing = only(&gate, now, &Credentials::default()).unwrap();
     assert_eq!(nothing, Grant::default());
     assert!(!gate.is_open());
 }
@@ -219,7 +226,7 @@ fn tokens_come_from_the_setup_the_url_and_requests() {
         |put: &str, lasts: u64| issuer.sign(&json!({ "put": put, "exp": seconds() + lasts }));
     let (a, b) = (token("a", 50), token("b", 100));
 
-    let nothing = gate.grant(now, &Credentials::default()).unwrap();
+    let nothing = only(&gate, now, &Credentials::default()).unwrap();
     assert_eq!(nothing.subscribe, [namespace(&["public"])]);
     assert!(nothing.publish.is_empty());
 
@@ -228,26 +235,31 @@ fn tokens_come_from_the_setup_the_url_and_requests() {
         ..Credentials::default()
     };
     assert_eq!(
-        gate.grant(now, &credentials).unwrap().publish,
+        only(&gate, now, &credentials).unwrap().publish,
         [namespace(&["a"])]
     );
 
-    // A request's token adds to what the session may do; the first that ends ends both.
+    // A request's token adds to what the session may do, each for its own time.
     credentials.request_tokens = with_session_token(&b).session_tokens;
-    let grant = gate.grant(now, &credentials).unwrap();
-    assert_eq!(grant.publish, [namespace(&["a"]), namespace(&["b"])]);
-    assert!(grant.expires.unwrap() <= now + Duration::from_secs(50));
+    let grants = gate.grant(now, &credentials).unwrap();
+    let [of_session, of_request] = &grants[..] else {
+        panic!("{grants:?}")
+    };
+    assert_eq!(of_session.publish, [namespace(&["a"])]);
+    assert_eq!(of_request.publish, [namespace(&["b"])]);
+    assert!(of_session.expires.unwrap() <= now + Duration::from_secs(50));
+    assert!(of_request.expires.unwrap() > now + Duration::from_secs(90));
 
     // One that is bad is not forgiven for another that is good; a session's that is over does not matter any more.
     credentials.request_tokens = with_session_token("bad").session_tokens;
-    assert_eq!(gate.grant(now, &credentials), Err(Denial::Malformed));
+    assert_eq!(only(&gate, now, &credentials), Err(Denial::Malformed));
     let over = issuer.sign(&json!({ "put": "a", "exp": seconds() - 5 }));
     credentials.path = Some(format!("?jwt={over}"));
     credentials.request_tokens = Vec::new();
-    assert_eq!(gate.grant(now, &credentials), Err(Denial::Expired));
+    assert_eq!(only(&gate, now, &credentials), Err(Denial::Expired));
     credentials.request_tokens = with_session_token(&b).session_tokens;
     assert_eq!(
-        gate.grant(now, &credentials).unwrap().publish,
+        only(&gate, now, &credentials).unwrap().publish,
         [namespace(&["b"])]
     );
 }
@@ -259,7 +271,7 @@ fn certificates_get_what_is_set_for_them() {
     let rest = format!("clients.ca = {ca:?}\nclients.publish = [\"relay/x\"]");
     let gate = Gate::load(&configured(&[], &rest)).unwrap();
     let now = clock::now();
-    let stranger = gate.grant(now, &Credentials::default()).unwrap();
+    let stranger = only(&gate, now, &Credentials::default()).unwrap();
     assert_eq!(
         stranger,
         Grant::default(),
@@ -269,14 +281,14 @@ fn certificates_get_what_is_set_for_them() {
         has_client_certificate: true,
         ..Credentials::default()
     };
-    let grant = gate.grant(now, &relay).unwrap();
+    let grant = only(&gate, now, &relay).unwrap();
     assert_eq!(grant.publish, [namespace(&["relay", "x"])]);
     assert_eq!(grant.subscribe, [Namespace::EMPTY]);
     std::fs::remove_file(ca).unwrap();
 
     let open = Gate::load(&configured(&[], "")).unwrap();
     assert!(open.is_open());
-    assert_eq!(open.grant(now, &relay).unwrap(), Grant::everything());
+    assert_eq!(only(&open, now, &relay).unwrap(), Grant::everything());
 }
 
 #[test]
@@ -348,7 +360,7 @@ fn while_no_key_was_ever_fetched_nobody_gets_in() {
     assert!(gate.keys().failed > 0, "it was tried");
     let token = Issuer::new(None).sign(&json!({ "put": "", "exp": seconds() + 100 }));
     assert_eq!(judge(&gate, &token), Err(Denial::Unauthorized));
-    let nothing = gate.grant(clock::now(), &Credentials::default()).unwrap();
+    let nothing = only(&gate, clock::now(), &Credentials::default()).unwrap();
     assert_eq!(nothing, Grant::default());
     std::fs::remove_file(ca).unwrap();
 }

@@ -81,6 +81,18 @@ fn problems(page: &str, metrics: &str) -> Vec<String> {
             problems.push(format!("{}: there is no test {test}", row.key));
         }
     }
+    // Bounds without a setting.
+    let fixed = page
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| `"));
+    for name in fixed.flat_map(quoted) {
+        if name.contains('#') && !is_test(name) {
+            problems.push(format!("there is no test {name}"));
+        }
+        if name.starts_with("weir_") && !samples.contains(name) {
+            problems.push(format!("no {name} in /metrics"));
+        }
+    }
     problems
 }
 
