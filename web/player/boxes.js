@@ -2,6 +2,9 @@
  * Boxes of MP4 (ISO/IEC 14496-12 §4.2).
  */
 
+/** Boxes that may lie side by side. */
+export const BOXES_MAX = 16_384;
+
 /**
  * @typedef {object} Box
  * @property {string} type
@@ -14,7 +17,7 @@
  * Boxes one after the other.
  *
  * @param {Uint8Array} bytes
- * @returns {Box[]}
+ * @returns {Box[]} a RangeError if one does not fit, or there are more than {@link BOXES_MAX}
  */
 export function parse(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -31,6 +34,7 @@ export function parse(bytes) {
       size = bytes.length - start;
     }
     if (size < at - start || start + size > bytes.length) throw new RangeError(`the box ${type} is longer than what it lies in`);
+    if (boxes.length === BOXES_MAX) throw new RangeError(`more than ${BOXES_MAX} boxes side by side`);
     boxes.push({ type, start, at, body: bytes.subarray(at, start + size) });
     start += size;
   }

@@ -13,6 +13,10 @@ export const EARLIER_CATALOG_TRACK = ".catalog";
 export const INIT_TRACK = "init";
 /** Init segments that are fetched for one catalog. */
 const INIT_TRACKS_MAX = 8;
+/** Tracks with video that are played at once: one that can be decoded by itself, and layers that go with it. */
+export const LAYERS_MAX = 8;
+/** Bytes of a catalog, and of an init segment. */
+export const HELD_BYTES_MAX = 1 << 20;
 
 /**
  * @typedef {object} TrackPlan a track to be played
@@ -43,20 +47,34 @@ const INIT_TRACKS_MAX = 8;
  */
 export function readCatalog(json, segments = new Map()) {
   const catalog = parse(json);
-  /** @type {TrackPlan[]} */
-  const plans = catalog.tracks.flatMap((/** @type {any} */ track) => planOf(track, catalog, segments));
-  const depends = (/** @type {TrackPlan} */ plan) =>
-    catalog.tracks.find((/** @type {any} */ track) => track.name === plan.name)?.depends?.length > 0 ? 1 : 0;
-  const video = plans.filter((plan) => plan.media === "video");
+  const video = catalog.tracks.filter((track) => mediaOf(track) === "video");
   if (video.length === 0) throw new Error("the catalog of the stream has no video that this player knows");
+  const isLayer = (/** @type {any} */ track) => Array.isArray(track.depends) && track.depends.length > 0;
   // Of alternatives of one quality each, the first is played; layers of one video depend on each other.
-  const base = video.find((plan) => depends(plan) === 0) ?? video[0];
-  const layers = video.filter((plan) => plan !== base && depends(plan) === 1);
+  const base = video.find((track) => !isLayer(track)) ?? video[0];
+  const layers = video.filter((track) => isLayer(track) && track.name !== base.name);
+  const audio = catalog.tracks.find((track) => mediaOf(track) === "audio");
+  const plan = (/** @type {any} */ track) => planOf(track, catalog, segments);
   return {
     strategy: typeof catalog.weirStrategy === "string" ? catalog.weirStrategy : undefined,
-    video: [base, ...layers],
-    audio: plans.find((plan) => plan.media === "audio"),
+    video: [base, ...layers].slice(0, LAYERS_MAX).map(plan),
+    audio: audio && orNone(() => plan(audio)),
   };
+}
+
+/**
+ * Without its sound a stream can still be seen.
+ *
+ * @param {() => TrackPlan} plan
+ * @returns {TrackPlan | undefined}
+ */
+function orNone(plan) {
+  try {
+    return plan();
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
 }
 
 /**
@@ -75,6 +93,7 @@ export function initTracks(json) {
  * @returns {{ tracks: any[], [field: string]: any }} tracks with the fields that the earlier format keeps for all, or one level deeper
  */
 function parse(json) {
+  if (json.length > HELD_BYTES_MAX) throw new Error(`the catalog of the stream has ${json.length} bytes, of at most ${HELD_BYTES_MAX}`);
   /** @type {any} */
   let catalog;
   try {
@@ -90,23 +109,32 @@ function parse(json) {
 }
 
 /**
+ * What a track brings.
+ *
  * @param {any} track
+ * @returns {"video" | "audio" | undefined} nothing if it is of no use here
+ */
+function mediaOf({ name, packaging, role, codec }) {
+  if (typeof name !== "string" || (packaging !== "loc" && packaging !== "cmaf")) return undefined;
+  const known = typeof codec === "string" ? codec : "";
+  if (role === "audio" || /^(mp4a|opus|Opus)/.test(known)) return "audio";
+  return role === "video" || /^(avc|hvc|hev|vp0|av01)/.test(known) ? "video" : undefined;
+}
+
+/**
+ * @param {any} track one that {@link mediaOf} knows
  * @param {any} catalog
  * @param {Map<string, Uint8Array>} segments
- * @returns {TrackPlan[]} none if it is of no use here
+ * @returns {TrackPlan}
  */
 function planOf(track, catalog, segments) {
-  const packaging = track.packaging;
-  if (typeof track.name !== "string" || (packaging !== "loc" && packaging !== "cmaf")) return [];
+  const { packaging } = track;
   const codec = typeof track.codec === "string" ? track.codec : "";
-  const isAudio = track.role === "audio" || /^(mp4a|opus|Opus)/.test(codec);
-  const isVideo = track.role === "video" || /^(avc|hvc|hev|vp0|av01)/.test(codec);
-  if (!isAudio && !isVideo) return [];
   const data = initData(track, catalog) ?? segments.get(track.initTrack);
   /** @type {TrackPlan} */
   const plan = {
     name: track.name,
-    media: isAudio ? "audio" : "video",
+    media: mediaOf(track) ?? "video",
     packaging,
     codec: codec === "Opus" ? "opus" : codec,
     timescale: number(track.timescale),
@@ -118,11 +146,11 @@ function planOf(track, catalog, segments) {
   };
   if (packaging === "loc") {
     if (data && data.length > 0) plan.description = data;
-    return [plan];
+    return plan;
   }
-  plan.init = data ? readInit(data) : [];
+  plan.init = data ? initOf(data) : [];
   const own = plan.init.find((known) => known.media === plan.media);
-  return [{ ...plan, ...(own ? fromInit(own) : {}) }];
+  return { ...plan, ...(own ? fromInit(own) : {}) };
 }
 
 /**
@@ -144,7 +172,7 @@ export function planText(plan) {
  * @returns {Plan}
  */
 export function planOfInit(segment, names, strategy) {
-  const init = readInit(segment);
+  const init = initOf(segment);
   const video = init.find((track) => track.media === "video");
   if (!video) throw new Error("the init segment of the stream describes no video that this player knows");
   const audio = init.find((track) => track.media === "audio");
@@ -153,6 +181,16 @@ export function planOfInit(segment, names, strategy) {
     video: names.map((name) => ({ name, packaging: "cmaf", init, media: "video", ...fromInit(video) })),
     audio: audio && { name: `audio-${audio.id}`, packaging: "cmaf", init, media: "audio", ...fromInit(audio) },
   };
+}
+
+/**
+ * The tracks of an init segment, which may not be of any length.
+ *
+ * @param {Uint8Array} segment
+ */
+function initOf(segment) {
+  if (segment.length > HELD_BYTES_MAX) throw new RangeError(`an init segment of ${segment.length} bytes, of at most ${HELD_BYTES_MAX}`);
+  return readInit(segment);
 }
 
 /** @param {import("./mp4.js").Mp4Track} track */
@@ -167,7 +205,9 @@ function fromInit(track) {
  * @returns {Uint8Array | undefined}
  */
 function initData(track, catalog) {
-  const listed = catalog.initDataList?.find?.((/** @type {any} */ one) => one.id === track.initRef && one.type === "inline");
+  const list = Array.isArray(catalog.initDataList) ? catalog.initDataList : [];
+  const isReferred = (/** @type {any} */ one) => one?.type === "inline" && one.id !== undefined && one.id === track.initRef;
+  const listed = list.find(isReferred);
   const text = listed?.data ?? track.initData;
   if (typeof text !== "string") return undefined;
   try {

@@ -4,12 +4,22 @@
 
 import { find, parse } from "./boxes.js";
 
+/** Samples of one fragment. */
+export const SAMPLES_PER_FRAGMENT_MAX = 4096;
+/** Tracks of one init segment. */
+export const TRACKS_MAX = 16;
+
 /**
+ * @typedef {object} Defaults of samples, where a fragment does not say
+ * @property {number} duration in units of the track
+ * @property {number} size bytes
+ *
  * @typedef {object} Mp4Track
  * @property {number} id
  * @property {"video" | "audio"} media
  * @property {string} codec as RFC 6381 writes it
  * @property {number} timescale units per second
+ * @property {Defaults} defaults
  * @property {Uint8Array} [description] what a decoder has to know
  * @property {number} [width]
  * @property {number} [height]
@@ -28,21 +38,39 @@ import { find, parse } from "./boxes.js";
  * Reads the tracks of an init segment that this player can take in.
  *
  * @param {Uint8Array} segment `ftyp` and `moov`
- * @returns {Mp4Track[]}
+ * @returns {Mp4Track[]} a RangeError if it is broken, or has more than {@link TRACKS_MAX}
  */
 export function readInit(segment) {
   const moov = find(parse(segment), "moov");
   if (!moov) throw new RangeError("the init segment has no moov box");
-  return parse(moov.body)
-    .filter((box) => box.type === "trak")
-    .flatMap((trak) => readTrack(trak.body));
+  const boxes = parse(moov.body);
+  const traks = boxes.filter((box) => box.type === "trak");
+  if (traks.length > TRACKS_MAX) throw new RangeError(`an init segment with ${traks.length} tracks, of at most ${TRACKS_MAX}`);
+  const mvex = find(boxes, "mvex");
+  const defaults = readDefaults(mvex ? parse(mvex.body) : []);
+  return traks.flatMap((trak) => readTrack(trak.body, defaults));
+}
+
+/**
+ * What the boxes `trex` say of each track's samples.
+ *
+ * @param {import("./boxes.js").Box[]} boxes
+ * @returns {Map<number, Defaults>} by the number of the track
+ */
+function readDefaults(boxes) {
+  return new Map(
+    boxes
+      .filter((box) => box.type === "trex")
+      .map(({ body }) => [view(body).getUint32(4), { duration: view(body).getUint32(12), size: view(body).getUint32(16) }]),
+  );
 }
 
 /**
  * @param {Uint8Array} trak
+ * @param {Map<number, Defaults>} defaults
  * @returns {Mp4Track[]} none if it is of no use
  */
-function readTrack(trak) {
+function readTrack(trak, defaults) {
   const boxes = parse(trak);
   const tkhd = find(boxes, "tkhd")?.body;
   const mdia = find(boxes, "mdia")?.body;
@@ -57,7 +85,7 @@ function readTrack(trak) {
   const timescale = view(mdhd).getUint32(mdhd[0] === 1 ? 20 : 12);
   const entry = parse(stsd.subarray(8))[0];
   if (!entry || timescale === 0) return [];
-  const common = { id, timescale };
+  const common = { id, timescale, defaults: defaults.get(id) ?? { duration: 0, size: 0 } };
   switch (entry.type) {
     case "avc1":
     case "avc3": {
@@ -87,12 +115,14 @@ function sound(entry) {
 }
 
 /**
- * The DecoderSpecificInfo inside descriptors (ISO/IEC 14496-1 §7.2.6).
+ * The DecoderSpecificInfo inside descriptors (ISO/IEC 14496-1 §7.2.6), which lie in each other two deep.
  *
  * @param {Uint8Array} bytes
+ * @param {number} [depth]
  * @returns {Uint8Array | undefined}
  */
-function decoderSpecific(bytes) {
+function decoderSpecific(bytes, depth = 0) {
+  if (depth > 2) return undefined;
   for (let at = 0; at < bytes.length; ) {
     const tag = bytes[at++];
     let length = 0;
@@ -102,8 +132,8 @@ function decoderSpecific(bytes) {
       if ((byte & 0x80) === 0) break;
     }
     const body = bytes.subarray(at, at + length);
-    if (tag === 0x03) return decoderSpecific(body.subarray(3));
-    if (tag === 0x04) return decoderSpecific(body.subarray(13));
+    if (tag === 0x03) return decoderSpecific(body.subarray(3), depth + 1);
+    if (tag === 0x04) return decoderSpecific(body.subarray(13), depth + 1);
     if (tag === 0x05) return body;
     at += length;
   }
@@ -111,42 +141,67 @@ function decoderSpecific(bytes) {
 }
 
 /**
- * Reads the samples of a fragment, `moof` and `mdat`.
+ * Reads the samples of fragments: each a box `moof` and the `mdat` behind it. Other boxes may stand between them.
  *
- * @param {Uint8Array} fragment
+ * @param {Uint8Array} bytes
  * @param {Mp4Track[]} tracks of the init segment
- * @returns {Sample[]}
+ * @returns {Sample[]} a RangeError if one is broken, or they say of more than {@link SAMPLES_PER_FRAGMENT_MAX} samples
  */
-export function readFragment(fragment, tracks) {
-  const boxes = parse(fragment);
-  const moof = find(boxes, "moof");
-  const mdat = find(boxes, "mdat");
-  if (!moof || !mdat) throw new RangeError("a fragment has no moof or no mdat box");
+export function readFragment(bytes, tracks) {
   /** @type {Sample[]} */
   const samples = [];
+  /** @type {import("./boxes.js").Box | undefined} */
+  let moof;
+  let isEmpty = true;
+  let left = SAMPLES_PER_FRAGMENT_MAX;
+  for (const box of parse(bytes)) {
+    if (box.type === "moof") moof = box;
+    if (box.type !== "mdat" || !moof) continue;
+    left -= readSamples(bytes, moof, box, tracks, left, samples);
+    moof = undefined;
+    isEmpty = false;
+  }
+  if (isEmpty) throw new RangeError("a fragment has no moof or no mdat box");
+  return samples;
+}
+
+/**
+ * @param {Uint8Array} bytes in which the boxes lie
+ * @param {import("./boxes.js").Box} moof
+ * @param {import("./boxes.js").Box} mdat
+ * @param {Mp4Track[]} tracks
+ * @param {number} countMax how many samples there may be
+ * @param {Sample[]} samples to which those of known tracks are added
+ * @returns {number} how many there were
+ */
+function readSamples(bytes, moof, mdat, tracks, countMax, samples) {
+  let count = 0;
   // Samples without an offset lie behind those before them.
   let next = mdat.at;
+  const end = mdat.at + mdat.body.length;
   for (const traf of parse(moof.body).filter((box) => box.type === "traf")) {
     const inner = parse(traf.body);
     const tfhd = find(inner, "tfhd")?.body;
     const tfdt = find(inner, "tfdt")?.body;
     if (!tfhd) continue;
-    const header = readTfhd(tfhd);
-    const track = tracks.find((known) => known.id === header.trackId);
+    const { trackId, ...own } = readTfhd(tfhd);
+    const track = tracks.find((known) => known.id === trackId);
+    const defaults = { duration: own.duration ?? track?.defaults.duration ?? 0, size: own.size ?? track?.defaults.size ?? 0 };
     let decode = tfdt ? (tfdt[0] === 1 ? Number(view(tfdt).getBigUint64(4)) : view(tfdt).getUint32(4)) : 0;
     for (const trun of inner.filter((box) => box.type === "trun")) {
-      const run = readTrun(trun.body, header);
+      const run = readTrun(trun.body, defaults, countMax - count);
+      count += run.samples.length;
       if (run.offset !== undefined) next = moof.start + run.offset;
       for (const { size, duration, composition } of run.samples) {
-        if (next + size > fragment.length) throw new RangeError("a sample lies behind the end of its fragment");
+        if (next < mdat.start || next + size > end) throw new RangeError("a sample does not lie in its fragment");
         if (track) {
           const us = (/** @type {number} */ units) => Math.floor((units * 1e6) / track.timescale);
           samples.push({
-            trackId: header.trackId,
+            trackId,
             decodeUs: us(decode),
             presentationUs: us(decode + composition),
             durationUs: us(decode + duration) - us(decode),
-            data: fragment.subarray(next, next + size),
+            data: bytes.subarray(next, next + size),
           });
         }
         next += size;
@@ -154,7 +209,7 @@ export function readFragment(fragment, tracks) {
       }
     }
   }
-  return samples;
+  return count;
 }
 
 /** @param {Uint8Array} body */
@@ -169,17 +224,20 @@ function readTfhd(body) {
   };
   take(0x01, 8);
   take(0x02, 4);
-  return { trackId: fields.getUint32(4), duration: take(0x08, 4) ?? 0, size: take(0x10, 4) ?? 0 };
+  return { trackId: fields.getUint32(4), duration: take(0x08, 4), size: take(0x10, 4) };
 }
 
 /**
  * @param {Uint8Array} body
- * @param {{ duration: number, size: number }} defaults
+ * @param {Defaults} defaults
+ * @param {number} countMax
  */
-function readTrun(body, defaults) {
+function readTrun(body, defaults, countMax) {
   const fields = view(body);
   const flags = fields.getUint32(0) & 0xffffff;
   const count = fields.getUint32(4);
+  // Where the fields of all samples are alike, a few bytes can say of any number of them.
+  if (count > countMax) throw new RangeError(`a fragment with more than ${SAMPLES_PER_FRAGMENT_MAX} samples`);
   let at = 8;
   const next = () => {
     at += 4;

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { find, parse } from "../player/boxes.js";
-import { initTracks, planOfInit, readCatalog } from "../player/catalog.js";
+import { BOXES_MAX, find, parse } from "../player/boxes.js";
+import { HELD_BYTES_MAX, LAYERS_MAX, initTracks, planOfInit, readCatalog } from "../player/catalog.js";
 import { frameKind, withReorderFrames } from "../player/h264.js";
-import { readFragment, readInit } from "../player/mp4.js";
+import { SAMPLES_PER_FRAGMENT_MAX, TRACKS_MAX, readFragment, readInit } from "../player/mp4.js";
 import { readTag, writeTag } from "../player/tag.js";
 
 /** What ffmpeg made; the crate `live` tests with the same file. */
@@ -152,4 +152,93 @@ test("a catalog names a few init tracks at the most, and fields of a wrong kind 
   assert.deepEqual(initTracks(catalog([null, 3, { initTrack: 7 }, {}])), []);
   assert.throws(() => initTracks(new TextEncoder().encode("{}")), /lists no tracks/);
   assert.throws(() => readCatalog(catalog([null, "x", { name: "1.m4s", packaging: 1 }])), /no video that this player knows/);
+});
+
+/**
+ * A box of MP4.
+ *
+ * @param {string} type
+ * @param {...(number[] | Uint8Array)} parts bytes
+ */
+function box(type, ...parts) {
+  const body = parts.flatMap((part) => [...part]);
+  return Uint8Array.from([...u32(8 + body.length), ...new TextEncoder().encode(type), ...body]);
+}
+
+/** @param {number} value */
+function u32(value) {
+  return [24, 16, 8, 0].map((shift) => (value >>> shift) & 0xff);
+}
+
+/** @type {import("../player/mp4.js").Mp4Track[]} */
+const TRACKS = [{ id: 1, media: "video", codec: "avc1", timescale: 1000, defaults: { duration: 40, size: 2 } }];
+
+/**
+ * A fragment whose samples are all alike, in a run for each count.
+ *
+ * @param {number[]} counts
+ * @param {number} bytes of the box mdat
+ * @param {number} [decode] of the first sample
+ */
+function fragment(counts, bytes, decode = 0) {
+  const runs = counts.map((count) => box("trun", u32(0), u32(count)));
+  const traf = box("traf", box("tfhd", u32(0), u32(1)), box("tfdt", u32(0), u32(decode)), ...runs);
+  return Uint8Array.from([...box("moof", traf), ...box("mdat", new Uint8Array(bytes))]);
+}
+
+test("a fragment has a limited number of samples, however few bytes say of them", () => {
+  const max = SAMPLES_PER_FRAGMENT_MAX;
+  assert.equal(readFragment(fragment([max], 2 * max), TRACKS).length, max);
+  assert.equal(readFragment(fragment([max - 1, 1], 2 * max), TRACKS).length, max);
+  for (const counts of [[max + 1], [max, 1], [0xffff_ffff]]) {
+    assert.throws(() => readFragment(fragment(counts, 2 * max + 2), TRACKS), /more than 4096 samples/);
+  }
+  // Of samples without a byte any number lies in its fragment.
+  const empty = TRACKS.map((track) => ({ ...track, defaults: { duration: 0, size: 0 } }));
+  assert.throws(() => readFragment(fragment([0xffff_ffff], 0), empty), RangeError);
+  const both = Uint8Array.from([...fragment([max], 2 * max), ...fragment([1], 2)]);
+  assert.throws(() => readFragment(both, TRACKS), /more than 4096 samples/, "all fragments of an object together");
+});
+
+test("several fragments of one object are read, with what the init segment says of samples", () => {
+  const samples = readFragment(Uint8Array.from([...box("styp", []), ...fragment([2], 4), ...fragment([1], 2, 80)]), TRACKS);
+  assert.deepEqual(samples.map(({ decodeUs, durationUs, data }) => [decodeUs, durationUs, data.length]), [
+    [0, 40_000, 2],
+    [40_000, 40_000, 2],
+    [80_000, 40_000, 2],
+  ]);
+  assert.throws(() => readFragment(fragment([3], 4), TRACKS), /does not lie in its fragment/);
+});
+
+test("boxes and tracks are limited in number", () => {
+  const many = (/** @type {number} */ count) => Uint8Array.from(Array.from({ length: count }, () => [...box("free")]).flat());
+  assert.equal(parse(many(BOXES_MAX)).length, BOXES_MAX);
+  assert.throws(() => parse(many(BOXES_MAX + 1)), /more than 16384 boxes/);
+  const moov = (/** @type {number} */ count) => box("moov", ...Array.from({ length: count }, () => box("trak")));
+  assert.deepEqual(readInit(moov(TRACKS_MAX)), []);
+  assert.throws(() => readInit(moov(TRACKS_MAX + 1)), /17 tracks, of at most 16/);
+});
+
+test("of a catalog a few layers are played, and a catalog of any length is not read", () => {
+  const catalog = (/** @type {number} */ layers, /** @type {object} */ more = {}) => {
+    const track = (/** @type {number} */ place) => ({ name: `v${place}`, packaging: "loc", role: "video", codec: "avc1.42e01e", ...(place > 0 ? { depends: ["v0"] } : {}) });
+    return new TextEncoder().encode(JSON.stringify({ tracks: Array.from({ length: layers }, (_, place) => track(place)), ...more }));
+  };
+  assert.equal(readCatalog(catalog(LAYERS_MAX)).video.length, LAYERS_MAX);
+  assert.equal(readCatalog(catalog(LAYERS_MAX + 1)).video.length, LAYERS_MAX);
+  const room = HELD_BYTES_MAX - catalog(1, { more: "" }).length;
+  assert.equal(readCatalog(catalog(1, { more: " ".repeat(room) })).video.length, 1);
+  assert.throws(() => readCatalog(catalog(1, { more: " ".repeat(room + 1) })), /of at most 1048576/);
+  for (const initDataList of [{ find: 3 }, [null, { type: "inline", data: "AAAA" }]]) {
+    assert.equal(readCatalog(catalog(1, { initDataList })).video[0].description, undefined);
+  }
+});
+
+test("a stream is seen whose sound cannot be read", () => {
+  const tracks = [
+    { name: "video", packaging: "loc", role: "video", codec: "avc1.42e01e" },
+    { name: "audio", packaging: "cmaf", role: "audio", codec: "mp4a.40.2", initData: "AAAA" },
+  ];
+  const plan = readCatalog(new TextEncoder().encode(JSON.stringify({ tracks })));
+  assert.deepEqual([plan.video.length, plan.audio], [1, undefined]);
 });
