@@ -23,6 +23,10 @@ const WAITING_MAX = 3600;
  * @property {number} group
  * @property {() => void} onShown it is on the screen
  *
+ * @typedef {object} Came what came of a group behind its keyframe
+ * @property {number} others frames that are no B-frames
+ * @property {number} bs B-frames, whether others need them or not
+ *
  * @typedef {object} VideoCounters
  * @property {number} decoded pictures that came out of the decoder
  * @property {number} drawn pictures on the screen
@@ -63,8 +67,8 @@ export class VideoOutput {
     /** @type {number} */
     this.drawnUs = -Infinity;
     this.needsKey = true;
-    /** The group that is being decoded, and how many of its frames that others need went in.
-     * @type {{ group: number, references: number, decodeUs: number, others: number, disposable: number } | undefined} */
+    /** The group that is being decoded, how many of its frames that others need went in, and what came of it.
+     * @type {{ group: number, references: number, decodeUs: number } & Came | undefined} */
     this.chain = undefined;
     this.isBaseOnly = false;
     /** Why nothing can be decoded, in plain words.
@@ -178,14 +182,13 @@ export class VideoOutput {
   /** @param {Queued} queued */
   #decodeKey(queued) {
     const before = this.chain;
-    this.chain = { group: queued.group, references: 1, decodeUs: queued.frame.tag.decodeUs, others: 0, disposable: 0 };
+    this.chain = { group: queued.group, references: 1, decodeUs: queued.frame.tag.decodeUs, others: 0, bs: 0 };
     const { description } = queued.frame;
     const isNew = description !== undefined && !equal(description, this.description);
     if (isNew) this.description = description;
-    // A group with other frames but no B-frame is one of the base layer alone; a B-frame brings the order back.
-    const isBaseOnly = before ? before.others > 1 && before.disposable === 0 : this.isBaseOnly;
-    const isOther = before !== undefined && before.others > 1 && isBaseOnly !== this.isBaseOnly;
-    if (before && before.others > 1) this.isBaseOnly = isBaseOnly;
+    const wasBaseOnly = this.isBaseOnly;
+    if (before) this.isBaseOnly = isBaseOnlyAfter(before, wasBaseOnly);
+    const isOther = this.isBaseOnly !== wasBaseOnly;
     if (this.needsKey || isNew || isOther) this.#configure();
     if (this.isBaseOnly) this.counters.baseOnly += 1;
     this.needsKey = false;
@@ -197,12 +200,10 @@ export class VideoOutput {
     const { chain } = this;
     if (!chain) return;
     const { tag } = queued.frame;
-    if (tag.isDisposable && tag.kind === "B") {
-      chain.disposable += 1;
-      if (this.isBaseOnly) return;
-    } else {
-      chain.others += 1;
-    }
+    if (tag.kind === "B") chain.bs += 1;
+    else chain.others += 1;
+    // A decoder that holds back none has no place for it; the next group has one again.
+    if (tag.kind === "B" && tag.isDisposable && this.isBaseOnly) return;
     if (!tag.isDisposable) chain.references = Math.max(chain.references, tag.references + 1);
     chain.decodeUs = tag.decodeUs;
     this.#decode(queued, "delta");
@@ -307,6 +308,21 @@ export class VideoOutput {
     console.warn("the video decoder gave up; it goes on at the next keyframe", error);
     this.#needKey();
   }
+}
+
+/**
+ * Whether a group is decoded as one of the base layer alone, in the order in which its frames come. That is known by the group
+ * before it: one with other frames but no B-frame is of the base layer, and any B-frame brings the order back. So does one that
+ * other B-frames need (a pyramid), of which a base layer still has some.
+ *
+ * @param {Came} before of the group before it
+ * @param {boolean} wasBaseOnly how that one was decoded
+ * @returns {boolean}
+ */
+export function isBaseOnlyAfter({ others, bs }, wasBaseOnly) {
+  if (bs > 0) return false;
+  // A group of which next to nothing came says nothing.
+  return others > 1 || wasBaseOnly;
 }
 
 /**
