@@ -11,6 +11,18 @@ import { FRAME_PROPERTY, readTag } from "./tag.js";
 const LOC_TIMESTAMPS = [0x10n, 0x0an, 0x06n];
 const LOC_TIMESCALE = 0x08n;
 const LOC_VIDEO_CONFIG = 0x0dn;
+/** How long a frame lasts before which none came, in microseconds. */
+const USUAL_DURATION_US = 33_333;
+/** No frame is taken to last longer, in microseconds. */
+const DURATION_US_MAX = 200_000;
+/** No frame is taken to be decoded earlier or later than this before or after it is shown, in microseconds. */
+const REORDER_US_MAX = 500_000;
+/** Presentation times by whose distances it is told how long a frame lasts. */
+const TIMES_MAX = 8;
+/** Groups of which something is remembered; the oldest is forgotten beyond. */
+const GROUPS_MAX = 8;
+/** A time that sums of a few of them stay exact. */
+const TIME_US_MAX = 2 ** 52;
 
 /**
  * @typedef {object} MediaFrame a frame or a piece of sound, as it goes into a decoder
@@ -21,6 +33,53 @@ const LOC_VIDEO_CONFIG = 0x0dn;
  * @property {number} bytes of the object's payload
  */
 
+/**
+ * When frames are decoded of which LOC says only when they are shown; the crate `live` does the same, and both pass
+ * `vectors/live/loc-times.json`.
+ *
+ * Within a group frames come in the order of decoding. One that is shown later than all before it may be followed by others that
+ * belong before it; so it is decoded when the latest one before it is shown, and those when they are shown themselves.
+ */
+export class LocClock {
+  constructor() {
+    /** Of each of the last groups: its latest presentation time, and the decode time of its last frame.
+     * @type {Map<number, { highestUs: number, decodeUs: number }>} */
+    this.groups = new Map();
+    /** The last presentation times, in order.
+     * @type {number[]} */
+    this.times = [];
+  }
+
+  /**
+   * The times of the next frame, in microseconds.
+   *
+   * @param {number} group
+   * @param {number} presentationUs
+   * @returns {{ decodeUs: number, presentationUs: number, durationUs: number }}
+   */
+  next(group, presentationUs) {
+    this.times.push(presentationUs);
+    if (this.times.length > TIMES_MAX) this.times.shift();
+    const shortest = this.#shortestUs();
+    const known = this.groups.get(group);
+    let decodeUs = presentationUs;
+    if (!known) decodeUs -= shortest ?? 0;
+    else if (presentationUs > known.highestUs) decodeUs = Math.max(known.highestUs, presentationUs - REORDER_US_MAX);
+    // What came before it in its group is decoded before it, even where it is shown later (a pyramid of B-frames).
+    if (known) decodeUs = Math.max(decodeUs, Math.min(known.decodeUs, presentationUs + REORDER_US_MAX));
+    this.groups.set(group, { highestUs: Math.max(known?.highestUs ?? presentationUs, presentationUs), decodeUs });
+    while (this.groups.size > GROUPS_MAX) this.groups.delete(Math.min(...this.groups.keys()));
+    return { decodeUs, presentationUs, durationUs: shortest ?? USUAL_DURATION_US };
+  }
+
+  /** @returns {number | undefined} the shortest time between two of the frames that came lately */
+  #shortestUs() {
+    const sorted = this.times.toSorted((one, other) => one - other);
+    const apart = sorted.slice(1).flatMap((time, place) => (time > sorted[place] ? [time - sorted[place]] : []));
+    return apart.length > 0 ? Math.min(DURATION_US_MAX, ...apart) : undefined;
+  }
+}
+
 /** Makes frames of the objects of one track. */
 export class Unpacker {
   /** @param {import("./catalog.js").TrackPlan} plan */
@@ -30,7 +89,7 @@ export class Unpacker {
     this.number = 0;
     /** @type {Map<number, number>} */
     this.references = new Map();
-    this.lastUs = 0;
+    this.clock = new LocClock();
   }
 
   /**
@@ -46,7 +105,7 @@ export class Unpacker {
     try {
       if (!isFragment(object.payload)) {
         const description = findBytes(object.properties, LOC_VIDEO_CONFIG)?.slice();
-        const frame = tag ?? this.#inferred(object, nowUs, object.payload, this.#locUs(object.properties));
+        const frame = tag ?? this.#inferred(object, nowUs, object.payload, this.#locTimes(object));
         return frame ? [{ tag: frame, isTagged: tag !== undefined, data: object.payload, bytes, ...(description ? { description } : {}) }] : [];
       }
       const wanted = this.plan.init.find((track) => track.media === this.plan.media);
@@ -62,16 +121,14 @@ export class Unpacker {
     }
   }
 
-  /** @param {import("../moqt/property.js").Property[]} properties */
-  #locUs(properties) {
+  /** @param {import("../moqt/session.js").WholeObject} object */
+  #locTimes({ group, properties }) {
     for (const type of LOC_TIMESTAMPS) {
       const value = findInt(properties, type);
       if (value === undefined) continue;
       const scale = Number(findInt(properties, LOC_TIMESCALE) ?? this.plan.timescale ?? 1_000_000n);
-      const us = Math.round((Number(value) * 1e6) / scale);
-      const durationUs = this.lastUs > 0 && us > this.lastUs ? Math.min(us - this.lastUs, 200_000) : 33_333;
-      this.lastUs = us;
-      return { decodeUs: us, presentationUs: us, durationUs };
+      const us = Math.floor((Number(value) * 1e6) / scale);
+      return us <= TIME_US_MAX ? this.clock.next(Number(group), us) : undefined;
     }
     return undefined;
   }
@@ -95,7 +152,7 @@ export class Unpacker {
     const { kind, isDisposable } = (isAvc ? frameKind(data) : undefined) ?? otherwise;
     const references = kind === "I" ? 0 : (this.references.get(group) ?? 0);
     if (!isDisposable) this.references.set(group, references + 1);
-    while (this.references.size > 8) this.references.delete(Math.min(...this.references.keys()));
+    while (this.references.size > GROUPS_MAX) this.references.delete(Math.min(...this.references.keys()));
     return { kind, isDisposable, references, availableUs: nowUs, ...when, number: this.number++ };
   }
 }

@@ -6,6 +6,7 @@ import { BOXES_MAX, find, parse } from "../player/boxes.js";
 import { HELD_BYTES_MAX, LAYERS_MAX, initTracks, planOfInit, readCatalog } from "../player/catalog.js";
 import { frameKind, withReorderFrames } from "../player/h264.js";
 import { SAMPLES_PER_FRAGMENT_MAX, TRACKS_MAX, readFragment, readInit } from "../player/mp4.js";
+import { LocClock } from "../player/packaging.js";
 import { readTag, writeTag } from "../player/tag.js";
 
 /** What ffmpeg made; the crate `live` tests with the same file. */
@@ -241,4 +242,14 @@ test("a stream is seen whose sound cannot be read", () => {
   ];
   const plan = readCatalog(new TextEncoder().encode(JSON.stringify({ tracks })));
   assert.deepEqual([plan.video.length, plan.audio], [1, undefined]);
+});
+
+test("of LOC the order of arrival tells when frames are decoded", () => {
+  const file = JSON.parse(readFileSync(new URL("../../vectors/live/loc-times.json", import.meta.url), "utf8"));
+  for (const { name, frames } of file.vectors) {
+    const clock = new LocClock();
+    for (const [group, presentationUs, decodeUs, durationUs] of frames) {
+      assert.deepEqual(clock.next(group, presentationUs), { decodeUs, presentationUs, durationUs }, name);
+    }
+  }
 });

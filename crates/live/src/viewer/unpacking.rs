@@ -1,10 +1,13 @@
 //! What can be told of frames whose objects do not say it themselves: those of others' publishers.
 
+mod loc_clock;
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weir_moqt::property::Properties;
 
+use self::loc_clock::LocClock;
 use crate::mp4::{BoxReader, IngestError, Init, Media, Times, fragment};
 use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
 use crate::plan::{Form, VideoPlan};
@@ -18,8 +21,8 @@ pub(super) struct Unpacker {
     frames: u64,
     /// How many frames that others may need came of each of the last groups.
     references: BTreeMap<u64, u64>,
-    /// The presentation time of the last object with the coded frame alone.
-    last_us: Option<i64>,
+    /// Tells when coded frames alone are decoded.
+    clock: LocClock,
 }
 
 /// An object that has wholly arrived.
@@ -52,7 +55,7 @@ impl Unpacker {
             plan,
             frames: 0,
             references: BTreeMap::new(),
-            last_us: None,
+            clock: LocClock::default(),
         }
     }
 
@@ -63,8 +66,8 @@ impl Unpacker {
                 timescale,
                 length_bytes,
             } => {
-                let times = loc_times(object.properties, *timescale, self.last_us)?;
-                self.last_us = Some(times.presentation_us);
+                let presentation_us = loc_time_us(object.properties, *timescale)?;
+                let times = self.clock.next(object.group, presentation_us);
                 (vec![(times, object.payload.clone())], *length_bytes)
             }
             Form::Cmaf(init) => {
@@ -123,12 +126,8 @@ impl Unpacker {
     }
 }
 
-/// When a coded frame is shown. How long LOC does not say: so long as the one before was.
-fn loc_times(
-    properties: &Properties,
-    timescale: u64,
-    last_us: Option<i64>,
-) -> Result<Times, UnpackError> {
+/// When a coded frame is shown, in microseconds.
+fn loc_time_us(properties: &Properties, timescale: u64) -> Result<i64, UnpackError> {
     let mut found = LOC_TIMESTAMPS.iter();
     let time = found.find_map(|one| properties.find_int(*one));
     let time = i128::from(time.ok_or(UnpackError::NoTime)?);
@@ -136,13 +135,7 @@ fn loc_times(
     let us = (time * 1_000_000).checked_div(scale.into());
     let us = us.and_then(|us| i64::try_from(us).ok());
     let us = us.filter(|us| *us <= LOC_TIME_US_MAX);
-    let us = us.ok_or(UnpackError::TimeRange)?;
-    let since = last_us.map(|last| us - last).filter(|since| *since > 0);
-    Ok(Times {
-        decode_us: us,
-        presentation_us: us,
-        duration_us: since.map_or(USUAL_DURATION_US, |since| since.min(DURATION_US_MAX)),
-    })
+    us.ok_or(UnpackError::TimeRange)
 }
 
 /// The samples of the video in a fragment, in front of which other boxes may stand.
@@ -177,10 +170,6 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
 
 /// Groups of which references are counted; the oldest is forgotten beyond.
 const GROUPS_MAX: usize = 8;
-/// Of a frame before which none came, in microseconds.
-const USUAL_DURATION_US: i64 = 33_333;
-/// No frame is taken to last longer, in microseconds.
-const DURATION_US_MAX: i64 = 200_000;
 /// A time that sums of a few of them do not overflow.
 const LOC_TIME_US_MAX: i64 = 1 << 60;
 

@@ -1,5 +1,6 @@
 use weir_moqt::property::PropertiesBuilder;
 
+use super::loc_clock::USUAL_DURATION_US;
 use super::*;
 use crate::packaging::LOC_TIMESTAMP;
 use crate::{Ingest, Item};
