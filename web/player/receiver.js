@@ -14,7 +14,11 @@ const PAUSE_MAX_MS = 8000;
 /** A reception that lasted so long was a good one: the next pause is short again. */
 const GOOD_MS = 10_000;
 /** How often it looks whether something came, in milliseconds. */
-const LOOK_MS = 250;
+export const LOOK_MS = 250;
+/** How long a connection that takes another's place has to bring something while the other goes on, in milliseconds. */
+export const HANDOVER_MS = 10_000;
+/** How long the one whose place was taken goes on bringing what is on its way, in milliseconds. */
+export const LINGER_MS = 1000;
 
 /**
  * @typedef {import("./reception.js").Target} Target
@@ -22,9 +26,14 @@ const LOOK_MS = 250;
  *
  * @typedef {"connecting" | "waiting" | "playing" | "ended" | "lost" | "stopped"} State
  *
+ * @typedef {"connected" | "catalog" | "handover"} Occasion why there is a plan: the connection is new, it has a new catalog, or
+ *   it takes the place of one that still brings something
+ *
  * @typedef {object} Handlers
  * @property {() => Promise<Target>} target asked anew for each try
- * @property {Events["onPlan"]} onPlan
+ * @property {(plan: import("./catalog.js").Plan, occasion: Occasion) => boolean} onPlan whether playing goes on by it as if
+ *   nothing had happened
+ * @property {() => void} onUseless a catalog came that cannot be played by
  * @property {Events["sinkOf"]} sinkOf
  * @property {(state: State, reason: string) => void} onState
  *
@@ -51,6 +60,11 @@ export class Receiver {
      * @type {Reception | undefined} */
     this.spare = undefined;
     this.spareAt = -Infinity;
+    /** One whose place was taken and which still brings what is on its way.
+     * @type {Reception | undefined} */
+    this.leaving = undefined;
+    /** Whether the relay of the main one goes away, so that a spare is wanted whatever the main one brings. */
+    this.isGoingAway = false;
     this.isStopped = false;
     this.pauseMs = PAUSE_MIN_MS;
     /** Where the relay said to go instead.
@@ -58,13 +72,15 @@ export class Receiver {
     this.successor = undefined;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.retry = undefined;
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    this.linger = undefined;
     /** @type {Counters} */
     this.counters = { connects: 0, reconnects: 0, watchdogs: 0, goAways: 0 };
     /** Whether the publisher has left. */
     this.hasEnded = false;
     /** Whether objects may be expected. */
     this.isPublished = false;
-    /** What receptions that are not the main one would play.
+    /** What each reception plays, or would play.
      * @type {WeakMap<Reception, import("./catalog.js").Plan>} */
     this.plans = new WeakMap();
   }
@@ -85,8 +101,8 @@ export class Receiver {
     this.isStopped = true;
     clearInterval(this.watchdog);
     clearTimeout(this.retry);
-    this.main?.close();
-    this.spare?.close();
+    for (const reception of [this.main, this.spare, this.leaving]) reception?.close();
+    clearTimeout(this.linger);
     this.handlers.onState("stopped", "");
   }
 
@@ -104,7 +120,7 @@ export class Receiver {
     const reception = await this.#make();
     if (this.isStopped) return;
     if (!reception) return this.#onLost("The page's server does not answer, so it is not known where the relay is.");
-    this.main = reception;
+    this.#setMain(reception);
     this.handlers.onState("connecting", reception.target.relay);
     await this.#follow(reception);
   }
@@ -121,9 +137,11 @@ export class Receiver {
     /** @type {Reception} */
     const reception = new Reception(target, this.join, {
       onPlan: (plan) => {
-        if (this.main === reception) this.handlers.onPlan(plan);
+        const occasion = this.plans.has(reception) ? "catalog" : "connected";
         this.plans.set(reception, plan);
+        if (this.main === reception) this.handlers.onPlan(plan, occasion);
       },
+      onUseless: () => this.handlers.onUseless(),
       sinkOf: (track, place) => this.#sink(reception, track, place),
       onState: (state) => {
         if (this.main !== reception) return;
@@ -150,15 +168,18 @@ export class Receiver {
     if (this.isStopped) return;
     if (performance.now() - began > GOOD_MS) this.pauseMs = PAUSE_MIN_MS;
     if (reception === this.spare) {
-      this.spare = undefined;
-      this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
-      // Where the relay sent us there may be nothing.
-      this.successor = undefined;
+      this.#giveUp(reception);
     } else if (reception === this.main) {
-      this.main = undefined;
+      this.#setMain(undefined);
       if (this.spare) this.#promote(this.spare);
       else this.#onLost(reason);
     }
+  }
+
+  /** @param {Reception | undefined} reception the one whose objects are played from now on */
+  #setMain(reception) {
+    this.main = reception;
+    this.isGoingAway = false;
   }
 
   /** @param {string} reason */
@@ -179,13 +200,14 @@ export class Receiver {
    * @returns {import("../moqt/session.js").Sink}
    */
   #sink(reception, track, place) {
-    /** @type {import("../moqt/session.js").Sink | undefined} */
-    let inner;
+    const make = () => this.handlers.sinkOf(track, place);
+    // A spare one has none before it takes the other's place.
+    let inner = this.main === reception ? make() : undefined;
     const sink = () => {
-      // It brings something: it takes the place of the one that does not.
+      // It brings something: it takes the place of the one that does not, or soon will not.
       if (this.spare === reception) this.#promote(reception);
-      inner ??= this.handlers.sinkOf(track, place);
-      return this.main === reception ? inner : undefined;
+      if (this.main === reception) inner ??= make();
+      return this.main === reception || this.leaving === reception ? inner : undefined;
     };
     return {
       onHead: (head) => sink()?.onHead?.(head) !== false,
@@ -197,28 +219,63 @@ export class Receiver {
   /** @param {Reception} reception */
   #promote(reception) {
     const before = this.main;
-    this.main = reception;
+    const isHandover = before?.objectAt !== undefined && performance.now() - before.objectAt < WATCHDOG_MS;
+    this.#setMain(reception);
     this.spare = undefined;
-    before?.close();
     this.isPublished = true;
     const plan = this.plans.get(reception);
-    if (plan) this.handlers.onPlan(plan);
+    const goesOn = plan !== undefined && this.handlers.onPlan(plan, isHandover ? "handover" : "connected");
+    if (before && goesOn) this.#letGo(before);
+    else before?.close();
+  }
+
+  /**
+   * Takes what is still on its way over a connection, and closes it.
+   *
+   * @param {Reception} reception
+   */
+  #letGo(reception) {
+    this.leaving?.close();
+    clearTimeout(this.linger);
+    this.leaving = reception;
+    this.linger = setTimeout(() => {
+      this.leaving = undefined;
+      reception.close();
+    }, LINGER_MS);
   }
 
   /** Looks whether something came lately. */
   #look() {
     const { main, spare } = this;
-    if (!main?.session || main.objectAt === undefined || !this.isPublished) return;
+    if (!main?.session || main.objectAt === undefined) return;
     const now = performance.now();
-    const silentMs = now - main.objectAt;
-    if (spare && !this.successor && main.objectAt > this.spareAt + LOOK_MS) {
+    const isPast = (/** @type {number} */ ms) => now - this.spareAt > ms;
+    if (this.isGoingAway) {
+      if (!spare && isPast(this.pauseMs)) this.#trySpare();
+      else if (spare && this.isPublished && isPast(HANDOVER_MS)) this.#giveUp(spare);
+      return;
+    }
+    if (!this.isPublished) return;
+    if (spare && main.objectAt > this.spareAt + LOOK_MS) {
       // The first one goes on.
       this.spare = undefined;
       spare.close();
-    } else if (!spare && silentMs > WATCHDOG_MS && now - this.spareAt > WATCHDOG_MS + this.pauseMs) {
+    } else if (!spare && now - main.objectAt > WATCHDOG_MS && isPast(WATCHDOG_MS + this.pauseMs)) {
       this.counters.watchdogs += 1;
       this.#trySpare();
     }
+  }
+
+  /**
+   * Where the relay sent us there is nothing; another try comes later.
+   *
+   * @param {Reception} spare
+   */
+  #giveUp(spare) {
+    this.spare = undefined;
+    this.successor = undefined;
+    this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
+    spare.close();
   }
 
   /**
@@ -226,16 +283,21 @@ export class Receiver {
    * @param {string} uri
    */
   #onGoAway(reception, uri) {
-    if (reception !== this.main) return;
+    // A spare one that is sent away at once is no place to go to.
+    if (reception === this.spare) this.#giveUp(reception);
+    else if (reception !== this.main) return;
     this.counters.goAways += 1;
+    this.isGoingAway ||= reception === this.main;
     if (uri) this.successor = uri.replace(/^moqt:/, "https:");
-    if (!this.spare) this.#trySpare();
+    if (reception === this.main && !this.spare) this.#trySpare();
   }
 
   async #trySpare() {
     this.spareAt = performance.now();
+    const { main } = this;
     const spare = await this.#make();
-    if (!spare || this.spare || this.isStopped) return;
+    // It was to stand beside one that has gone since.
+    if (!spare || this.spare || this.isStopped || this.main !== main) return;
     this.spare = spare;
     await this.#follow(spare);
   }

@@ -35,6 +35,7 @@ const HELD_PRIORITY = 32n;
  * @property {(state: "waiting" | "subscribed" | "ended") => void} onState nobody publishes yet; objects may come; the
  *   publisher stopped
  * @property {(uri: string) => void} onGoAway the relay goes away
+ * @property {() => void} [onUseless] a catalog came that cannot be played by
  */
 
 /** Nobody publishes the stream. */
@@ -221,7 +222,10 @@ export class Reception {
         this.#cancelAll();
         this.#apply(session, plan).catch(() => session.close());
       },
-      (error) => console.warn("a new catalog is of no use", error),
+      (error) => {
+        console.warn("a new catalog is of no use", error);
+        this.events.onUseless?.();
+      },
     );
   }
 

@@ -7,6 +7,7 @@ import { Player } from "../playout/player.js";
 import { Sequence } from "../playout/sequence.js";
 import { STRATEGIES } from "../playout/strategy.js";
 import { AudioOutput } from "./audio.js";
+import { planText } from "./catalog.js";
 import { nowUs } from "./now.js";
 import { Unpacker, tagOf } from "./packaging.js";
 import { Receiver } from "./receiver.js";
@@ -24,6 +25,10 @@ const BEHIND_MAX_US = 1_000_000;
 const RESTART_US = 1_000_000;
 /** Objects that are remembered, so that none is played twice where two connections bring it. */
 const SEEN_MAX = 4096;
+/** Version of the form of what is exported, which is that of `weir live play --json`. */
+export const REPORT_SCHEMA = 2;
+/** How a stream is played that names no way of delivery that is known here. */
+const USUAL_STRATEGY = "weir";
 /** A difference between picture and sound that is not corrected, in microseconds. */
 const IN_SYNC_US = 5_000;
 
@@ -56,7 +61,7 @@ export class Viewer {
     this.records = new Records(nowUs());
     /** @type {import("./catalog.js").Plan | undefined} */
     this.plan = undefined;
-    this.strategy = "weir";
+    this.strategy = USUAL_STRATEGY;
     this.player = new Player(this.#playerSettings());
     /** @type {Map<number, import("./records.js").FrameRecord>} frames in the player */
     this.inPlayer = new Map();
@@ -77,6 +82,15 @@ export class Viewer {
     /** Times that it went on at the live edge, because too much waited. */
     this.jumps = 0;
     this.streamsRefused = 0;
+    /** Objects in which no frame was found, and catalogs that were of no use. */
+    this.objectsUnknown = 0;
+    /** Catalogs that took the place of one before. */
+    this.catalogsFollowed = 0;
+    /** Counts plans; objects that come of an older one than this are of no use any more. */
+    this.epoch = 0;
+    this.oldestEpoch = 0;
+    /** The plans of which the newest frame and the newest piece of sound came. */
+    this.newestEpoch = { video: 0, audio: 0 };
     this.restarts = 0;
     this.isHidden = false;
     this.isPlaying = false;
@@ -84,7 +98,10 @@ export class Viewer {
     this.timer = undefined;
     this.receiver = new Receiver(settings.join, {
       target: handlers.target,
-      onPlan: (plan) => this.#onPlan(plan),
+      onPlan: (plan, occasion) => this.#onPlan(plan, occasion),
+      onUseless: () => {
+        this.objectsUnknown += 1;
+      },
       sinkOf: (track, place) => this.#sinkOf(track, place),
       onState: (state, reason) => {
         if (state !== "playing") this.isPlaying = false;
@@ -156,15 +173,30 @@ export class Viewer {
     return { ...player, buffering: { ...ADAPTIVE, minUs: SOUND_MIN_US }, resumesAtOnce: false };
   }
 
-  /** @param {import("./catalog.js").Plan} plan */
-  #onPlan(plan) {
+  /**
+   * It is known what is played.
+   *
+   * @param {import("./catalog.js").Plan} plan
+   * @param {import("./receiver.js").Occasion} occasion
+   * @returns {boolean} whether playing goes on as if nothing had happened
+   */
+  #onPlan(plan, occasion) {
+    const { plan: before } = this;
+    const isSame = before !== undefined && planText(before) === planText(plan);
+    if (before && (occasion === "catalog" || !isSame)) this.catalogsFollowed += 1;
+    this.epoch += 1;
+    this.records.interrupt();
+    // What is played as one stream cannot be put together of two.
+    if (occasion === "handover" && isSame && !this.sequence) return true;
     this.plan = plan;
-    if (plan.strategy && plan.strategy in STRATEGIES) this.strategy = plan.strategy;
+    this.strategy = plan.strategy !== undefined && Object.hasOwn(STRATEGIES, plan.strategy) ? plan.strategy : USUAL_STRATEGY;
+    this.oldestEpoch = this.epoch;
     this.seen.clear();
     this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
     this.#restart();
     this.video.setPlan(plan.video[0]);
     this.audio.setPlan(plan.audio).then(() => this.#adjust());
+    return false;
   }
 
   /** Forgets what waits; the next keyframe begins anew. */
@@ -187,9 +219,13 @@ export class Viewer {
    */
   #sinkOf(track, place) {
     const unpacker = new Unpacker(track);
+    const { epoch } = this;
     if (place < 0) {
       return {
         onObject: (object) => {
+          // Of two connections that bring sound, the newer one is heard. In a page that is not seen nothing is.
+          if (this.isHidden || epoch < this.newestEpoch.audio || this.#isSeen(place, object)) return;
+          this.newestEpoch.audio = epoch;
           for (const frame of unpacker.read(object, nowUs())) this.audio.push(frame);
         },
       };
@@ -200,17 +236,18 @@ export class Viewer {
         return this.#isWanted(Number(group), tagOf(properties));
       },
       onObject: (object) => {
-        const key = `${place}:${object.group}:${object.id}`;
-        if (this.seen.has(key)) {
+        const now = nowUs();
+        const group = Number(object.group);
+        // What others' objects do not say is counted, also of those that came before over another connection.
+        const frames = unpacker.read(object, now);
+        if (epoch < this.oldestEpoch) return;
+        if (this.#isSeen(place, object)) {
           this.records.duplicates += 1;
           return;
         }
-        this.seen.add(key);
-        if (this.seen.size > SEEN_MAX) this.seen.delete(this.seen.values().next().value ?? "");
-        const now = nowUs();
-        const group = Number(object.group);
-        for (const frame of unpacker.read(object, now)) {
-          const take = () => this.#onFrame(frame, group, now);
+        if (frames.length === 0) this.objectsUnknown += 1;
+        for (const frame of frames) {
+          const take = () => this.#onFrame(frame, group, now, epoch);
           if (this.sequence && place === 0) this.sequence.push(group, take);
           else take();
         }
@@ -223,6 +260,21 @@ export class Viewer {
         this.#pass();
       },
     };
+  }
+
+  /**
+   * Whether an object came before.
+   *
+   * @param {number} place
+   * @param {import("../moqt/session.js").WholeObject} object
+   * @returns {boolean}
+   */
+  #isSeen(place, { group, id }) {
+    const key = `${place}:${group}:${id}`;
+    if (this.seen.has(key)) return true;
+    this.seen.add(key);
+    if (this.seen.size > SEEN_MAX) this.seen.delete(this.seen.values().next().value ?? "");
+    return false;
   }
 
   /**
@@ -255,13 +307,15 @@ export class Viewer {
    * @param {MediaFrame} frame
    * @param {number} group
    * @param {number} arrivedUs
+   * @param {number} epoch of the plan by which it came
    */
-  #onFrame(frame, group, arrivedUs) {
+  #onFrame(frame, group, arrivedUs, epoch) {
     const { tag } = frame;
     const isBackwards = tag.presentationUs < this.newest.presentationUs - RESTART_US;
-    if (isBackwards && tag.availableUs > this.newest.availableUs) {
+    if (this.#isOfAnother(frame, group, epoch) || (isBackwards && tag.availableUs > this.newest.availableUs)) {
       // The publisher began anew.
       this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
+      this.records.interrupt();
       this.#restart();
     } else if (tag.kind === "I" && this.#isBehind()) {
       this.jumps += 1;
@@ -300,6 +354,22 @@ export class Viewer {
       this.video.push({ frame, group, onShown: () => this.records.onShown(record, nowUs()) });
     }
     this.#tick();
+  }
+
+  /**
+   * Whether the connection that took another's place brings another publisher's frames; then those of the former are of no use.
+   *
+   * @param {MediaFrame} frame
+   * @param {number} group
+   * @param {number} epoch
+   */
+  #isOfAnother(frame, group, epoch) {
+    const isFirst = epoch > this.newestEpoch.video;
+    this.newestEpoch.video = Math.max(epoch, this.newestEpoch.video);
+    if (!isFirst || epoch === this.oldestEpoch || this.records.continues(frame, group)) return false;
+    this.oldestEpoch = epoch;
+    this.seen.clear();
+    return true;
   }
 
   /** Whether more waits than can be caught up with soon. Players of the thesis never catch up. */
@@ -348,12 +418,11 @@ export class Viewer {
     const now = nowUs();
     const lately = this.records.lately(now, 60_000_000);
     const { receiver, video, audio, records, player } = this;
-    const lastUs = player.clock.lastUs;
-    const shownRecord = lastUs === null ? undefined : records.frames.findLast((frame) => frame.shown_us !== null);
+    const ageUs = records.ageUs(now);
     return {
       lately,
       latencyNow: records.lastLatencyUs === undefined ? null : records.lastLatencyUs / 1e6,
-      ageNow: shownRecord && shownRecord.available_us !== null ? (now - shownRecord.available_us) / 1e6 : null,
+      ageNow: ageUs === null ? null : ageUs / 1e6,
       isTold: records.isTold,
       buffered: player.bufferedUs() / 1e6,
       target: player.target.targetUs() / 1e6,
@@ -381,14 +450,19 @@ export class Viewer {
     return heard === null || seen === null ? null : (seen - heard) / 1e6;
   }
 
-  /** The whole run in the form of `weir live play`. */
+  /** The run, as far as its frames are kept, in the form of `weir live play`. */
   export() {
+    const { plan } = this;
     return this.records.export(nowUs(), {
-      relay: this.receiver.main?.target.relay ?? null,
-      strategy: this.strategy,
+      schema: REPORT_SCHEMA,
       player: "browser",
+      relay: this.receiver.main?.target.relay ?? null,
+      strategy: plan ? (plan.strategy ?? null) : this.strategy,
+      tracks: plan ? plan.video.map(({ name, packaging, codec }) => ({ name, packaging, codec })) : null,
+      buffer: String(this.settings.buffer),
+      catalogs_followed: this.catalogsFollowed,
       streams_refused: this.streamsRefused,
-      objects_unknown: 0,
+      objects_unknown: this.objectsUnknown,
     });
   }
 }

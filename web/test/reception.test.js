@@ -30,6 +30,11 @@ class Played {
     this.held = held;
     /** @type {string[]} */
     this.asked = [];
+    /** What is asked for of tracks that were taken, in words.
+     * @type {string[]} */
+    this.wanted = [];
+    /** Whether tracks that were taken have objects already. */
+    this.isRunning = false;
     /** @type {Map<string, import("../moqt/subscription.js").Sink>} */
     this.sinks = new Map();
     this.isClosed = false;
@@ -40,17 +45,27 @@ class Played {
 
   /**
    * @param {{ trackName: Uint8Array }} track
-   * @param {unknown} _parameters
+   * @param {any} parameters
    * @param {import("../moqt/subscription.js").Sink} sink
    */
-  async subscribe({ trackName }, _parameters, sink) {
+  async subscribe({ trackName }, parameters, sink) {
     const name = new TextDecoder().decode(trackName);
     this.asked.push(name);
     const found = this.held(name, this.asked);
     if (found === undefined) throw new Refused(BigInt(RequestCode.DOES_NOT_EXIST), "nobody publishes it", undefined, undefined);
     this.sinks.set(name, sink);
     if (found !== "taken") sink.onObject(/** @type {any} */ ({ payload: found }));
-    return { ok: { parameters: {} }, cancel: () => {} };
+    else this.wanted.push(`${name} ${parameters.filter.type}`);
+    const largestObject = { group: 7n, object: 3n };
+    return { name, ok: { parameters: this.isRunning && found === "taken" ? { largestObject } : {} }, cancel: () => {} };
+  }
+
+  /**
+   * @param {any} subscription
+   * @param {bigint} groups
+   */
+  async fetchJoining({ name }, groups) {
+    this.wanted.push(`${name} FETCH ${groups} groups before`);
   }
 
   close() {
@@ -63,8 +78,9 @@ class Played {
  * Lets a reception run on such a session until it has subscribed.
  *
  * @param {Played} played
+ * @param {"next" | "current"} [join]
  */
-async function receive(played) {
+async function receive(played, join = "next") {
   Session.connect = async () => /** @type {any} */ (played);
   /** @type {import("../player/catalog.js").Plan[]} */
   const plans = [];
@@ -75,7 +91,7 @@ async function receive(played) {
   const next = () => new Promise((done) => {
     resolve = () => done(undefined);
   });
-  const reception = new Reception({ relay: "https://relay/", certificateHashes: [], namespace: "live" }, "next", {
+  const reception = new Reception({ relay: "https://relay/", certificateHashes: [], namespace: "live" }, join, {
     onPlan: (plan) => plans.push(plan),
     sinkOf: () => ({ onObject: () => {} }),
     onState: (state) => {
@@ -143,4 +159,22 @@ test("a catalog that changes nothing of what is played interrupts nothing, until
   await other;
   assert.equal(plans.length, 3);
   played.close();
+});
+
+test("who joins with the next group asks for that, who joins with the present one fetches what it has of it", async () => {
+  const tracks = [
+    { name: "video", packaging: "loc", role: "video", codec: "avc1.64001f" },
+    { name: "audio", packaging: "loc", role: "audio", codec: "opus" },
+  ];
+  const wanted = async (/** @type {"next" | "current"} */ join, /** @type {boolean} */ isRunning) => {
+    const played = new Played((name) => (name === "catalog" ? utf8(JSON.stringify({ tracks })) : "taken"));
+    played.isRunning = isRunning;
+    await receive(played, join);
+    played.close();
+    return played.wanted;
+  };
+  assert.deepEqual(await wanted("next", true), ["video NextGroupStart", "audio NextGroupStart"]);
+  // Sound begins with the next group either way.
+  assert.deepEqual(await wanted("current", true), ["video LargestObject", "audio NextGroupStart", "video FETCH 0 groups before"]);
+  assert.deepEqual(await wanted("current", false), ["video LargestObject", "audio NextGroupStart"], "of a track without an object nothing is fetched");
 });

@@ -96,6 +96,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Asserts the form of a report, which the browser player's export has too.
+fn assert_report(played: &Value) {
+    let file = include_str!("../../../vectors/live/report.json");
+    let form: Value = serde_json::from_str(file).unwrap();
+    assert_eq!(played["schema"], form["schema"]);
+    let parts = [
+        ("report", played),
+        ("track", &played["tracks"][0]),
+        ("figures", &played["figures"]),
+        ("frame", &played["frames"][0]),
+    ];
+    for (part, value) in parts {
+        // Tracks are not told if the catalog was not asked for.
+        if let Some(fields) = value.as_object() {
+            let mut found: Vec<&str> = fields.keys().map(String::as_str).collect();
+            found.sort_unstable();
+            assert_eq!(Value::from(found), form[part], "{part}");
+        }
+    }
+}
+
 fn assert_whole(played: &Value, published: &Value) {
     assert_eq!(published["published"]["frames"], 36);
     assert!(published["published"]["audio_objects"].as_u64() > Some(10));
@@ -109,7 +130,7 @@ fn assert_whole(played: &Value, published: &Value) {
     let first = keyframes.map(|frame| frame["number"].as_u64()).min();
     let joined = frames.iter().map(|frame| frame["number"].as_u64());
     let count = joined.filter(|&number| Some(number) >= first).count();
-    assert_eq!(played["schema"], 1);
+    assert_report(played);
     assert_eq!(played["figures"]["frames"], count, "all have arrived");
     let shown = frames.iter().filter(|frame| !frame["shown_us"].is_null());
     // A busy machine may show some too late.
@@ -130,6 +151,7 @@ fn a_file_is_played_as_it_is_published() {
 fn a_player_that_is_told_nothing_reads_the_catalog() {
     let (played, published) = stream("moqt", &["--packaging", "loc"]);
     assert_eq!(published["published"]["frames"], 36);
+    assert_report(&played);
     assert_eq!(played["strategy"], "weir", "as the catalog says");
     assert_eq!(played["tracks"][0]["name"], "video");
     assert_eq!(played["tracks"][0]["packaging"], "loc");

@@ -124,10 +124,13 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
         let text = serde_json::to_string(&json!({
             "schema": SCHEMA,
+            "player": "weir live play",
             "relay": arguments.relay.to_string(),
             "strategy": name,
             "tracks": plan.map(tracks),
             "buffer": arguments.buffer.to_string(),
+            "started_us": start_us,
+            "ended_us": end_us,
             "figures": figures,
             "catalogs_followed": followed,
             "streams_refused": viewer.streams_refused(),
@@ -149,8 +152,9 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Version of the form of `--json`; it grows whenever a field comes, changes or goes.
-const SCHEMA: u32 = 1;
+/// Version of the form of `--json`, which is that of the browser player's export (`vectors/live/report.json`); it grows whenever a
+/// field comes, changes or goes.
+const SCHEMA: u32 = 2;
 
 /// What the catalog says of the tracks that were played.
 fn tracks(plan: &Plan) -> Vec<Value> {
