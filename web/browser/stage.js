@@ -258,6 +258,17 @@ class Watched {
     });
   }
 
+  /**
+   * @param {number} sinceMs time of day
+   * @returns {Promise<number>} the longest time without a new picture since then, in seconds
+   */
+  async longestPause(sinceMs) {
+    const { frames } = /** @type {{ frames: { shown_us: number | null }[] }} */ (await this.page.evaluate("weir.export()"));
+    const shown = frames.flatMap(({ shown_us }) => (shown_us === null || shown_us < sinceMs * 1000 ? [] : [shown_us / 1e6]));
+    const times = [sinceMs / 1000, ...shown].sort((one, other) => one - other);
+    return Math.max(...times.slice(1).map((time, place) => time - times[place]));
+  }
+
   /** @returns {Promise<string>} a digest of what is on the canvas */
   picture() {
     return this.page.evaluate(`(() => {

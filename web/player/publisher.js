@@ -1,10 +1,11 @@
 /**
  * Publishes a camera and a microphone: encodes by WebCodecs, packs as LOC with a catalog, and delivers as the strategy
- * `weir` does: keyframes on a stream of their own that goes first, and what is left of a group given up at the next one.
+ * `weir` does: keyframes on a stream of their own, and what is left of a group given up at the next one. Whether a keyframe goes
+ * first is up to the browser on the way to the relay (Chromium sends its streams in turns), and to the relay from there on.
  */
 
 import { utf8 } from "../moqt/cursor.js";
-import { ResetCode } from "../moqt/error.js";
+import { Refused, ResetCode } from "../moqt/error.js";
 import { namespaceOf } from "../moqt/name.js";
 import { Session } from "../moqt/session.js";
 import { streamError } from "../moqt/streams.js";
@@ -16,6 +17,8 @@ import { FRAME_PROPERTY, writeTag } from "./tag.js";
 const GROUP_US = 1_000_000;
 /** Frames that may wait for the encoder; further ones are dropped. */
 const ENCODING_MAX = 4;
+/** How long saying good-bye to the relay may take, in milliseconds. */
+const LEAVE_MS = 2000;
 /** How often the catalog is published anew, so that relays still have it for those who come late; in milliseconds. */
 const CATALOG_MS = 10_000;
 const CATALOG_PRIORITY = 8;
@@ -54,6 +57,15 @@ export class Publisher {
     /** @type {Session | undefined} */
     this.session = undefined;
     this.isStopped = false;
+    /** Whether the relay took the tracks. */
+    this.isAccepted = false;
+    /** Why the browser could not go on.
+     * @type {string | undefined} */
+    this.problem = undefined;
+    /** The number of the first group of each track: the time of day in milliseconds, so that a publisher that begins anew counts on
+     * from where it was, for relays and players that remember the one before. */
+    this.firstGroup = 0n;
+    /** The group of pictures that is being written. */
     this.group = -1n;
     this.object = 0n;
     this.references = 0;
@@ -72,30 +84,88 @@ export class Publisher {
   }
 
   /**
-   * Connects and publishes until {@link stop}, or until the session is over.
+   * Connects and publishes until {@link stop}, or until the session is over. However it ends, neither the session nor the sources
+   * are left open.
    *
-   * @returns {Promise<string>} why it ended
+   * @param {() => void} [onAccepted] the relay took the tracks
+   * @returns {Promise<string>} why it ended; empty if it was asked to, or if the source ended
    */
-  async run() {
+  async run(onAccepted = () => {}) {
+    try {
+      return await this.#run(onAccepted);
+    } catch (error) {
+      // What breaks off because it was asked to stop has not failed.
+      if (this.isStopped && !this.problem) return "";
+      throw error;
+    } finally {
+      clearInterval(this.catalogTimer);
+      this.publishCatalog = undefined;
+      this.stop();
+      this.session?.close();
+    }
+  }
+
+  /**
+   * @param {() => void} onAccepted
+   * @returns {Promise<string>}
+   */
+  async #run(onAccepted) {
     const { relay, certificateHashes, token } = this.target;
     const codec = await this.#videoCodec();
     const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
     this.session = session;
-    const track = (/** @type {string} */ name) => ({ namespace: this.namespace, trackName: utf8(name) });
-    const [video, audio, catalog] = await Promise.all([
-      session.publish(track("video"), 0n, []),
-      this.sources.audio ? session.publish(track("audio"), 1n, []) : undefined,
-      session.publish(track(CATALOG_TRACK), 2n, []),
-    ]);
+    if (this.isStopped) return "";
+    const { video, audio, catalog } = await this.#offer(session);
+    this.isAccepted = true;
+    this.firstGroup = BigInt(Math.floor(nowUs() / 1000));
+    this.group = this.firstGroup - 1n;
+    onAccepted();
     this.#offerCatalog(catalog, codec);
     const work = [this.#publishVideo(video, codec)];
     if (audio && this.sources.audio) work.push(this.#publishAudio(audio, this.sources.audio));
-    const reason = await Promise.race([session.closed, Promise.all(work).then(() => "")]);
-    clearInterval(this.catalogTimer);
-    await Promise.all([video.done(), audio?.done(), catalog.done()]).catch(() => {});
-    this.isStopped = true;
-    session.close();
-    return reason;
+    const ended = Promise.all(work).then(() => {
+      if (session.isClosed) return session.closed;
+      return !this.isStopped && video.isOver ? "The relay ended the stream." : "";
+    });
+    const reason = await Promise.race([session.closed, ended]);
+    await this.#leave([video, catalog, ...(audio ? [audio] : [])]);
+    return this.problem ?? reason;
+  }
+
+  /**
+   * Says of all tracks that nothing more comes. A relay that cannot be reached any more keeps nobody.
+   *
+   * @param {import("../moqt/publication.js").Publication[]} publications
+   */
+  async #leave(publications) {
+    const told = Promise.all(publications.map((publication) => publication.done())).catch(() => {});
+    /** @type {ReturnType<typeof setTimeout> | undefined} */
+    let timer;
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, LEAVE_MS);
+    });
+    await Promise.race([told, late]);
+    clearTimeout(timer);
+  }
+
+  /**
+   * Asks the relay to take the tracks, all of them.
+   *
+   * @param {Session} session
+   */
+  async #offer(session) {
+    const track = (/** @type {string} */ name) => ({ namespace: this.namespace, trackName: utf8(name) });
+    try {
+      const [video, audio, catalog] = await Promise.all([
+        session.publish(track("video"), 0n, []),
+        this.sources.audio ? session.publish(track("audio"), 1n, []) : undefined,
+        session.publish(track(CATALOG_TRACK), 2n, []),
+      ]);
+      return { video, audio, catalog };
+    } catch (error) {
+      if (error instanceof Refused) throw error;
+      throw new Error("The connection was lost before the relay took the stream.", { cause: error });
+    }
   }
 
   /**
@@ -114,6 +184,8 @@ export class Publisher {
     this.isStopped = true;
     this.sources.video.cancel().catch(() => {});
     this.sources.audio?.cancel().catch(() => {});
+    // For a relay that has not answered yet nobody waits.
+    if (!this.isAccepted) this.session?.close();
   }
 
   /** @returns {Promise<string>} the first codec that this browser can encode */
@@ -159,7 +231,7 @@ export class Publisher {
           : []),
       ],
     });
-    let group = 0n;
+    let group = this.firstGroup;
     const publish = () => {
       if (publication.isOver) return;
       const stream = publication.open(group, 0n, CATALOG_PRIORITY);
@@ -193,7 +265,7 @@ export class Publisher {
           }
           others = undefined;
         }
-        if (this.group < 0n || publication.isOver) return;
+        if (this.group < this.firstGroup || publication.isOver) return;
         const stream = chunk.type === "key"
           ? publication.open(this.group, 0n, KEYFRAME_PRIORITY)
           : (others ??= publication.open(this.group, 1n, PRIORITY));
@@ -201,7 +273,7 @@ export class Publisher {
         if (chunk.type === "key") stream.close();
       },
       error: (error) => {
-        console.warn("the video encoder gave up", error);
+        this.problem = `The browser's video encoder gave up: ${error.message}`;
         this.stop();
       },
     });
@@ -209,7 +281,7 @@ export class Publisher {
     encoder.configure(this.#videoConfig(codec));
     for (;;) {
       const { value: frame, done } = await this.sources.video.read();
-      if (done || this.isStopped) {
+      if (done || this.isStopped || publication.isOver) {
         frame?.close();
         break;
       }
@@ -234,6 +306,8 @@ export class Publisher {
     if (encoder.state === "configured") await encoder.flush().catch(() => {});
     if (encoder.state !== "closed") encoder.close();
     others?.close();
+    // Sound alone is no stream.
+    this.sources.audio?.cancel().catch(() => {});
   }
 
   /**
@@ -275,7 +349,7 @@ export class Publisher {
    * @param {ReadableStreamDefaultReader<AudioData>} source
    */
   async #publishAudio(publication, source) {
-    let group = -1n;
+    let group = this.firstGroup - 1n;
     let object = 0n;
     let beganUs = -Infinity;
     /** @type {import("../moqt/publication.js").Subgroup | undefined} */

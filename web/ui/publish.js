@@ -5,6 +5,7 @@
 import { Publisher } from "../player/publisher.js";
 import { parameters, target } from "./config.js";
 import { bitRate, element } from "./format.js";
+import { whyNoPublishing, whyNoSound, whyNotPublished } from "./words.js";
 
 const state = element("state", HTMLElement);
 const notice = element("notice", HTMLElement);
@@ -18,49 +19,66 @@ const isFake = parameters().has("fake");
 /** @type {Publisher | undefined} */
 let publisher;
 
-target().then((known) => {
-  if (!namespace.value) namespace.value = known.namespace;
-}).catch((error) => say("lost", String(error.message)));
-
 element("watch-link", HTMLAnchorElement).href = `./${location.search}`;
-
 element("form", HTMLFormElement).addEventListener("submit", (event) => {
   event.preventDefault();
-  publish().catch((error) => {
-    say("lost", words(error));
-    finish();
-  });
+  publish();
 });
 end.addEventListener("click", () => publisher?.stop());
 size.addEventListener("change", () => publisher?.change(quality()));
 setInterval(show, 500);
-if (parameters().has("start")) publish().catch((error) => say("lost", words(error)));
 
+const missing = whyNoPublishing();
+if (missing) {
+  say("lost", missing);
+  begin.disabled = true;
+} else {
+  target().then((known) => {
+    if (!namespace.value) namespace.value = known.namespace;
+  }).catch((error) => say("lost", whyNotPublished(error, undefined)));
+  if (parameters().has("start")) publish();
+}
+
+/** Publishes until it is over, for whatever reason. Camera and microphone are let go then. */
 async function publish() {
   begin.disabled = true;
-  const { width, height } = quality();
-  const stream = isFake ? drawing(width, height) : await navigator.mediaDevices.getUserMedia({
-    video: { width, height, frameRate: 30 },
-    audio: element("with-sound", HTMLInputElement).checked,
-  });
-  preview.srcObject = stream;
-  const [video] = stream.getVideoTracks();
-  const [audio] = stream.getAudioTracks();
-  const known = await target();
-  publisher = new Publisher(
-    { ...known, namespace: namespace.value || known.namespace },
-    quality(),
-    {
+  say("connecting", "");
+  /** @type {MediaStream | undefined} */
+  let stream;
+  /** @type {import("../player/reception.js").Target | undefined} */
+  let wanted;
+  try {
+    stream = await picture();
+    preview.srcObject = stream;
+    const [video] = stream.getVideoTracks();
+    const [audio] = stream.getAudioTracks();
+    const known = await target();
+    wanted = { ...known, namespace: namespace.value || known.namespace };
+    publisher = new Publisher(wanted, quality(), {
       video: new MediaStreamTrackProcessor({ track: video }).readable.getReader(),
       ...(audio ? { audio: new MediaStreamTrackProcessor({ track: audio }).readable.getReader() } : {}),
-    },
-  );
-  end.disabled = false;
-  say("playing", "");
-  const reason = await publisher.run();
-  for (const track of stream.getTracks()) track.stop();
-  say(reason ? "lost" : "stopped", reason);
-  finish();
+    });
+    end.disabled = false;
+    const reason = await publisher.run(() => say("playing", ""));
+    say(reason ? "lost" : "stopped", reason);
+  } catch (error) {
+    say("lost", whyNotPublished(error, wanted));
+  } finally {
+    for (const track of stream?.getTracks() ?? []) track.stop();
+    preview.srcObject = null;
+    begin.disabled = false;
+    end.disabled = true;
+  }
+}
+
+/** @returns {Promise<MediaStream>} what is to be published */
+async function picture() {
+  const { width, height } = quality();
+  if (isFake) return drawing(width, height);
+  const hasSound = element("with-sound", HTMLInputElement).checked;
+  const reason = hasSound ? whyNoSound() : "";
+  if (reason) throw new Error(reason);
+  return navigator.mediaDevices.getUserMedia({ video: { width, height, frameRate: 30 }, audio: hasSound });
 }
 
 /** @returns {import("../player/publisher.js").Quality} */
@@ -69,14 +87,8 @@ function quality() {
   return { width, height, bitrate: kilobits * 1000 };
 }
 
-function finish() {
-  begin.disabled = false;
-  end.disabled = true;
-  preview.srcObject = null;
-}
-
 /**
- * A picture that changes all the time.
+ * A picture that changes all the time, until its track is stopped.
  *
  * @param {number} width
  * @param {number} height
@@ -86,9 +98,13 @@ function drawing(width, height) {
   canvas.width = width;
   canvas.height = height;
   const context = canvas.getContext("2d", { alpha: false });
+  const stream = canvas.captureStream(30);
+  const [track] = stream.getVideoTracks();
   let round = 0;
   const draw = () => {
-    if (!context) return;
+    // Of a track that the page stopped itself no event tells.
+    if (track.readyState === "ended") clearInterval(timer);
+    if (!context || track.readyState === "ended") return;
     const at = performance.now() / 1000;
     const sky = context.createLinearGradient(0, 0, width, height);
     sky.addColorStop(0, `hsl(${(at * 20) % 360} 70% 45%)`);
@@ -102,43 +118,34 @@ function drawing(width, height) {
     context.font = `${Math.round(height / 8)}px monospace`;
     context.fillText(String(round++), width * 0.05, height * 0.2);
   };
-  draw();
   const timer = setInterval(draw, 1000 / 30);
-  const stream = canvas.captureStream(30);
-  stream.getVideoTracks()[0].addEventListener("ended", () => clearInterval(timer));
+  draw();
   return stream;
 }
 
 /**
- * @param {"playing" | "lost" | "stopped"} name
+ * @param {"connecting" | "playing" | "lost" | "stopped"} name
  * @param {string} reason
  */
 function say(name, reason) {
-  state.textContent = { playing: "live", lost: "failed", stopped: "stopped" }[name];
+  state.textContent = { connecting: "connecting", playing: "live", lost: "failed", stopped: "stopped" }[name];
   state.className = `badge ${name}`;
   notice.hidden = reason === "";
   notice.textContent = reason;
 }
 
-/** @param {unknown} error */
-function words(error) {
-  if (!(error instanceof Error)) return String(error);
-  if (error.name === "NotAllowedError") return "The browser was not allowed to use the camera.";
-  if (error.name === "NotFoundError") return "There is no camera.";
-  if (error.name === "WebTransportError") return "The relay cannot be reached, or its certificate is not trusted.";
-  return error.message;
-}
-
-let bytesBefore = 0;
-let shownAt = performance.now();
+/** The figures that were shown last, and when.
+ *
+ * @type {{ publisher: Publisher | undefined, bytes: number, at: number }} */
+let before = { publisher, bytes: 0, at: performance.now() };
 
 function show() {
   if (!publisher) return;
   const { frames, keyframes, dropped, bytes, streamsReset, audioChunks } = publisher.counters;
-  const now = performance.now();
-  const rate = ((bytes - bytesBefore) * 8000) / (now - shownAt);
-  bytesBefore = bytes;
-  shownAt = now;
+  const at = performance.now();
+  const more = bytes - (before.publisher === publisher ? before.bytes : 0);
+  const rate = (more * 8000) / (at - before.at);
+  before = { publisher, bytes, at };
   /** @type {[string, string][]} */
   const tiles = [
     ["Frames", String(frames)],

@@ -4,8 +4,10 @@
 
 import { Viewer } from "../player/viewer.js";
 import { parameters, target } from "./config.js";
+import { droppedByKind } from "./dropped.js";
 import { bitRate, element, percent, seconds } from "./format.js";
 import { Plot } from "./plot.js";
+import { whyNoTransport } from "./words.js";
 
 /** How often figures are shown anew, in milliseconds. */
 const REFRESH_MS = 250;
@@ -17,6 +19,7 @@ const stateBadge = element("state", HTMLElement);
 const notice = element("notice", HTMLElement);
 const overlay = element("overlay", HTMLElement);
 const sound = element("sound", HTMLButtonElement);
+const remark = element("remark", HTMLElement);
 const volume = element("volume", HTMLInputElement);
 const join = element("join", HTMLSelectElement);
 const buffer = element("buffer", HTMLSelectElement);
@@ -42,8 +45,12 @@ const STATES = {
   stopped: ["stopped", ""],
 };
 
+const KINDS = /** @type {const} */ (["I", "P", "B"]);
+
 /** @type {string | undefined} */
 let problem;
+/** Whether there is to be sound, from whichever viewer plays. */
+let wantsSound = false;
 /** @type {Viewer} */
 let viewer = makeViewer();
 
@@ -72,11 +79,9 @@ const plots = {
   ),
 };
 
-if (typeof WebTransport === "undefined") {
-  const secure = window.isSecureContext;
-  say("lost", secure
-    ? "This browser has no WebTransport. Chromium 97, Firefox 114 and Safari 26.4, or later ones, have."
-    : "A browser gives a page WebTransport only over https or on localhost.");
+const missing = whyNoTransport();
+if (missing) {
+  say("lost", missing);
 } else {
   viewer.start();
   target().then(({ namespace, relay }) => {
@@ -136,7 +141,8 @@ let bytesAt = 0;
 function refresh() {
   const now = performance.now() / 1000;
   const found = viewer.figures();
-  const { lately, dropped } = found;
+  const { lately, dropped, byKind, connection } = found;
+  const droppedOf = droppedByKind(byKind, viewer.records.frames);
   const lost = dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + found.video.lateForDecoder;
   showTiles({
     Latency: [seconds(found.latencyNow), found.isTold ? "now" : "not told by the publisher"],
@@ -151,14 +157,17 @@ function refresh() {
     `age     ${seconds(found.ageNow)}`,
     `buffer  ${seconds(found.buffered)} of ${seconds(found.target)}  ×${found.rate.toFixed(2)}`,
     `shown   ${percent(lately.shown)}  freezes ${lately.freezes}`,
-    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly && found.byKind.B.received > 0 ? "  base layer" : ""}`,
+    `frames  ${KINDS.map((kind) => `${kind} ${byKind[kind].shown}`).join("  ")}`,
+    `dropped ${KINDS.map((kind) => `${kind} ${droppedOf[kind]}`).join("  ")}`,
+    `losses  ${connection.reconnects}  GOAWAY ${connection.goAways}`,
+    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly && byKind.B.received > 0 ? "  base layer" : ""}`,
   ].join("\n");
-  showDetails(found);
+  showDetails(found, droppedOf);
   round += 1;
   if (round % PLOT_EVERY !== 0) return;
   plots.latency.add(now, [found.latencyNow, found.ageNow]);
   plots.buffer.add(now, [found.buffered, found.target]);
-  const { I, P, B } = found.byKind;
+  const { I, P, B } = byKind;
   if (bytesBefore) {
     const span = now - bytesAt;
     plots.rate.add(now, [
@@ -189,13 +198,16 @@ function showTiles(tiles) {
   });
 }
 
-/** @param {ReturnType<Viewer["figures"]>} found */
-function showDetails(found) {
+/**
+ * @param {ReturnType<Viewer["figures"]>} found
+ * @param {import("./dropped.js").ByKind} droppedOf
+ */
+function showDetails(found, droppedOf) {
   const { byKind, connection, video, dropped, plan } = found;
   /** @type {[string, string][]} */
-  const rows = (/** @type {const} */ (["I", "P", "B"])).map((kind) => {
+  const rows = KINDS.map((kind) => {
     const { received, shown } = byKind[kind];
-    return [`${kind}-frames shown / received`, `${shown} / ${received}`];
+    return [`${kind}-frames shown, dropped / received`, `${shown}, ${droppedOf[kind]} / ${received}`];
   });
   rows.push(
     ["Dropped: late, for the decoder", `${dropped.late}, ${video.lateForDecoder}`],
@@ -208,6 +220,7 @@ function showDetails(found) {
     ["Video", plan ? `${plan.video[0].codec} ${plan.video[0].packaging} ${canvas.width}×${canvas.height}` : "–"],
     ["Relay", found.implementation ?? "–"],
     ["Connections, losses, second tries", `${connection.connects}, ${connection.reconnects}, ${connection.watchdogs}`],
+    ["Times that a relay went away (GOAWAY)", String(connection.goAways)],
     ["Streams, reset, stopped", `${connection.streams ?? 0}, ${connection.streamsReset ?? 0}, ${connection.streamsStopped ?? 0}`],
     ["Duplicates", String(found.duplicates)],
   );
@@ -224,12 +237,23 @@ function showDetails(found) {
   }));
 }
 
-async function toggleSound() {
-  const isOn = sound.getAttribute("aria-pressed") !== "true";
-  if (isOn) await viewer.enableSound().catch((error) => say("lost", `No sound: ${error.message}`));
-  viewer.audio.setVolume(isOn ? Number(volume.value) : 0);
-  sound.setAttribute("aria-pressed", String(isOn));
-  sound.textContent = isOn ? "Sound on" : "Sound off";
+function toggleSound() {
+  wantsSound = !wantsSound;
+  makeSound();
+}
+
+/** Lets the viewer that plays make sound, or none, as is wanted; the button says what became of it. */
+async function makeSound() {
+  const [own, isWanted] = [viewer, wantsSound];
+  const reason = isWanted ? await own.enableSound().then(() => "", (error) => `No sound: ${error.message}`) : "";
+  // In the meantime another one may play, or something else be wanted: who made it so says the rest.
+  if (own !== viewer || isWanted !== wantsSound) return;
+  wantsSound = isWanted && reason === "";
+  viewer.audio.setVolume(wantsSound ? Number(volume.value) : 0);
+  sound.setAttribute("aria-pressed", String(wantsSound));
+  sound.textContent = wantsSound ? "Sound on" : "Sound off";
+  remark.textContent = reason;
+  remark.hidden = reason === "";
 }
 
 function toggleOverlay() {
@@ -256,7 +280,7 @@ function save() {
 
 sound.addEventListener("click", toggleSound);
 volume.addEventListener("input", () => {
-  if (sound.getAttribute("aria-pressed") === "true") viewer.audio.setVolume(Number(volume.value));
+  if (wantsSound) viewer.audio.setVolume(Number(volume.value));
 });
 element("toggle", HTMLButtonElement).addEventListener("click", toggleOverlay);
 element("full", HTMLButtonElement).addEventListener("click", toggleFull);
@@ -266,9 +290,13 @@ buffer.addEventListener("change", () => {
   viewer.setBuffer(chosen === "adaptive" || chosen === "strategy" ? chosen : Number(chosen));
 });
 join.addEventListener("change", () => {
+  if (missing) return;
   viewer.stop();
   viewer = makeViewer();
+  // It counts from the beginning.
+  bytesBefore = undefined;
   viewer.start();
+  makeSound();
 });
 // A single letter does something only where the focus is in the player: elsewhere it may be another program's, such as one that
 // writes what is said (WCAG 2.2, 2.1.4).

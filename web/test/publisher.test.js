@@ -1,0 +1,234 @@
+// What a publisher leaves behind, and how it counts, with a relay and an encoder that are played here.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { Refused, RequestCode } from "../moqt/error.js";
+import { Session } from "../moqt/session.js";
+import { Publisher } from "../player/publisher.js";
+
+const TARGET = { relay: "https://relay/", certificateHashes: [], namespace: "live" };
+const QUALITY = { width: 640, height: 360, bitrate: 600_000 };
+
+/** An encoder that makes three bytes of every frame, at once. */
+class PlayedEncoder {
+  static async isConfigSupported() {
+    return { supported: true };
+  }
+
+  /** @param {{ output: (chunk: any) => void }} handlers */
+  constructor({ output }) {
+    this.output = output;
+    this.state = "unconfigured";
+    this.encodeQueueSize = 0;
+  }
+
+  configure() {
+    this.state = "configured";
+  }
+
+  /**
+   * @param {{ timestamp: number }} frame
+   * @param {{ keyFrame: boolean }} [options]
+   */
+  encode({ timestamp }, options) {
+    this.output({ type: options?.keyFrame ? "key" : "delta", timestamp, byteLength: 3, copyTo: () => {} });
+  }
+
+  async flush() {}
+
+  close() {
+    this.state = "closed";
+  }
+}
+
+/** An encoder that says that it can, and then cannot. */
+class BrokenEncoder {
+  static isConfigSupported = PlayedEncoder.isConfigSupported;
+
+  /** @param {{ error: (error: Error) => void }} handlers */
+  constructor({ error }) {
+    this.error = error;
+    this.state = "configured";
+  }
+
+  configure() {}
+
+  encode() {
+    this.error(new Error("out of memory"));
+    this.state = "closed";
+  }
+}
+
+/** A picture or a piece of sound. */
+class Raw {
+  /**
+   * @param {Raw | undefined} _before
+   * @param {{ timestamp: number }} init
+   */
+  constructor(_before, { timestamp }) {
+    this.timestamp = timestamp;
+    this.sampleRate = 48_000;
+    this.numberOfChannels = 1;
+    this.numberOfFrames = 960;
+  }
+
+  copyTo() {}
+  close() {}
+}
+
+Object.assign(globalThis, {
+  VideoEncoder: PlayedEncoder,
+  AudioEncoder: PlayedEncoder,
+  VideoFrame: Raw,
+  AudioData: class extends Raw {
+    /** @param {{ timestamp: number }} init */
+    constructor(init) {
+      super(undefined, init);
+    }
+  },
+});
+
+/** A source of what was captured at these times, in microseconds. */
+class Source {
+  /** @param {number[]} times */
+  constructor(times) {
+    this.times = [...times];
+    this.isCancelled = false;
+  }
+
+  async read() {
+    await new Promise(setImmediate);
+    const timestamp = this.isCancelled ? undefined : this.times.shift();
+    return timestamp === undefined ? { done: true, value: undefined } : { done: false, value: new Raw(undefined, { timestamp }) };
+  }
+
+  async cancel() {
+    this.isCancelled = true;
+  }
+}
+
+/** A session with a relay that answers PUBLISH as it is told. */
+class Played {
+  /** @param {(name: string) => Promise<void>} answer fails if the relay refuses the track */
+  constructor(answer = async () => {}) {
+    this.answer = answer;
+    /** @type {Map<string, bigint[]>} the groups of each track that was taken */
+    this.groups = new Map();
+    /** @type {string[]} */
+    this.done = [];
+    /** @type {Map<string, { isOver: boolean }>} */
+    this.publications = new Map();
+    this.isClosed = false;
+    /** @type {(reason: string) => void} */
+    this.end = () => {};
+    /** @type {Promise<string>} */
+    this.closed = new Promise((resolve) => {
+      this.end = resolve;
+    });
+  }
+
+  /** @param {{ trackName: Uint8Array }} track */
+  async publish({ trackName }) {
+    const name = new TextDecoder().decode(trackName);
+    await Promise.race([this.answer(name), this.closed.then((reason) => Promise.reject(new Error(reason)))]);
+    /** @type {bigint[]} */
+    const groups = [];
+    this.groups.set(name, groups);
+    const publication = {
+      isOver: false,
+      open: (/** @type {bigint} */ group) => {
+        if (groups.at(-1) !== group) groups.push(group);
+        return { waitingBytes: 0, write() {}, close() {}, reset() {} };
+      },
+      done: async () => {
+        this.done.push(name);
+      },
+    };
+    this.publications.set(name, publication);
+    return publication;
+  }
+
+  close() {
+    this.isClosed = true;
+    this.end("closed");
+  }
+}
+
+/**
+ * A publisher on such a session.
+ *
+ * @param {Played} played
+ * @param {number[]} times when frames and pieces of sound are captured, in microseconds
+ */
+function publisher(played, times) {
+  Session.connect = async () => /** @type {any} */ (played);
+  const sources = { video: new Source(times), audio: new Source(times) };
+  return { publisher: new Publisher(TARGET, QUALITY, /** @type {any} */ (sources)), sources };
+}
+
+const refused = () => new Refused(BigInt(RequestCode.UNAUTHORIZED), "not you", undefined, undefined);
+
+test("groups are numbered from the time of day on, so that who begins anew counts on", async () => {
+  const times = [0, 500_000, 1_000_000, 2_000_000];
+  const played = new Played();
+  const begin = BigInt(Date.now()) - 5n;
+  assert.equal(await publisher(played, times).publisher.run(), "");
+  const end = BigInt(Date.now()) + 5n;
+  const first = played.groups.get("catalog")?.[0] ?? 0n;
+  assert.ok(begin <= first && first <= end, `${first} lies between ${begin} and ${end}`);
+  assert.deepEqual(played.groups.get("catalog"), [first]);
+  assert.deepEqual(played.groups.get("video"), [first, first + 1n, first + 2n]);
+  assert.deepEqual(played.groups.get("audio"), [first, first + 1n, first + 2n]);
+  assert.deepEqual(played.done.toSorted(), ["audio", "catalog", "video"]);
+});
+
+test("of a stream that the relay refuses nothing is left open, however many tracks it had taken", async () => {
+  for (const bad of ["video", "audio", "catalog"]) {
+    const played = new Played(async (name) => {
+      if (name === bad) throw refused();
+    });
+    const { publisher: tried, sources } = publisher(played, [0, 1]);
+    let isAccepted = false;
+    await assert.rejects(tried.run(() => {
+      isAccepted = true;
+    }), Refused);
+    assert.equal(played.isClosed, true, `the session in which ${bad} was refused`);
+    assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
+    assert.equal(isAccepted, false);
+    assert.deepEqual([...played.groups.values()].flat(), [], "nothing was sent");
+  }
+});
+
+test("who stops while the relay has not answered yet is let go at once, and that is no failure", async () => {
+  const played = new Played(() => new Promise(() => {}));
+  const { publisher: tried, sources } = publisher(played, [0, 1]);
+  const run = tried.run();
+  await new Promise(setImmediate);
+  tried.stop();
+  assert.equal(await run, "");
+  assert.equal(played.isClosed, true);
+  assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
+});
+
+test("a relay that wants the picture no more ends all of the stream, and is named", async () => {
+  const played = new Played();
+  const { publisher: tried, sources } = publisher(played, Array.from({ length: 1000 }, (_, place) => place * 1000));
+  const run = tried.run();
+  while (!played.publications.has("video")) await new Promise(setImmediate);
+  Object.assign(played.publications.get("video") ?? {}, { isOver: true });
+  assert.equal(await run, "The relay ended the stream.");
+  assert.equal(played.isClosed, true);
+  assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
+});
+
+test("an encoder that gives up is named", async () => {
+  const played = new Played();
+  const { publisher: tried } = publisher(played, [0, 1, 2]);
+  Object.assign(globalThis, { VideoEncoder: BrokenEncoder });
+  try {
+    assert.equal(await tried.run(), "The browser's video encoder gave up: out of memory");
+  } finally {
+    Object.assign(globalThis, { VideoEncoder: PlayedEncoder });
+  }
+});
