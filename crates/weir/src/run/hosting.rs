@@ -158,6 +158,8 @@ impl Load {
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) name: &'static str,
+    /// The core that its thread is bound to, if it is.
+    pub(crate) core: Option<usize>,
     seen: Arc<Mutex<Seen>>,
     pub(crate) telemetry: Arc<Telemetry>,
 }
@@ -330,6 +332,7 @@ impl Hosted {
     ) -> anyhow::Result<Self> {
         let view = View {
             name: load.name(),
+            core,
             seen: Arc::new(Mutex::new(Seen::default())),
             telemetry: Arc::new(Telemetry::default()),
         };

@@ -3,6 +3,7 @@
 mod child;
 pub(crate) mod children;
 mod generator;
+mod health;
 mod hosting;
 pub(crate) mod machine;
 pub(crate) mod process;

@@ -18,6 +18,7 @@ use weir_net::{TelemetrySnapshot, clock};
 use super::{
     Plan, RelayChoice,
     child::ChildRelay,
+    health::{self, ThreadSeen},
     hosting::{Seen, View},
     process::{self, Usage},
     seconds::{Second, Seconds, generator_between, percent, relay_between},
@@ -317,49 +318,31 @@ impl Watch {
             .filter_map(|core| u32::try_from(core).ok())
             .collect();
         cores.dedup();
-        let mut reasons = Vec::new();
-        let mut threads = Vec::new();
+        let mut seen = Vec::new();
         let mut drops = 0;
         if let (begin, Some(end)) = (self.begin.as_ref().unwrap_or(&self.start), &self.end) {
             let elapsed = end.at - begin.at;
             let pairs = begin.threads.iter().zip(&end.threads);
-            let mut cpu = 0.0;
             for (view, (before, after)) in self.views.iter().zip(pairs) {
-                let name = view.name;
                 let lag = after.lag.since(&before.lag);
-                let thread = GeneratorThread {
-                    name: name.to_owned(),
-                    cpu_percent: percent(after.cpu.saturating_sub(before.cpu), elapsed),
-                    event_loop_lag_p99_ms: lag.quantile(0.99).as_secs_f64() * 1e3,
-                    event_loop_lag_max_ms: lag.max.as_secs_f64() * 1e3,
-                };
-                if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {
-                    reasons.push(format!(
-                        "the event loop of the {name} lagged {:.0} ms at p99",
-                        thread.event_loop_lag_p99_ms
-                    ));
-                }
-                cpu += thread.cpu_percent;
                 drops += after.receive_dropped.saturating_sub(before.receive_dropped);
-                threads.push(thread);
-            }
-            let available = 100.0 * if cores.len() > 1 { 2.0 } else { 1.0 };
-            if cpu > available * CPU_MAX {
-                reasons.push(format!(
-                    "the load generator used {cpu:.0} % of {available:.0} % CPU"
-                ));
+                seen.push(ThreadSeen {
+                    thread: GeneratorThread {
+                        name: view.name.to_owned(),
+                        cpu_percent: percent(after.cpu.saturating_sub(before.cpu), elapsed),
+                        event_loop_lag_p99_ms: lag.quantile(0.99).as_secs_f64() * 1e3,
+                        event_loop_lag_max_ms: lag.max.as_secs_f64() * 1e3,
+                    },
+                    core: view.core,
+                });
             }
         }
-        if drops > 0 {
-            reasons.push(format!(
-                "the kernel dropped {drops} packets before they were read"
-            ));
-        }
+        let reasons = health::reasons(&seen, drops);
         Generator {
             healthy: reasons.is_empty(),
             reasons,
             cores,
-            threads,
+            threads: seen.into_iter().map(|one| one.thread).collect(),
             socket_receive_buffer_drops: drops,
             publisher_lateness: None,
             per_second: self.seconds.generator.clone(),
@@ -382,8 +365,3 @@ fn steady_window(profile: &Profile, released: Instant) -> Window {
         to: released + end.max(begin + settle),
     }
 }
-
-/// Above this share of its cores the generator itself may be what is slow.
-const CPU_MAX: f64 = 0.95;
-/// Above this lag, arrivals are stamped so late that latency says more about the generator than the relay.
-const LAG_P99_MAX_MS: f64 = 50.0;
