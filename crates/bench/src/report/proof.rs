@@ -16,8 +16,8 @@ pub struct Headroom {
     pub busiest_thread: String,
     /// Its mean load; 100 is one core.
     pub busiest_cpu_percent: f64,
-    /// Objects per second at which that thread would use its core up, at the cost per object of this run. Batches grow
-    /// with the load, so the real limit is rather above.
+    /// Objects per second at which that thread, with those that share its core, would use the core up, at the cost per
+    /// object of this run. Batches grow with the load, so the real limit is rather above.
     pub objects_per_second_max: f64,
 }
 
@@ -37,12 +37,17 @@ impl Headroom {
             Some(float(objects) / float(span))
         };
         let objects_per_second: f64 = tracks.iter().filter_map(rate).sum();
+        // Bound to one core, all threads together use it up.
+        let of_core = match generator.cores[..] {
+            [_] => generator.threads.iter().map(|one| one.cpu_percent).sum(),
+            _ => busiest.cpu_percent,
+        };
         let is_known = objects_per_second > 0.0 && busiest.cpu_percent > 0.0;
         is_known.then(|| Self {
             objects_per_second,
             busiest_thread: busiest.name.clone(),
             busiest_cpu_percent: busiest.cpu_percent,
-            objects_per_second_max: objects_per_second * 100.0 / busiest.cpu_percent,
+            objects_per_second_max: objects_per_second * 100.0 / of_core,
         })
     }
 
@@ -211,6 +216,7 @@ mod tests {
         for thread in &mut report.generator.threads {
             thread.cpu_percent = 50.0;
         }
+        report.generator.cores = vec![1, 2];
         let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
         // 50 objects a second to each of 20 subscribers.
         assert!(
@@ -218,6 +224,10 @@ mod tests {
             "{headroom:?}"
         );
         assert!((headroom.times() - 2.0).abs() < 1e-9, "{headroom:?}");
+        // Two threads at half of one core have none.
+        report.generator.cores = vec![1];
+        let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
+        assert!((headroom.times() - 1.0).abs() < 1e-9, "{headroom:?}");
         report.generator.threads.clear();
         assert_eq!(Headroom::of(&report.tracks, &report.generator), None);
     }

@@ -51,18 +51,18 @@ fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
         if cpu <= CPU_PERCENT_MAX {
             continue;
         }
-        let named = |thread: &&GeneratorThread| {
-            format!("the thread of the {} {:.0} %", thread.name, thread.cpu_percent)
-        };
-        let reason = match threads[..] {
-            [only] => format!("the thread of the {} used {cpu:.0} % of core {core}", only.name),
-            _ => {
-                let each: Vec<String> = threads.iter().map(named).collect();
-                format!(
-                    "the threads on core {core} used {cpu:.0} % of it together ({})",
-                    each.join(", ")
-                )
-            }
+        let reason = if let [only] = threads[..] {
+            format!(
+                "the thread of the {} used {cpu:.0} % of core {core}",
+                only.name
+            )
+        } else {
+            let each = threads.iter();
+            let each = each.map(|thread| format!("{} {:.0} %", thread.name, thread.cpu_percent));
+            format!(
+                "the threads on core {core} used {cpu:.0} % of it together ({})",
+                each.collect::<Vec<_>>().join(", ")
+            )
         };
         reasons.push(reason);
     }
@@ -124,8 +124,7 @@ mod tests {
         assert_eq!(
             together(81.0),
             [
-                "the threads on core 1 used 96 % of it together (the thread of the publishers 15 %, the thread of the \
-                 subscribers 81 %)"
+                "the threads on core 1 used 96 % of it together (publishers 15 %, subscribers 81 %)"
             ]
         );
         // With a core each, both have room.
