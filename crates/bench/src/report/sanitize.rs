@@ -1,9 +1,10 @@
 //! A report that can be shown to anybody: it names no host, address, namespace or token.
 //!
 //! Fields that hold such names are replaced, whatever else repeats one of them is blotted out, and so is
-//! everything that looks like an address. Section names, figures, versions and the CPU's name stay.
+//! everything that looks like an address. Of the relay's own counters and metrics the labels go, since nobody knows what
+//! a relay puts there. Section names, figures, versions and the CPU's name stay.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 
 use serde_json::Value;
@@ -42,7 +43,46 @@ pub fn sanitize(report: &Report) -> Report {
         track.definition.namespace = format!("namespace-{}", number + 1);
         track.definition.name = format!("track-{}", number + 1);
     }
+    let (counters, metrics) = (&report.relay.counters, &report.relay.metrics);
+    let known = metrics.iter().map(|one| &one.metric).chain(counters.keys());
+    let unlabelled = unlabelled(known, &names);
+    let renamed = |name: &String| unlabelled.get(name).cloned().unwrap_or_default();
+    clean.relay.counters = counters
+        .iter()
+        .map(|(name, value)| (renamed(name), *value))
+        .collect();
+    for (metric, original) in clean.relay.metrics.iter_mut().zip(metrics) {
+        metric.metric = renamed(&original.metric);
+    }
     clean
+}
+
+/// What counters and metrics are called without their labels: by their family, and by a number in it in place of the
+/// labels, so that none takes another's place and a counter is still found among the metrics.
+fn unlabelled<'a>(
+    known: impl Iterator<Item = &'a String>,
+    names: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
+    let known: BTreeSet<&String> = known.collect();
+    let mut members: BTreeMap<String, u64> = BTreeMap::new();
+    known
+        .into_iter()
+        .map(|name| {
+            let (family, labels) = match name.split_once('{') {
+                Some((family, _)) => (family, true),
+                None => (name.as_str(), false),
+            };
+            let family = scrub(family, names);
+            let member = members.entry(family.clone()).or_default();
+            *member += 1;
+            let clean = if labels || *member > 1 {
+                format!("{family}{{{member}}}")
+            } else {
+                family
+            };
+            (name.clone(), clean)
+        })
+        .collect()
 }
 
 /// Keeps a name and its parts, if they are long enough to mean something.
@@ -155,6 +195,10 @@ mod tests {
             "customer-acme",
             "s3cr3t-t0ken",
             "boardroom",
+            // In labels of the relay's own metrics, and nowhere else.
+            "acme-eu-west",
+            "10.1.2.3",
+            "edge-9.acme.example",
         ];
         report.run.relay_url = format!("moqt://{}:4443/live?token={}", secrets[0], secrets[4]);
         report.run.command_line = format!(
@@ -174,6 +218,17 @@ mod tests {
             one.reason = Some(format!("{}:4443 refused {}", secrets[1], one.track_name));
         }
         report.relay.implementation = Some(format!("relay/1.0 on {}", secrets[0]));
+        let labelled = format!("x_total{{namespace=\"{}\",peer=\"{}:4443\"}}", secrets[6], secrets[7]);
+        let other = format!("x_total{{namespace=\"{}\",peer=\"{}\"}}", secrets[3], secrets[8]);
+        report.relay.counters = [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
+        report.relay.metrics = vec![crate::report::RelayMetric {
+            metric: labelled,
+            is_counter: true,
+            per_second: vec![
+                crate::report::MetricSecond { at_ms: 1.0, value: 1.0 },
+                crate::report::MetricSecond { at_ms: 2.0, value: 8.0 },
+            ],
+        }];
         let clean = sanitize(&report.clone().judged_again());
         for text in [
             json::render(&clean),
@@ -187,6 +242,14 @@ mod tests {
                 assert!(!text.contains(secret), "{secret} in {text}");
             }
         }
+        let counters: Vec<(&str, u64)> = clean
+            .relay
+            .counters
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+            .collect();
+        assert_eq!(counters, [("x_total{1}", 7), ("x_total{2}", 8), ("y_total", 9)]);
+        assert_eq!(clean.relay.metrics[0].metric, "x_total{1}");
         assert_eq!(clean.objects_delivered(), report.objects_delivered());
         assert_eq!(clean.slo, report.slo);
         assert!(clean.run.profile.text.contains("ttl = 5000"));
