@@ -23,6 +23,8 @@ use crate::interpolate::TrackTemplate;
 use crate::limits::{
     DELAY_MAX, INTERVAL_MIN, OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX,
 };
+use crate::payload::{HEAD_BYTES, Tag};
+use crate::qperf::Wire;
 
 /// A set of tracks, at least one, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,6 +162,29 @@ impl TrackProfile {
     /// How long the track sends, START and objects together (decision 7).
     pub fn total_transmit_time(&self) -> Duration {
         self.start_delay + self.duration
+    }
+
+    /// Why no object of the track has a latency; none if some have.
+    pub fn latency_problem(&self, wire: Wire) -> Option<String> {
+        let section = &self.section;
+        if self.pattern == Pattern::Fetch {
+            return Some(format!(
+                "[{section}]: pattern = fetch: what comes out of a cache was not sent for whoever fetches it"
+            ));
+        }
+        let is_single = self.objects_per_group.count() == 1;
+        let others = Some(self.object_size).filter(|_| !is_single);
+        let largest = others.map_or(self.first_object_size, |size| {
+            size.max(self.first_object_size)
+        });
+        let is_timed = wire == Wire::Qperf || Tag::fits(largest.data_length());
+        (!is_timed).then(|| {
+            format!(
+                "[{section}]: objects of at most {} bytes have no room for the time at which they were due: that takes \
+                 {HEAD_BYTES}",
+                largest.bytes()
+            )
+        })
     }
 }
 

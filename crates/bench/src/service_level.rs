@@ -32,6 +32,19 @@ pub struct Clause {
     unit: Unit,
 }
 
+/// What a clause is about, as far as it makes a difference to who can see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Objects that arrived, or not, or late: their receivers see it.
+    Loss,
+    /// Subscriptions; where nobody subscribes, tracks that are published.
+    Failures,
+    /// How long objects were on their way: it takes receivers, and objects that say when they were due.
+    Latency,
+    /// The relay's process.
+    Cpu,
+}
+
 /// What a run measured, as far as a service level asks for it.
 #[derive(Clone, Debug)]
 pub struct Measured<'a> {
@@ -88,6 +101,12 @@ impl ServiceLevel {
     /// The clauses in the order in which they were asked for.
     pub fn clauses(&self) -> &[Clause] {
         &self.clauses
+    }
+
+    /// The clauses about a subject of which `is_seen` holds; none if that leaves no clause.
+    pub fn about(mut self, is_seen: impl Fn(Subject) -> bool) -> Option<Self> {
+        self.clauses.retain(|clause| is_seen(clause.subject()));
+        (!self.clauses.is_empty()).then_some(self)
     }
 
     /// Holds every clause against what was measured.
@@ -150,6 +169,18 @@ impl Display for ServiceLevel {
 }
 
 impl Clause {
+    /// What it is about.
+    pub fn subject(&self) -> Subject {
+        match self.metric {
+            Metric::Loss | Metric::Late => Subject::Loss,
+            Metric::Failed => Subject::Failures,
+            Metric::P50 | Metric::P90 | Metric::P99 | Metric::P999 | Metric::Max => {
+                Subject::Latency
+            }
+            Metric::Cpu => Subject::Cpu,
+        }
+    }
+
     fn parse(text: &str) -> Result<Self, ServiceLevelError> {
         let clause = text.trim();
         let named = || clause.chars().take(EXCERPT_CHARS_MAX).collect::<String>();
@@ -410,6 +441,24 @@ mod tests {
         assert_eq!(level.to_string(), "loss=0,failed=0,p99<100ms");
         let quick = latency(&[5; 100]);
         assert!(level.evaluate(&measured(&quick)).held);
+    }
+
+    #[test]
+    fn a_level_keeps_the_clauses_that_somebody_can_see() {
+        let level: ServiceLevel = "late=0,p99<1s,max<2s,cpu<95%,failed=0".parse().unwrap();
+        let kept = |seen: &[Subject]| {
+            let kept = level.clone().about(|subject| seen.contains(&subject));
+            kept.map(|level| level.to_string())
+        };
+        assert_eq!(
+            kept(&[Subject::Loss, Subject::Failures]).as_deref(),
+            Some("late=0,failed=0")
+        );
+        assert_eq!(
+            kept(&[Subject::Latency, Subject::Cpu]).as_deref(),
+            Some("p99<1000ms,max<2000ms,cpu<95%")
+        );
+        assert_eq!(kept(&[]), None);
     }
 
     #[test]

@@ -451,6 +451,9 @@ fn generator_section(markup: &mut Markup, report: &Report) {
                 }
             });
         }
+        if let Some(problem) = report.run.cores.problem() {
+            markup.leaf("p", &[("class", &"lead")], &format!("Mind: {problem}."));
+        }
         if let Some(calibration) = &generator.calibration {
             markup.leaf("p", &[("class", &"lead")], &cut(&calibration.sentence()));
         }

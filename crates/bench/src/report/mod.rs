@@ -230,6 +230,24 @@ pub struct Cores {
     pub subscribers: Vec<u32>,
 }
 
+impl Cores {
+    /// What is wrong with the choice: relay and generator share a core. None if nothing is.
+    pub fn problem(&self) -> Option<String> {
+        let generator = || self.publishers.iter().chain(&self.subscribers);
+        let is_shared = |core: &&u32| generator().any(|one| one == *core);
+        let mut shared: Vec<u32> = self.relay.iter().filter(is_shared).copied().collect();
+        shared.sort_unstable();
+        shared.dedup();
+        let cores = if shared.len() > 1 { "cores" } else { "core" };
+        (!shared.is_empty()).then(|| {
+            format!(
+                "relay and load generator share {cores} {}: each takes time from the other",
+                figures::cores(&shared)
+            )
+        })
+    }
+}
+
 /// How long the subscribers took to get going.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

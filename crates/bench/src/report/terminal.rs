@@ -310,6 +310,9 @@ fn generator(screen: &mut Screen, report: &Report) {
     for reason in &generator.reasons {
         screen.paragraph(paint, LABEL, reason);
     }
+    if let Some(problem) = report.run.cores.problem() {
+        screen.paragraph(Paint::Warn, LABEL, &problem);
+    }
     if let Some(calibration) = &generator.calibration {
         let paint = if calibration.held {
             Paint::Faint

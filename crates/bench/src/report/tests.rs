@@ -118,6 +118,25 @@ fn numbers_are_kept_to_three_decimals() {
 }
 
 #[test]
+fn a_core_that_relay_and_generator_share_is_named() {
+    let mut report = example::report(Shape::audio(3));
+    let sentence = "relay and load generator share core 1: each takes time from the other";
+    for (relay, is_shared) in [(vec![0], false), (vec![0, 1], true), (Vec::new(), false)] {
+        report.run.cores.relay = relay;
+        assert_eq!(
+            terminal::render(&report, 200, false).contains(sentence),
+            is_shared
+        );
+        assert_eq!(html::render(&report).contains(sentence), is_shared);
+    }
+    report.run.cores.relay = vec![3, 2];
+    report.run.cores.publishers = vec![2];
+    report.run.cores.subscribers = vec![3];
+    let problem = report.run.cores.problem().unwrap();
+    assert!(problem.contains("share cores 2, 3"), "{problem}");
+}
+
+#[test]
 fn nothing_hostile_gets_out() {
     let report = hostile::report();
     let page = html::render(&report);

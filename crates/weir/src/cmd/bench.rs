@@ -1,5 +1,8 @@
 //! `weir bench`: measure a relay.
 
+mod cores;
+mod level;
+
 use std::{
     io::IsTerminal as _,
     path::{Path, PathBuf},
@@ -16,7 +19,6 @@ use weir_bench::{
     qperf::Wire,
     report::{Report, html, json, terminal},
     scenario::Roles,
-    service_level::ServiceLevel,
     subscriber::SubscribeFlow,
 };
 use weir_moqt::token::Token;
@@ -24,7 +26,7 @@ use weir_moqt::token::Token;
 use crate::{
     cmd::{archive_file, print_out, progress::Progress},
     run::{
-        self, CoreChoice, Machine, Meetings, OwnRelay, Plan, RelayChoice, RelayUrl, TrustChoice,
+        self, Machine, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice,
         process,
     },
     signals,
@@ -90,13 +92,9 @@ pub(crate) struct BenchArguments {
     /// Begin the start delay at once instead of when all subscribers are served
     #[arg(long)]
     no_wait: bool,
-    /// What the relay has to achieve
-    #[arg(
-        long,
-        value_name = "CLAUSES",
-        default_value = DEFAULT_LEVEL
-    )]
-    slo: String,
+    /// What the relay has to achieve [default: loss=0,failed=0,p99<100ms, as far as the profile lets that be seen]
+    #[arg(long, value_name = "CLAUSES")]
+    slo: Option<String>,
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -133,7 +131,8 @@ pub(crate) struct BenchArguments {
     /// Threads of weir's own relay
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = clap::value_parser!(u16).range(1..=255))]
     relay_threads: u16,
-    /// Cores of weir's own relay, one for each of its threads, with commas between
+    /// Cores of weir's own relay, one for each of its threads, with commas between; with --relay, those that it was
+    /// started on: the null relay of --calibrate takes the first of them, and the generator none
     #[arg(
         long,
         alias = "relay-core",
@@ -141,10 +140,10 @@ pub(crate) struct BenchArguments {
         value_delimiter = ','
     )]
     relay_cores: Vec<usize>,
-    /// Core of the publishers
+    /// Core of the publishers [default: the first that the relay does not have]
     #[arg(long, value_name = "CORE")]
     publishers_core: Option<usize>,
-    /// Core of the subscribers
+    /// Core of the subscribers [default: the same]
     #[arg(long, value_name = "CORE")]
     subscribers_core: Option<usize>,
     /// A UDP socket for each subscriber instead of one for all
@@ -253,11 +252,6 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
     // Who only publishes sees no loss and no latency.
     let publishes_only =
         arguments.meetings.is_none() && Roles { given: role }.part(&profile) == Mode::Publisher;
-    let slo = match arguments.slo.as_str() {
-        DEFAULT_LEVEL if publishes_only => PUBLISHER_LEVEL,
-        slo => slo,
-    };
-    let level: ServiceLevel = slo.parse().context("--slo")?;
     if arguments.subscribers == 0 || arguments.subscribers > SUBSCRIBERS_MAX {
         bail!(
             "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
@@ -277,6 +271,18 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         bail!("{name}: [audience]: clients of meetings neither read slowly nor come and go");
     }
     let relay = relay(arguments, machine)?;
+    let wire = match arguments.wire {
+        WireName::Draft => Wire::Draft,
+        WireName::Qperf => Wire::Qperf,
+    };
+    let sight = level::Sight {
+        profile: &profile,
+        wire,
+        relay: &relay,
+        publishes_only,
+    };
+    let level = level::level(arguments.slo.as_deref(), sight)?;
+    let cores = cores::choose(arguments, machine, &relay)?;
     let trust = match (&relay, &arguments.ca) {
         // Its certificate is made a moment before, for this run only.
         (RelayChoice::Own(_), _) => TrustChoice::Anyone,
@@ -308,13 +314,10 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             Discovery::Tracks => SubscribeFlow::SubscribeTracks,
         },
         tokens: tokens(arguments)?,
-        wire: match arguments.wire {
-            WireName::Draft => Wire::Draft,
-            WireName::Qperf => Wire::Qperf,
-        },
+        wire,
         level,
         seed: arguments.seed.map_or_else(random_seed, Ok)?,
-        cores: cores(arguments, machine)?,
+        cores,
         socket_per_subscriber: arguments.socket_per_subscriber,
         no_wait: arguments.no_wait,
         trust,
@@ -412,48 +415,10 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
     Ok(Profile::parse(name, &bytes)?)
 }
 
-/// The relay on the first core, everything else on the next, unless said otherwise.
-fn cores(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<CoreChoice> {
-    let relay = arguments
-        .relay_cores
-        .iter()
-        .map(|core| ("--relay-cores", *core));
-    let publishers = arguments
-        .publishers_core
-        .map(|core| ("--publishers-core", core));
-    let subscribers = arguments
-        .subscribers_core
-        .map(|core| ("--subscribers-core", core));
-    for (flag, core) in relay.chain(publishers).chain(subscribers) {
-        if !machine.cores.contains(&core) {
-            bail!(
-                "{flag}: there is no core {core} here; there are {:?}",
-                machine.cores
-            );
-        }
-    }
-    let default = |place: usize| {
-        machine
-            .cores
-            .get(place)
-            .or_else(|| machine.cores.last())
-            .copied()
-    };
-    Ok(CoreChoice {
-        relay: arguments
-            .relay_cores
-            .first()
-            .copied()
-            .or_else(|| default(0)),
-        publishers: arguments.publishers_core.or_else(|| default(1)),
-        subscribers: arguments.subscribers_core.or_else(|| default(1)),
-    })
-}
-
 /// The relay that is measured.
 fn relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<RelayChoice> {
     Ok(match &arguments.relay {
-        None => RelayChoice::Own(own_relay(arguments, machine)?),
+        None => RelayChoice::Own(cores::own_relay(arguments, machine)?),
         Some(url) => {
             let url: RelayUrl = url.parse().context("--relay")?;
             if !url.is_isolated() && !arguments.allow_public {
@@ -470,32 +435,6 @@ fn relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<RelayC
                 by_name: by_name.is_some(),
             }
         }
-    })
-}
-
-/// Our own relay on its cores: the first one, and as many after it as it has threads, unless said otherwise.
-fn own_relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<OwnRelay> {
-    let threads = usize::from(arguments.relay_threads);
-    let chosen = &arguments.relay_cores;
-    if !chosen.is_empty() && chosen.len() != threads {
-        bail!(
-            "--relay-cores: {} cores for {threads} threads; expected one for each",
-            chosen.len()
-        );
-    }
-    let cores = if chosen.is_empty() {
-        machine.cores.iter().copied().take(threads).collect()
-    } else {
-        chosen.clone()
-    };
-    Ok(OwnRelay::Weir {
-        threads,
-        // More threads than cores run where the system wants.
-        cores: if cores.len() == threads {
-            cores
-        } else {
-            Vec::new()
-        },
     })
 }
 
@@ -543,10 +482,6 @@ pub(super) fn screen() -> (usize, bool) {
     (width, is_terminal && std::env::var_os("NO_COLOR").is_none())
 }
 
-/// What a relay has to achieve if nobody says otherwise.
-const DEFAULT_LEVEL: &str = "loss=0,failed=0,p99<100ms";
-/// What of it can be seen where nobody subscribes.
-const PUBLISHER_LEVEL: &str = "failed=0";
 /// Clients that join in a second if nobody says otherwise.
 const JOINS_PER_SECOND: u32 = 200;
 /// Tokens travel in control messages, which have 64 KiB at most.

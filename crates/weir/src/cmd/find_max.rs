@@ -113,10 +113,6 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     {
         bail!("{problem}; say --no-calibration");
     }
-    let asks_for_cpu = plan.level.to_string().contains("cpu");
-    if asks_for_cpu && matches!(plan.relay, RelayChoice::At { pid: None, .. }) {
-        bail!("--slo: a clause about CPU needs --relay-pid, or nothing can hold it");
-    }
     let relay = match &plan.relay {
         RelayChoice::Own(_) => "weir".to_owned(),
         RelayChoice::At { url, .. } => url.to_string(),

@@ -173,11 +173,24 @@ pub(crate) enum RelayChoice {
 }
 
 /// Which thread runs on which core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoreChoice {
-    pub(crate) relay: Option<usize>,
+    /// Those of the relay; empty if they are not known.
+    pub(crate) relay: Vec<usize>,
     pub(crate) publishers: Option<usize>,
     pub(crate) subscribers: Option<usize>,
+}
+
+impl CoreChoice {
+    /// The core that a null relay stands in on for the relay.
+    fn for_null_relay(&self, machine: &Machine) -> Option<usize> {
+        let is_free = |core: &&usize| {
+            Some(**core) != self.publishers && Some(**core) != self.subscribers
+        };
+        let mut cores = machine.cores.iter();
+        let free = cores.find(is_free).or_else(|| machine.cores.first());
+        self.relay.first().or(free).copied()
+    }
 }
 
 /// Runs a benchmark and returns all that was measured; a part of it if it was broken off.
@@ -195,18 +208,17 @@ pub(crate) fn run(
     Ok(archive)
 }
 
-/// Puts the load of `plan` on a null relay on the relay's core, and says how the generator did. What another process
-/// publishes to the relay is published here.
+/// Puts the load of `plan` on a null relay on the relay's core, or on one that the generator does not have if that is
+/// not known, and says how the generator did. What another process publishes to the relay is published here.
 pub(crate) fn calibrate(
     plan: &Plan,
     machine: &Machine,
     stop: &Stop,
     mut say: impl FnMut(&Moment),
 ) -> anyhow::Result<Calibration> {
+    let core = plan.cores.for_null_relay(machine);
     let null = Plan {
-        relay: RelayChoice::Own(OwnRelay::Null {
-            core: plan.cores.relay,
-        }),
+        relay: RelayChoice::Own(OwnRelay::Null { core }),
         // It only forwards what it is asked for by name.
         flow: PublishFlow::PublishNamespace,
         subscribe_flow: SubscribeFlow::Subscribe,
@@ -366,7 +378,8 @@ fn latency_clock(plan: &Plan) -> &'static str {
     }
 }
 
-fn cores(plan: &Plan, machine: &Machine) -> Cores {
+/// Who has which cores.
+pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
     let numbers = |cores: &[usize]| {
         let cores = if cores.is_empty() {
             &machine.cores
@@ -382,12 +395,13 @@ fn cores(plan: &Plan, machine: &Machine) -> Cores {
         publishers,
         subscribers,
         ..
-    } = plan.cores;
+    } = &plan.cores;
     Cores {
         relay: match &plan.relay {
             RelayChoice::Own(OwnRelay::Weir { cores, .. }) => numbers(cores),
             RelayChoice::Own(OwnRelay::Null { core }) => numbers(core.as_slice()),
-            RelayChoice::At { .. } => Vec::new(),
+            RelayChoice::At { .. } if plan.cores.relay.is_empty() => Vec::new(),
+            RelayChoice::At { .. } => numbers(&plan.cores.relay),
         },
         publishers: numbers(publishers.as_slice()),
         subscribers: numbers(subscribers.as_slice()),

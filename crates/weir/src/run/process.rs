@@ -1,8 +1,13 @@
 //! A process seen from outside, through `/proc`: what it costs, whoever wrote it.
 
-use std::{ffi::OsStr, fs, io, os::unix::ffi::OsStrExt as _, path::Path, time::Duration};
+use std::{
+    collections::BTreeSet, ffi::OsStr, fs, io, os::unix::ffi::OsStrExt as _, path::Path,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
+
+use super::machine;
 
 /// What a process has used so far and holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +70,19 @@ pub(crate) fn find(name: &str) -> anyhow::Result<u32> {
         [pid] => Ok(pid),
         _ => bail!("several processes are called {name:?}: {found:?}; choose one by --relay-pid"),
     }
+}
+
+/// Cores that threads of a process are bound to: those of threads that may not run on each of `cores`. None if its
+/// threads run wherever the system wants, or it is gone.
+pub(crate) fn bound_cores(pid: u32, cores: &[usize]) -> Vec<usize> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let bound = threads.flatten().flatten().flat_map(|thread| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let allowed = machine::allowed_cores(&status);
+        let is_bound = cores.iter().any(|core| !allowed.contains(core));
+        allowed.into_iter().filter(move |_| is_bound)
+    });
+    bound.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// All processes of which something is true, beside this one.
@@ -157,6 +175,25 @@ mod tests {
         let error = find(&name).unwrap_err().to_string();
         assert!(error.contains("no process is called"), "{error}");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn cores_that_a_process_is_bound_to() {
+        let cores = machine::Machine::this().cores;
+        let (first, all) = (cores[0], cores.clone());
+        let work = move || {
+            weir_net::pin_to_core(first).unwrap();
+            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let bound = bound_cores(child.id(), &all);
+            child.kill().unwrap();
+            child.wait().unwrap();
+            bound
+        };
+        let thread = std::thread::Builder::new().spawn(work).unwrap();
+        let bound = thread.join().unwrap();
+        // Where there is one core, nobody is bound to less than all.
+        assert_eq!(bound, if cores.len() > 1 { vec![first] } else { Vec::new() });
+        assert_eq!(bound_cores(u32::MAX, &cores), [0; 0]);
     }
 
     #[test]
