@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use self::answer::{Answer, BrokenClause, Interval};
-pub use self::record::{Dimension, FIND_MAX_SCHEMA, ReadError, Record, RecordedSearch};
+pub use self::record::{Dimension, FIND_MAX_SCHEMA, FixedLoad, ReadError, Record, RecordedSearch};
 pub use self::table::{heading, row};
 use crate::report::{Clause, Outcome, Report};
 

@@ -67,7 +67,8 @@ fn notes(comparison: &Comparison) -> Vec<String> {
     let mut notes = comparison.setting.clone();
     notes.push(
         "Medians over the runs, smallest and largest in parentheses. The last column is the rank-sum test of Mann and \
-         Whitney, exact and two-sided, on the CPU time per object."
+         Whitney, exact and two-sided, on the CPU time per object. Memory per session is that of the first run of each \
+         process, the one that warms it up, before anything is sent."
             .to_owned(),
     );
     if let Some(reason) = &comparison.broken_off {

@@ -8,7 +8,7 @@ use crate::find_max::{Answer, Figures, Probe, ProbeOutcome, Record};
 use crate::report::html::page;
 
 /// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
-pub const LIMITS: u32 = 2;
+pub const LIMITS: u32 = 3;
 
 /// All that one comparison of limits has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -93,7 +93,8 @@ impl Limits {
         notes.push(
             "µs/object, p99 and KiB/session are medians of the probes at the largest load that held. The interval \
              holds the limit with 95 % probability. The null relay only forwards: the load at which a relay broke was \
-             put on it, to prove that the generator could make it."
+             put on it, to prove that the generator could make it. Of clauses that broke together, the first in the \
+             order of the service level is named."
                 .to_owned(),
         );
         if let Some(reason) = &self.broken_off {
@@ -168,7 +169,7 @@ impl RelayLimit {
         ]
     }
 
-    /// What the relay carries, and what broke first.
+    /// What the relay carries, and what broke.
     fn answer(&self) -> (String, String) {
         match &self.record.answer {
             Answer::Found {
@@ -194,6 +195,9 @@ impl RelayLimit {
     }
 
     fn proof(&self) -> String {
+        if let Some(problem) = &self.record.calibration_problem {
+            return format!("not made: {problem}");
+        }
         let Some(calibration) = &self.record.calibration else {
             return NONE.to_owned();
         };
@@ -212,7 +216,7 @@ const HEADING: [&str; 9] = [
     "relay",
     "carries",
     "95 % interval",
-    "broke first",
+    "broke",
     "µs/object",
     "p99 ms",
     "KiB/session",
@@ -225,7 +229,7 @@ const NONE: &str = "–";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::find_max::{BrokenClause, Dimension, RecordedSearch, Settings};
+    use crate::find_max::{BrokenClause, Dimension, FixedLoad, RecordedSearch, Settings};
     use crate::report::Calibration;
 
     fn search(profile: &str, relay: &str, held: u64) -> RelayLimit {
@@ -270,6 +274,9 @@ mod tests {
             profile: String::new(),
             slo: "cpu<95%".to_owned(),
             relay: relay.to_owned(),
+            fixed: FixedLoad::default(),
+            flow: "PUBLISH_NAMESPACE".to_owned(),
+            wire: "draft".to_owned(),
         };
         let probes = vec![probe(held, ProbeOutcome::Held), probe(held + 1, broke)];
         RelayLimit {
@@ -308,6 +315,9 @@ mod tests {
         assert!(text.contains("slow\\|er"), "{text}");
         assert!(limits.terminal().contains("7.5"), "{}", limits.terminal());
         assert!(limits.html().contains("KiB/session"));
+        let mut unproved = search("a.ini", "fast", 50);
+        unproved.record = unproved.record.uncalibrated("no memory");
+        assert_eq!(unproved.cells()[8], "not made: no memory");
         let again: Limits = serde_json::from_str(&limits.to_json()).unwrap();
         assert_eq!(again, limits);
     }

@@ -17,7 +17,8 @@ pub enum Answer {
         held: u64,
         /// The smallest load that broke.
         broke: u64,
-        /// The clause that broke first there, by the majority of the probes.
+        /// The clause that broke there, by the majority of the probes; where several did, the first in the order in which
+        /// they were asked for.
         clause: BrokenClause,
         /// Where the limit lies by all probes together.
         interval: Option<Interval>,
@@ -31,7 +32,7 @@ pub enum Answer {
     Nothing {
         /// That load.
         broke: u64,
-        /// The clause that broke first there.
+        /// The clause that broke there, chosen likewise.
         clause: BrokenClause,
     },
     /// No limit for the relay: the generator was the limit.
@@ -93,7 +94,7 @@ impl Answer {
                     )
                 });
                 format!(
-                    "the relay carries {held} {unit}; at {broke}, {} broke first{interval}",
+                    "the relay carries {held} {unit}; at {broke}, {} broke{interval}",
                     clause.sentence()
                 )
             }
@@ -101,7 +102,7 @@ impl Answer {
                 "the relay carries at least {held} {unit}, the most that the search was allowed to try"
             ),
             Self::Nothing { broke, clause } => format!(
-                "the relay does not carry {broke} {unit}, the least that was tried: {} broke first",
+                "the relay does not carry {broke} {unit}, the least that was tried: {} broke",
                 clause.sentence()
             ),
             Self::Generator { held, at, reasons } => {
@@ -143,6 +144,14 @@ impl Answer {
             held,
             at: broke,
             reasons: calibration.reasons.clone(),
+        }
+    }
+
+    /// Whether it says something of the relay that might be the generator's doing.
+    pub(super) fn wants_proof(&self) -> bool {
+        match self {
+            Self::Found { .. } | Self::AtLeast { .. } | Self::Nothing { .. } => true,
+            Self::Generator { .. } | Self::Open { .. } => false,
         }
     }
 
@@ -243,7 +252,8 @@ fn reasons_at(probes: &[Probe], load: u64) -> Vec<String> {
     reasons.unwrap_or_default()
 }
 
-/// The clause that most probes at `load` broke first; of equals the one that was seen first.
+/// The clause that broke in most probes at `load`, of each the first that was asked for; of equals the one that was seen
+/// first.
 fn clause_at(probes: &[Probe], load: u64) -> BrokenClause {
     let firsts: Vec<&BrokenClause> = probes
         .iter()

@@ -6,7 +6,7 @@ use super::{Answer, Probe, Settings, Step, next};
 use crate::report::Calibration;
 
 /// Version of the record's form; it grows whenever a field changes or goes.
-pub const FIND_MAX_SCHEMA: u32 = 3;
+pub const FIND_MAX_SCHEMA: u32 = 4;
 
 /// What the load of a search is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,8 +30,10 @@ pub struct Record {
     pub search: RecordedSearch,
     /// The probes in the order in which they were made.
     pub probes: Vec<Probe>,
-    /// The load of the answer against a null relay; none if that was not tried.
+    /// The load of the answer against a null relay; none if that was not tried, or failed.
     pub calibration: Option<Calibration>,
+    /// Why the load of the answer could not be put on a null relay; none if it was, or was not to be.
+    pub calibration_problem: Option<String>,
     /// What they say.
     pub answer: Answer,
     /// The same in a sentence.
@@ -52,6 +54,24 @@ pub struct RecordedSearch {
     pub slo: String,
     /// Where the relay was reached, or `weir` for one of our own for each probe.
     pub relay: String,
+    /// What of the load stays the same in every probe.
+    pub fixed: FixedLoad,
+    /// How tracks are offered and found.
+    pub flow: String,
+    /// How the benchmark's messages look.
+    pub wire: String,
+}
+
+/// What of the load a search leaves as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FixedLoad {
+    /// Subscribers of the fan-out; none where they are what is searched, and for meetings.
+    pub subscribers: Option<u64>,
+    /// Meetings; none where they are what is searched, and for a fan-out.
+    pub meetings: Option<u64>,
+    /// Clients of each meeting; none for a fan-out.
+    pub clients_per_meeting: Option<u64>,
 }
 
 /// Why a record could not be read or does not fit.
@@ -63,9 +83,9 @@ pub enum ReadError {
     /// The record has another form than this version reads.
     #[error("the record has version {0}, and this program reads version {FIND_MAX_SCHEMA}")]
     Version(u32),
-    /// The record is of another search.
-    #[error("the record is of another search: its {0} differs")]
-    Other(&'static str),
+    /// The record is of another search: what differs, as it is in both.
+    #[error("the record is of another search: its {0}")]
+    Other(String),
 }
 
 impl Dimension {
@@ -103,6 +123,7 @@ impl Record {
             search,
             probes,
             calibration,
+            calibration_problem: None,
             answer,
         }
     }
@@ -127,33 +148,77 @@ impl Record {
             ));
         }
         let record: Self = serde_json::from_str(text)?;
-        let differences = [
-            ("dimension", record.search.dimension != search.dimension),
-            ("profile", record.search.profile != search.profile),
-            ("service level", record.search.slo != search.slo),
-            ("relay", record.search.relay != search.relay),
-        ];
-        match differences.into_iter().find(|(_, differs)| *differs) {
-            Some((what, _)) => Err(ReadError::Other(what)),
+        match record.search.difference_to(search) {
+            Some(error) => Err(error),
             None => Ok(record),
         }
+    }
+
+    /// The record of an answer that could not be put on a null relay, for `reason`.
+    #[must_use]
+    pub fn uncalibrated(mut self, reason: &str) -> Self {
+        self.calibration_problem = Some(reason.to_owned());
+        self.sentence = format!("{}: {reason}", self.sentence);
+        self
+    }
+}
+
+impl RecordedSearch {
+    /// The first thing in which a search is another one than `here`.
+    fn difference_to(&self, here: &Self) -> Option<ReadError> {
+        let count =
+            |count: Option<u64>| count.map_or_else(|| "none".to_owned(), |one| one.to_string());
+        let (mine, other) = (self.fixed, here.fixed);
+        let texts = [
+            ("dimension", self.dimension.unit(), here.dimension.unit()),
+            ("service level", &*self.slo, &*here.slo),
+            ("relay", &*self.relay, &*here.relay),
+            ("publish flow", &*self.flow, &*here.flow),
+            ("form of messages", &*self.wire, &*here.wire),
+        ];
+        let texts = texts.map(|(name, there, here)| (name, there.to_owned(), here.to_owned()));
+        let counts = [
+            ("number of subscribers", mine.subscribers, other.subscribers),
+            ("number of meetings", mine.meetings, other.meetings),
+            (
+                "number of clients in a meeting",
+                mine.clients_per_meeting,
+                other.clients_per_meeting,
+            ),
+        ];
+        let counts = counts.map(|(name, there, here)| (name, count(there), count(here)));
+        let mut all = texts.into_iter().chain(counts);
+        let differing = all.find(|(_, there, here)| there != here);
+        if let Some((name, there, here)) = differing {
+            let words = format!("{name} differs: {there} there, {here} here");
+            return Some(ReadError::Other(words));
+        }
+        // Too long to stand in a line.
+        let is_same = self.profile == here.profile;
+        (!is_same).then(|| ReadError::Other("profile differs".to_owned()))
     }
 }
 
 /// The answer in words, and what shows that it is the relay's and not the generator's.
 fn sentence(answer: &Answer, unit: &str, calibration: Option<&Calibration>) -> String {
     let sentence = answer.sentence(unit);
-    let proof = calibration.filter(|calibration| calibration.held);
-    proof.map_or_else(
-        || sentence.clone(),
-        |proof| {
-            let p99 = proof
-                .latency_p99_ms
-                .map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
-            let cpu = proof.generator_cpu_percent.map_or_else(String::new, |cpu| {
-                format!(", its busiest thread at {cpu:.0} %")
-            });
-            format!("{sentence}; the generator did the same against a null relay{p99}{cpu}")
-        },
-    )
+    let Some(calibration) = calibration else {
+        return if answer.wants_proof() {
+            format!("{sentence}; not calibrated")
+        } else {
+            sentence
+        };
+    };
+    if !calibration.held {
+        return sentence;
+    }
+    let p99 = calibration
+        .latency_p99_ms
+        .map_or_else(String::new, |p99| format!(", p99 {p99:.1} ms"));
+    let cpu = calibration
+        .generator_cpu_percent
+        .map_or_else(String::new, |cpu| {
+            format!(", its busiest thread at {cpu:.0} %")
+        });
+    format!("{sentence}; the generator did the same against a null relay{p99}{cpu}")
 }

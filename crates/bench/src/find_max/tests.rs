@@ -126,7 +126,7 @@ fn doubles_bisects_and_repeats_both_sides() {
     let sentence = answer.sentence("subscribers");
     assert!(
         sentence.starts_with(
-            "the relay carries 1000 subscribers; at 1050, p99<100ms (measured 131 ms) broke first"
+            "the relay carries 1000 subscribers; at 1050, p99<100ms (measured 131 ms) broke;"
         ),
         "{sentence}"
     );
@@ -234,18 +234,18 @@ fn a_record_is_resumed_by_a_search_of_the_same_only() {
     let record = record(probes, None);
     let text = record.to_json();
     assert_eq!(Record::resume(&text, &record.search).unwrap(), record);
-    let other = RecordedSearch {
-        slo: "loss=0".to_owned(),
-        ..record.search.clone()
-    };
-    let error = Record::resume(&text, &other).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the record is of another search: its service level differs"
-    );
-    let newer = text.replace("\"find_max\": 3", "\"find_max\": 4");
+    let others = others_than(&record.search);
+    assert!(others.len() > 8);
+    for (other, differs) in others {
+        let error = Record::resume(&text, &other).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("the record is of another search: its {differs}")
+        );
+    }
+    let newer = text.replace("\"find_max\": 4", "\"find_max\": 5");
     let error = Record::resume(&newer, &record.search).unwrap_err();
-    assert!(matches!(error, ReadError::Version(4)), "{error}");
+    assert!(matches!(error, ReadError::Version(5)), "{error}");
     let error = Record::resume("{}", &record.search).unwrap_err();
     assert!(error.to_string().contains("find_max"), "{error}");
     assert!(Record::resume(&text[..text.len() / 2], &record.search).is_err());
@@ -271,6 +271,72 @@ fn a_probe_in_a_line() {
     assert!(row(&broke).ends_with("p99<100ms"), "{}", row(&broke));
 }
 
+/// Searches that differ from `this` in one thing each, and what.
+fn others_than(this: &RecordedSearch) -> Vec<(RecordedSearch, &'static str)> {
+    let with = |change: fn(&mut RecordedSearch), differs| {
+        let mut other = this.clone();
+        change(&mut other);
+        (other, differs)
+    };
+    vec![
+        with(
+            |one| one.dimension = Dimension::Meetings,
+            "dimension differs: subscribers there, meetings here",
+        ),
+        with(
+            |one| one.slo = "loss=0".to_owned(),
+            "service level differs: p99<100ms there, loss=0 here",
+        ),
+        with(
+            |one| one.relay = "moqt://127.0.0.1:4443".to_owned(),
+            "relay differs: weir there, moqt://127.0.0.1:4443 here",
+        ),
+        with(
+            |one| one.flow = "PUBLISH".to_owned(),
+            "publish flow differs: PUBLISH_NAMESPACE there, PUBLISH here",
+        ),
+        with(
+            |one| one.wire = "qperf".to_owned(),
+            "form of messages differs: draft there, qperf here",
+        ),
+        with(
+            |one| one.fixed.subscribers = Some(7),
+            "number of subscribers differs: none there, 7 here",
+        ),
+        with(
+            |one| one.fixed.meetings = Some(3),
+            "number of meetings differs: none there, 3 here",
+        ),
+        with(
+            |one| one.fixed.clients_per_meeting = Some(5),
+            "number of clients in a meeting differs: none there, 5 here",
+        ),
+        with(|one| one.profile.push('x'), "profile differs"),
+    ]
+}
+
+#[test]
+fn an_answer_that_could_not_be_calibrated_is_kept_and_says_so() {
+    let (answer, probes) = search(&settings(), &mut Formula::exact(1000.0));
+    let plain = record(probes, None);
+    assert!(
+        plain.sentence.ends_with("; not calibrated"),
+        "{}",
+        plain.sentence
+    );
+    let failed = plain.uncalibrated("the null relay did not start");
+    assert_eq!(failed.answer, answer);
+    assert!(
+        failed
+            .sentence
+            .ends_with("; not calibrated: the null relay did not start"),
+        "{}",
+        failed.sentence
+    );
+    let again = Record::resume(&failed.to_json(), &failed.search).unwrap();
+    assert_eq!(again, failed);
+}
+
 fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
     let search = RecordedSearch {
         dimension: Dimension::Subscribers,
@@ -278,6 +344,9 @@ fn record(probes: Vec<Probe>, broken_off: Option<&str>) -> Record {
         profile: "[Audio]\n".to_owned(),
         slo: "p99<100ms".to_owned(),
         relay: "weir".to_owned(),
+        fixed: FixedLoad::default(),
+        flow: "PUBLISH_NAMESPACE".to_owned(),
+        wire: "draft".to_owned(),
     };
     Record::new(search, probes, None, broken_off)
 }

@@ -186,7 +186,7 @@ pub struct ServiceLevel {
     pub text: String,
     /// Its clauses in that order.
     pub clauses: Vec<Clause>,
-    /// The text of the clause that broke first; none if all held.
+    /// The text of the first clause in that order that broke; none if all held.
     pub first_broken: Option<String>,
     /// Whether all clauses held.
     pub held: bool,

@@ -13,9 +13,10 @@ pub(crate) mod tables;
 use self::charts::{heat, latency, relay as relay_charts, subscribers};
 pub(crate) use self::league::page;
 use self::markup::Markup;
+use super::proof::NOT_CALIBRATED;
 use super::statistics::float;
 use super::verdict::{GENERATOR_LIMIT, Judgement, judged};
-use super::{Clause, Outcome, Relay, RelaySource, Report, TrackReport, figures};
+use super::{Calibration, Clause, Outcome, Relay, RelaySource, Report, TrackReport, figures};
 
 /// Tracks shown at most; the JSON has them all.
 const TRACKS_MAX: usize = 32;
@@ -331,10 +332,10 @@ fn clause_row(markup: &mut Markup, clause: &Clause, report: &Report) {
     let measured = clause
         .measured
         .map(|value| figures::quantity(value, &clause.unit));
-    let judgement = Judgement::of(clause, &report.slo, report.verdict.outcome);
+    let judgement = Judgement::of(clause, report.verdict.outcome);
     let class = match judgement {
         Judgement::Held => "good",
-        Judgement::BrokeFirst | Judgement::Broke => "bad",
+        Judgement::Broke => "bad",
         Judgement::HeldSoFar | Judgement::None => "",
     };
     markup.element("tr", &[], |markup| {
@@ -454,9 +455,12 @@ fn generator_section(markup: &mut Markup, report: &Report) {
         if let Some(problem) = report.run.cores.problem() {
             markup.leaf("p", &[("class", &"lead")], &format!("Mind: {problem}."));
         }
-        if let Some(calibration) = &generator.calibration {
-            markup.leaf("p", &[("class", &"lead")], &cut(&calibration.sentence()));
-        }
+        let proof = generator.calibration.as_ref();
+        let proof = proof.map_or_else(
+            || format!("This run was {NOT_CALIBRATED}."),
+            Calibration::sentence,
+        );
+        markup.leaf("p", &[("class", &"lead")], &cut(&proof));
         if generator.per_second.len() > 1 {
             markup.element("div", &[("class", &"plots")], |markup| {
                 relay_charts::generator(markup, generator);

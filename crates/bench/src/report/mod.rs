@@ -170,11 +170,12 @@ pub struct Run {
     pub relay_url: String,
     /// The draft both sides agreed on, by its ALPN, such as `moqt-18`; none if no session came up.
     pub draft: Option<String>,
-    /// What carried the sessions, such as `quic` or `webtransport`.
+    /// What carried the sessions: `raw QUIC` or `WebTransport`.
     pub transport: String,
-    /// How tracks were offered: `publish`, `publish_namespace` or `subscribe_namespace`.
+    /// How tracks were offered, and found if not by SUBSCRIBE: `PUBLISH`, `PUBLISH_NAMESPACE`, or one of these with
+    /// `, SUBSCRIBE_NAMESPACE` or `, SUBSCRIBE_TRACKS` behind it.
     pub publish_flow: String,
-    /// Where one-way latency takes its time from, and with what error.
+    /// Where one-way latency takes its time from, in words: one clock, or the wall clocks of two processes.
     pub latency_clock: String,
     /// Subscribers the run was asked for.
     pub subscribers_requested: u64,

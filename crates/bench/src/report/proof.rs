@@ -76,6 +76,10 @@ pub struct Calibration {
     pub null_relay_cpu_us_per_object: Option<f64>,
 }
 
+/// What a report without a calibration says.
+pub(super) const NOT_CALIBRATED: &str =
+    "not calibrated: --calibrate proves that the generator can make this load";
+
 impl Calibration {
     /// What it shows, in a sentence.
     pub(crate) fn sentence(&self) -> String {

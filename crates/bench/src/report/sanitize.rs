@@ -218,15 +218,28 @@ mod tests {
             one.reason = Some(format!("{}:4443 refused {}", secrets[1], one.track_name));
         }
         report.relay.implementation = Some(format!("relay/1.0 on {}", secrets[0]));
-        let labelled = format!("x_total{{namespace=\"{}\",peer=\"{}:4443\"}}", secrets[6], secrets[7]);
-        let other = format!("x_total{{namespace=\"{}\",peer=\"{}\"}}", secrets[3], secrets[8]);
-        report.relay.counters = [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
+        let labelled = format!(
+            "x_total{{namespace=\"{}\",peer=\"{}:4443\"}}",
+            secrets[6], secrets[7]
+        );
+        let other = format!(
+            "x_total{{namespace=\"{}\",peer=\"{}\"}}",
+            secrets[3], secrets[8]
+        );
+        report.relay.counters =
+            [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
         report.relay.metrics = vec![crate::report::RelayMetric {
             metric: labelled,
             is_counter: true,
             per_second: vec![
-                crate::report::MetricSecond { at_ms: 1.0, value: 1.0 },
-                crate::report::MetricSecond { at_ms: 2.0, value: 8.0 },
+                crate::report::MetricSecond {
+                    at_ms: 1.0,
+                    value: 1.0,
+                },
+                crate::report::MetricSecond {
+                    at_ms: 2.0,
+                    value: 8.0,
+                },
             ],
         }];
         let clean = sanitize(&report.clone().judged_again());
@@ -248,7 +261,10 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.as_str(), *value))
             .collect();
-        assert_eq!(counters, [("x_total{1}", 7), ("x_total{2}", 8), ("y_total", 9)]);
+        assert_eq!(
+            counters,
+            [("x_total{1}", 7), ("x_total{2}", 8), ("y_total", 9)]
+        );
         assert_eq!(clean.relay.metrics[0].metric, "x_total{1}");
         assert_eq!(clean.objects_delivered(), report.objects_delivered());
         assert_eq!(clean.slo, report.slo);

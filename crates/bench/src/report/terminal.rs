@@ -4,6 +4,7 @@
 mod tests;
 
 use super::figures;
+use super::proof::NOT_CALIBRATED;
 use super::screen::{COLUMN, Paint, Screen};
 use super::statistics::{Count, Distribution, Spread, float};
 use super::verdict::{Judgement, judged};
@@ -313,13 +314,12 @@ fn generator(screen: &mut Screen, report: &Report) {
     if let Some(problem) = report.run.cores.problem() {
         screen.paragraph(Paint::Warn, LABEL, &problem);
     }
-    if let Some(calibration) = &generator.calibration {
-        let paint = if calibration.held {
-            Paint::Faint
-        } else {
-            Paint::Warn
-        };
-        screen.paragraph(paint, LABEL, &calibration.sentence());
+    match &generator.calibration {
+        Some(calibration) if calibration.held => {
+            screen.paragraph(Paint::Faint, LABEL, &calibration.sentence());
+        }
+        Some(calibration) => screen.paragraph(Paint::Warn, LABEL, &calibration.sentence()),
+        None => screen.paragraph(Paint::Faint, LABEL, NOT_CALIBRATED),
     }
 }
 
@@ -359,10 +359,10 @@ fn service_level(screen: &mut Screen, report: &Report) {
             || "not measured".to_owned(),
             |value| figures::quantity(value, &clause.unit),
         );
-        let judgement = Judgement::of(clause, &report.slo, report.verdict.outcome);
+        let judgement = Judgement::of(clause, report.verdict.outcome);
         let paint = match judgement {
             Judgement::Held => Paint::Good,
-            Judgement::Broke | Judgement::BrokeFirst => Paint::Bad,
+            Judgement::Broke => Paint::Bad,
             Judgement::HeldSoFar | Judgement::None => Paint::Strong,
         };
         let name = format!("{} {}", judgement.sign(), figures::printable(&clause.text));

@@ -88,20 +88,15 @@ pub(super) enum Judgement {
     Held,
     HeldSoFar,
     Broke,
-    BrokeFirst,
     None,
 }
 
 impl Judgement {
-    pub(super) fn of(clause: &Clause, slo: &ServiceLevel, outcome: Outcome) -> Self {
-        let first = slo.first_broken.as_ref() == Some(&clause.text);
+    pub(super) fn of(clause: &Clause, outcome: Outcome) -> Self {
         match (outcome, clause.held) {
             (Outcome::GeneratorLimit | Outcome::Empty, _) => Self::None,
             (Outcome::Partial, true) => Self::HeldSoFar,
             (Outcome::Held | Outcome::Broken, true) => Self::Held,
-            (Outcome::Held | Outcome::Broken | Outcome::Partial, false) if first => {
-                Self::BrokeFirst
-            }
             (Outcome::Held | Outcome::Broken | Outcome::Partial, false) => Self::Broke,
         }
     }
@@ -109,7 +104,7 @@ impl Judgement {
     pub(super) fn sign(self) -> &'static str {
         match self {
             Self::Held => "✓",
-            Self::Broke | Self::BrokeFirst => "✕",
+            Self::Broke => "✕",
             Self::HeldSoFar | Self::None => "·",
         }
     }
@@ -119,7 +114,6 @@ impl Judgement {
             Self::Held => "held",
             Self::HeldSoFar => "held so far",
             Self::Broke => "broke",
-            Self::BrokeFirst => "broke first",
             Self::None => "not judged",
         }
     }
@@ -150,20 +144,21 @@ pub(super) fn judged(report: &Report) -> Option<String> {
     ))
 }
 
+/// The first clause that broke in the order in which they were asked for, and how many others did.
 fn broken_clause(slo: &ServiceLevel) -> String {
-    let Some(first) = &slo.first_broken else {
+    let mut broken = slo.clauses.iter().filter(|clause| !clause.held);
+    let Some(first) = broken.next() else {
         return "the service level did not hold".to_owned();
     };
-    let measured = slo.clauses.iter().find(|clause| clause.text == *first);
-    match measured.and_then(|clause| Some((clause.measured?, &clause.unit))) {
-        Some((value, unit)) => {
-            format!(
-                "{first} broke first, measured {}",
-                figures::quantity(value, unit)
-            )
-        }
-        None => format!("{first} broke first, not measured"),
-    }
+    let measured = first.measured.map_or_else(
+        || "not measured".to_owned(),
+        |value| format!("measured {}", figures::quantity(value, &first.unit)),
+    );
+    let others = match broken.count() {
+        0 => String::new(),
+        others => format!(" (and {})", figures::counted(others as u64, "other clause")),
+    };
+    format!("{} broke{others}, {measured}", first.text)
 }
 
 /// What was delivered, how fast, and at what cost.

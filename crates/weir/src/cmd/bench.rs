@@ -24,18 +24,15 @@ use weir_bench::{
 use weir_moqt::token::Token;
 
 use crate::{
-    cmd::{archive_file, print_out, progress::Progress},
-    run::{
-        self, Machine, Meetings, Plan, RelayChoice, RelayUrl, TrustChoice,
-        process,
-    },
+    cmd::{archive_file, print_line, print_out, progress::Progress},
+    run::{self, Machine, Meetings, Plan, Ran, RelayChoice, RelayUrl, TrustChoice, process},
     signals,
 };
 
 /// Benchmark a relay by draft-evens-moq-bench-00
 ///
 /// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
-/// 1: it broke, or the run says nothing; 2: nothing was measured.
+/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BenchArguments {
     /// Profile in the INI form of the draft's Appendix A
@@ -219,16 +216,22 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let stop = signals::stop_on_signals()?;
     let mut progress = Progress::new();
-    let archive = run::run(&plan, &machine, &stop, |moment| progress.show(moment));
+    let ran = run::run(&plan, &machine, &stop, |moment| progress.show(moment));
     drop(progress);
-    let archive = archive?;
+    let Ran {
+        archive,
+        calibration_problem,
+    } = ran?;
     if let Some(file) = &arguments.archive {
         archive_file::write(file, &archive)?;
     }
     let report = archive.report;
     write_out(arguments, &report)?;
+    if let Some(problem) = &calibration_problem {
+        print_line(&format!("weir: not calibrated: {problem}"));
+    }
     let held = report.verdict.outcome.is_held();
-    Ok(if held {
+    Ok(if held && calibration_problem.is_none() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -313,6 +316,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             Discovery::Namespace => SubscribeFlow::SubscribeNamespace,
             Discovery::Tracks => SubscribeFlow::SubscribeTracks,
         },
+        drafts: run::protocols(),
         tokens: tokens(arguments)?,
         wire,
         level,

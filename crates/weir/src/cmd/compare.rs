@@ -3,6 +3,7 @@
 mod league;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
@@ -35,7 +36,7 @@ use crate::{
 ///
 /// A TOML file says how each relay is started and reached; profiles/relays.toml is an example. Each turn starts a
 /// relay on its core, warms it up, measures it, and ends it with all that it started. Exit code 0: all runs were
-/// made; 1: not; 2: nothing was measured.
+/// made; 1: not, or a relay could not be started for one; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
     /// Description of the relays, TOML
@@ -141,6 +142,9 @@ fn run_line(
     if let Some(flow) = &relay.publish_flow {
         line.push(format!("--publish-flow={flow}"));
     }
+    if let Some(core) = relay.core {
+        line.push(format!("--relay-cores={core}"));
+    }
     line.extend(described.arguments.iter().cloned());
     line.extend(relay.arguments.iter().cloned());
     let trusts = |word: &String| word == "--insecure" || word.starts_with("--ca");
@@ -150,13 +154,48 @@ fn run_line(
     line
 }
 
-fn parse_plan(line: &[String], relay: &DescribedRelay, machine: &Machine) -> anyhow::Result<Plan> {
-    let parsed = RunLine::try_parse_from(line)
-        .map_err(|error| anyhow::anyhow!("{}", error.render()))
-        .with_context(|| format!("relay {:?}", relay.name))?;
-    let plan = bench::plan(&parsed.run, machine);
-    let plan = plan.and_then(|plan| bench::check_both_sides(&plan).map(|()| plan));
-    plan.with_context(|| format!("relay {:?}", relay.name))
+fn parse_plan(
+    described: &Described,
+    line: &[String],
+    relay: &DescribedRelay,
+    machine: &Machine,
+) -> anyhow::Result<Plan> {
+    let plan = || -> anyhow::Result<Plan> {
+        let parsed =
+            RunLine::try_parse_from(line).map_err(|error| anyhow::anyhow!("{}", error.render()))?;
+        check_files(described, &parsed.run)?;
+        let mut plan = bench::plan(&parsed.run, machine)?;
+        bench::check_both_sides(&plan)?;
+        if !relay.drafts.is_empty() {
+            let is_named = |draft: &&str| relay.drafts.iter().any(|one| one == draft);
+            plan.drafts.retain(is_named);
+        }
+        Ok(plan)
+    };
+    plan().with_context(|| format!("relay {:?}", relay.name))
+}
+
+/// Refuses files of single runs: there are many, and each would take the place of the one before.
+fn check_files(described: &Described, run: &BenchArguments) -> anyhow::Result<()> {
+    for (flag, file) in [
+        ("--archive", &run.archive),
+        ("--html", &run.html),
+        ("--json", &run.json),
+    ] {
+        let is_shared = || {
+            described
+                .arguments
+                .iter()
+                .any(|word| word.starts_with(flag))
+        };
+        if file.is_some() {
+            let place = if is_shared() { " of all relays" } else { "" };
+            bail!(
+                "arguments{place}: {flag}: there are many runs; `weir bench compare --json` keeps what each of them found"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Renders a comparison.
@@ -169,6 +208,10 @@ struct Turns {
     machine: Machine,
     place: Workplace,
     entries: Vec<Entry>,
+    /// What is wrong with who has which core, in words.
+    core_problems: BTreeSet<String>,
+    /// Why a relay could not be started for a run, if that happened.
+    not_started: Option<String>,
 }
 
 impl Turns {
@@ -185,16 +228,23 @@ impl Turns {
                 runs: Vec::new(),
             });
         }
-        let turns = Self {
+        let mut turns = Self {
             described,
             profile,
             machine,
             place,
             entries,
+            core_problems: BTreeSet::new(),
+            not_started: None,
         };
         // What is wrong with the arguments of any relay is found before the first is started.
         for relay in &turns.described.relay {
-            turns.plan(relay, std::process::id())?;
+            let plan = turns.plan(relay, std::process::id())?;
+            let problem = core_problem(relay, &plan, &turns.machine);
+            turns.core_problems.extend(problem);
+        }
+        for problem in &turns.core_problems {
+            print_line(&format!("weir: {problem}"));
         }
         Ok(turns)
     }
@@ -210,31 +260,38 @@ impl Turns {
                 }
             }
         }
-        Ok(None)
+        Ok(self.not_started.clone())
     }
 
     /// One relay's turn; false if it was interrupted.
     fn turn(&mut self, number: usize, round: u32, stop: &Stop) -> anyhow::Result<bool> {
         let relay = &self.described.relay[number];
-        let Some(started) = self.place.start(relay, stop)? else {
-            return Ok(false);
-        };
-        let plan = self.plan(relay, started.pid())?;
-        if self.described.warm_up_seconds > 0 {
-            let mut warm = self.plan(relay, started.pid())?;
-            let seconds = Duration::from_secs(self.described.warm_up_seconds);
-            warm.profile = load::with_windows(&warm.profile, SETTLE, seconds);
-            drop(self.measure(&warm, &format!("{}, warming up", relay.name), stop));
-        }
-        if stop.is_requested() {
-            return Ok(false);
-        }
         let label = format!(
             "{}, run {} of {}",
             relay.name,
             round + 1,
             self.described.repeats
         );
+        let started = match self.place.start(relay, stop) {
+            Ok(Some(started)) => started,
+            Ok(None) => return Ok(false),
+            // Before anything was measured, nothing is lost by putting the file right first.
+            Err(error) if self.entries.iter().all(|entry| entry.runs.is_empty()) => {
+                return Err(error);
+            }
+            Err(error) => {
+                let reason = format!("{error:#}");
+                let subscribers = self.plan(relay, std::process::id())?.subscribers_total();
+                self.note(number, &label, Probe::failed(subscribers as u64, &reason));
+                self.not_started.get_or_insert(reason);
+                return Ok(true);
+            }
+        };
+        let plan = self.plan(relay, started.pid())?;
+        let warmed_up = self.warm_up(relay, started.pid(), stop)?;
+        if stop.is_requested() {
+            return Ok(false);
+        }
         let outcome = self.measure(&plan, &label, stop);
         drop(started);
         if stop.is_requested() {
@@ -243,22 +300,51 @@ impl Turns {
         let subscribers = plan.subscribers_total() as u64;
         let probe = match outcome {
             Ok(report) => {
-                check_draft(relay, &report)?;
                 let entry = &mut self.entries[number];
                 entry.draft.clone_from(&report.run.draft);
                 if entry.version.is_empty() {
                     entry.version = report.relay.implementation.clone().unwrap_or_default();
                 }
-                Probe::of(subscribers, &report)
+                let mut probe = Probe::of(subscribers, &report);
+                if let Some(warmed_up) = warmed_up {
+                    probe.figures.bytes_per_session = warmed_up.bytes_per_session;
+                }
+                probe
             }
             Err(error) => Probe::failed(subscribers, &format!("{error:#}")),
         };
-        print_line(&format!(
-            "{label}: {}",
-            weir_bench::find_max::row(&probe).trim_start()
-        ));
-        self.entries[number].runs.push(probe);
+        self.note(number, &label, probe);
         Ok(true)
+    }
+
+    /// Lets a relay do what does not count; none if the file wants no such run. What its first sessions made it grow is
+    /// only to be seen here: for the next ones it has the memory already.
+    fn warm_up(
+        &self,
+        relay: &DescribedRelay,
+        pid: u32,
+        stop: &Stop,
+    ) -> anyhow::Result<Option<WarmedUp>> {
+        if self.described.warm_up_seconds == 0 {
+            return Ok(None);
+        }
+        let mut plan = self.plan(relay, pid)?;
+        let seconds = Duration::from_secs(self.described.warm_up_seconds);
+        plan.profile = load::with_windows(&plan.profile, SETTLE, seconds);
+        plan.calibrate = false;
+        let outcome = self.measure(&plan, &format!("{}, warming up", relay.name), stop);
+        // One that fails says so in the run that counts.
+        let cost = outcome.ok().and_then(|report| report.relay.cost);
+        Ok(Some(WarmedUp {
+            bytes_per_session: cost.and_then(|cost| cost.bytes_per_session),
+        }))
+    }
+
+    /// A run has come to its end.
+    fn note(&mut self, number: usize, label: &str, probe: Probe) {
+        let row = weir_bench::find_max::row(&probe);
+        print_line(&format!("{label}: {}", row.trim_start()));
+        self.entries[number].runs.push(probe);
     }
 
     fn measure(&self, plan: &Plan, label: &str, stop: &Stop) -> anyhow::Result<Report> {
@@ -269,7 +355,11 @@ impl Turns {
                 ..moment.clone()
             });
         });
-        Ok(outcome?.report)
+        let ran = outcome?;
+        if let Some(problem) = &ran.calibration_problem {
+            print_line(&format!("{label}: not calibrated: {problem}"));
+        }
+        Ok(ran.archive.report)
     }
 
     fn plan(&self, relay: &DescribedRelay, pid: u32) -> anyhow::Result<Plan> {
@@ -281,7 +371,7 @@ impl Turns {
         if let Some(slo) = &described.slo {
             line.push(format!("--slo={slo}"));
         }
-        let mut plan = parse_plan(&line, relay, &self.machine)?;
+        let mut plan = parse_plan(described, &line, relay, &self.machine)?;
         if let Some(seconds) = described.seconds {
             let seconds = Duration::from_secs(seconds.max(1));
             plan.profile = load::with_windows(&plan.profile, SETTLE, seconds);
@@ -302,23 +392,85 @@ impl Turns {
             described.repeats,
             self.machine.cpu_model
         );
-        Comparison::new(vec![setting], self.entries, broken_off)
+        let mut setting = vec![setting];
+        let problems = self.core_problems.iter();
+        setting.extend(problems.map(|problem| format!("{problem}.")));
+        Comparison::new(setting, self.entries, broken_off)
     }
 }
 
-fn check_draft(relay: &DescribedRelay, report: &Report) -> anyhow::Result<()> {
-    let Some(draft) = &report.run.draft else {
-        return Ok(());
-    };
-    if !relay.drafts.is_empty() && !relay.drafts.contains(draft) {
-        bail!(
-            "relay {:?}: spoke {draft}, and is to be measured with {}",
-            relay.name,
-            relay.drafts.join(" or ")
-        );
-    }
-    Ok(())
+/// What the run before those that count has shown.
+#[derive(Clone, Copy, Debug)]
+struct WarmedUp {
+    /// What the first sessions of the process made it grow, each.
+    bytes_per_session: Option<f64>,
+}
+
+/// What is wrong with the cores that a relay and its generator have.
+fn core_problem(relay: &DescribedRelay, plan: &Plan, machine: &Machine) -> Option<String> {
+    let problem = run::cores(plan, machine).problem()?;
+    Some(format!("{}: {problem}", relay.name))
 }
 
 /// From the join of the last subscriber to the first object.
 const SETTLE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "profile = \"audio-short.ini\"\nsubscribers = 2\n\
+        [[relay]]\nname = \"one\"\nstart = [\"one\"]\nurl = \"moqt://127.0.0.1:4443\"\n";
+
+    /// What a run of the first relay of a file is made from, or what is wrong with it.
+    fn planned(text: &str, cores: usize) -> anyhow::Result<Plan> {
+        let described: Described = toml::from_str(text)?;
+        let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles"));
+        let relay = &described.relay[0];
+        let profile = folder.join(&described.profile);
+        let line = run_line(&described, relay, &profile, std::process::id());
+        let machine = Machine {
+            kernel: String::new(),
+            cpu_model: String::new(),
+            cores: (0..cores).collect(),
+        };
+        parse_plan(&described, &line, relay, &machine)
+    }
+
+    #[test]
+    fn a_relay_has_the_core_and_the_drafts_of_the_file() {
+        let plan = planned(&format!("{FILE}core = 1\ndrafts = [\"moqt-18\"]\n"), 3).unwrap();
+        assert_eq!(plan.cores.relay, [1]);
+        assert_eq!(
+            (plan.cores.publishers, plan.cores.subscribers),
+            (Some(0), Some(0))
+        );
+        assert_eq!(plan.drafts, ["moqt-18"]);
+        // `check` of the file refuses drafts that weir does not speak; here it shows that no other one is offered.
+        let plan = planned(&format!("{FILE}drafts = [\"moqt-99\"]\n"), 3).unwrap();
+        assert!(plan.drafts.is_empty());
+        assert_eq!(planned(FILE, 3).unwrap().drafts, run::protocols());
+        let error = planned(&format!("{FILE}core = 7\n"), 3).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(
+            error.contains("relay \"one\": --relay-cores: there is no core 7"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn files_of_single_runs_are_refused_with_their_place() {
+        for flag in ["--archive", "--html", "--json"] {
+            let own = format!("{FILE}arguments = [\"{flag}\", \"file\"]\n");
+            let error = format!("{:#}", planned(&own, 2).unwrap_err());
+            let expected = format!("relay \"one\": arguments: {flag}: there are many runs");
+            assert!(error.starts_with(&expected), "{error}");
+            let shared = format!("arguments = [\"{flag}=file\"]\n{FILE}");
+            let error = format!("{:#}", planned(&shared, 2).unwrap_err());
+            assert!(
+                error.contains(&format!("arguments of all relays: {flag}")),
+                "{error}"
+            );
+        }
+    }
+}

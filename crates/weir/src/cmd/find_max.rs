@@ -1,23 +1,25 @@
 //! `weir bench find-max`: the largest load that a relay carries, and what breaks first.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use weir_bench::{
-    find_max::{Answer, Dimension, Probe, Record, RecordedSearch, heading, row},
+    find_max::{
+        Answer, Dimension, Probe, ProbeOutcome, Record, RecordedSearch, Step, heading, next, row,
+    },
     report::{html, live::Moment},
 };
 use weir_net::Stop;
 
 use super::{
     bench::{self, BenchArguments},
-    print_out,
+    print_line, print_out,
     progress::Progress,
 };
 use crate::{
     run::{
-        Machine, Plan, RelayChoice,
+        self, Machine, OwnRelay, Plan, RelayChoice,
         relays::StartedRelay,
         search::{Method, Onlooker, Search},
     },
@@ -28,7 +30,7 @@ use crate::{
 ///
 /// Brackets by doubling, bisects, and repeats both sides of the boundary. Without --relay, each probe gets a fresh
 /// relay of weir's own, so that no probe pays for the one before. Exit code 0: a limit was found, or the largest
-/// load allowed held; 1: not; 2: nothing was measured.
+/// load allowed held; 1: not, or it could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct FindMaxArguments {
     #[command(flatten)]
@@ -114,13 +116,30 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         bail!("{problem}; say --no-calibration");
     }
     let relay = match &plan.relay {
+        RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
+            format!("weir on {threads} threads")
+        }
         RelayChoice::Own(_) => "weir".to_owned(),
         RelayChoice::At { url, .. } => url.to_string(),
     };
+    if let Some(problem) = run::cores(&plan, &machine).problem() {
+        print_line(&format!("weir: {problem}"));
+    }
     let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
     let json = arguments.run.json.as_deref();
     if let Some(file) = json.filter(|_| arguments.resume) {
         search.probes = resumed(file, &search.recorded)?;
+        let is_over = matches!(
+            next(&search.recorded.settings, &search.probes),
+            Step::Done(_)
+        );
+        if is_over && arguments.run.html.is_some() {
+            bail!(
+                "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
+                 search anew",
+                file.display()
+            );
+        }
     }
     for file in [&arguments.run.json, &arguments.run.html]
         .into_iter()
@@ -144,11 +163,11 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         keep(file, &record)?;
     }
     print(&format!("\n{}", record.sentence))?;
-    if let (Some(file), Some(report)) = (&arguments.run.html, &search.best) {
-        write(file, &html::render(report))?;
+    if let Some(file) = &arguments.run.html {
+        write_best(file, &search)?;
     }
     let is_found = match record.answer {
-        Answer::Found { .. } | Answer::AtLeast { .. } => true,
+        Answer::Found { .. } | Answer::AtLeast { .. } => record.calibration_problem.is_none(),
         Answer::Nothing { .. } | Answer::Generator { .. } | Answer::Open { .. } => false,
     };
     Ok(if is_found {
@@ -156,6 +175,30 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Writes the report of the largest load that held, or says why there is none to write.
+fn write_best(file: &Path, search: &Search) -> anyhow::Result<()> {
+    let held = search.probes.iter();
+    let held = held.filter(|probe| probe.outcome == ProbeOutcome::Held);
+    let largest = held.map(|probe| probe.load).max();
+    let reason = match (largest, search.best()) {
+        (Some(largest), Some((load, report))) if load == largest => {
+            return write(file, &html::render(&report));
+        }
+        (Some(largest), _) => format!(
+            "the largest load that held, {largest} {}, was probed before the search was resumed, and its report was not \
+             kept",
+            search.recorded.dimension.unit()
+        ),
+        (None, _) => "no load held".to_owned(),
+    };
+    print_line(&format!("weir: {}: not written: {reason}", file.display()));
+    // It was made to see whether it could be.
+    if fs::metadata(file).is_ok_and(|file| file.len() == 0) {
+        fs::remove_file(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
+    }
+    Ok(())
 }
 
 fn method(arguments: &FindMaxArguments) -> anyhow::Result<Method> {
@@ -214,12 +257,12 @@ impl Onlooker for Watcher<'_> {
 fn keep(file: &Path, record: &Record) -> anyhow::Result<()> {
     let new = file.with_extension("new");
     write(&new, &record.to_json())?;
-    std::fs::rename(&new, file).with_context(|| format!("{}: cannot be written", file.display()))
+    fs::rename(&new, file).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
     let name = || file.display().to_string();
-    let text = match std::fs::read_to_string(file) {
+    let text = match fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error).with_context(name),
@@ -231,7 +274,7 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
 }
 
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+    fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

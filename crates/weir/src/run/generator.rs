@@ -256,7 +256,7 @@ struct Configs {
 
 fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<Configs> {
     let wait = wait_for_others(plan);
-    let mut target = target::target(url, &plan.trust, socket_count(plan))?;
+    let mut target = target::target_with(url, &plan.trust, socket_count(plan), &plan.drafts)?;
     target.setup.authorization_tokens.clone_from(&plan.tokens);
     let plans: Arc<[TrackPlan]> = (0_u64..)
         .zip(&plan.profile.tracks)

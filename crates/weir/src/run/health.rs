@@ -123,9 +123,7 @@ mod tests {
         assert_eq!(together(80.0), [""; 0]);
         assert_eq!(
             together(81.0),
-            [
-                "the threads on core 1 used 96 % of it together (publishers 15 %, subscribers 81 %)"
-            ]
+            ["the threads on core 1 used 96 % of it together (publishers 15 %, subscribers 81 %)"]
         );
         // With a core each, both have room.
         let apart = [
@@ -133,7 +131,10 @@ mod tests {
             seen("subscribers", Some(2), 95.0),
         ];
         assert_eq!(reasons(&apart, 0), [""; 0]);
-        let unbound = [seen("publishers", None, 60.0), seen("subscribers", None, 60.0)];
+        let unbound = [
+            seen("publishers", None, 60.0),
+            seen("subscribers", None, 60.0),
+        ];
         assert_eq!(reasons(&unbound, 0), [""; 0]);
     }
 

@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) ramp_per_second: u32,
     pub(crate) flow: PublishFlow,
     pub(crate) subscribe_flow: SubscribeFlow,
+    /// Drafts that clients offer, by their ALPN, the preferred one first.
+    pub(crate) drafts: Vec<&'static str>,
     /// What every client shows in its SETUP and with its requests.
     pub(crate) tokens: Vec<Token>,
     pub(crate) level: ServiceLevel,
@@ -184,28 +186,48 @@ pub(crate) struct CoreChoice {
 impl CoreChoice {
     /// The core that a null relay stands in on for the relay.
     fn for_null_relay(&self, machine: &Machine) -> Option<usize> {
-        let is_free = |core: &&usize| {
-            Some(**core) != self.publishers && Some(**core) != self.subscribers
-        };
+        let is_free =
+            |core: &&usize| Some(**core) != self.publishers && Some(**core) != self.subscribers;
         let mut cores = machine.cores.iter();
         let free = cores.find(is_free).or_else(|| machine.cores.first());
         self.relay.first().or(free).copied()
     }
 }
 
-/// Runs a benchmark and returns all that was measured; a part of it if it was broken off.
+/// What a run has left.
+pub(crate) struct Ran {
+    /// All that was measured; a part of it if the run was broken off.
+    pub(crate) archive: Archive,
+    /// Why it is not calibrated, although that was asked for.
+    pub(crate) calibration_problem: Option<String>,
+}
+
+/// Runs a benchmark, and calibrates it if it is to be.
 pub(crate) fn run(
     plan: &Plan,
     machine: &Machine,
     stop: &Stop,
     mut say: impl FnMut(&Moment),
-) -> anyhow::Result<Archive> {
-    let mut archive = run_once(plan, machine, stop, &mut say)?;
-    if plan.calibrate && !stop.is_requested() {
-        let calibration = calibrate(plan, machine, stop, &mut say)?;
-        archive.report = archive.report.calibrated(calibration);
+) -> anyhow::Result<Ran> {
+    let mut ran = Ran {
+        archive: run_once(plan, machine, stop, &mut say)?,
+        calibration_problem: None,
+    };
+    if !plan.calibrate {
+        return Ok(ran);
     }
-    Ok(archive)
+    let made = if stop.is_requested() {
+        None
+    } else {
+        Some(calibrate(plan, machine, stop, &mut say))
+    };
+    // What was measured before is there whatever comes of it.
+    match made.filter(|_| !stop.is_requested()) {
+        Some(Ok(calibration)) => ran.archive.report = ran.archive.report.calibrated(calibration),
+        Some(Err(error)) => ran.calibration_problem = Some(format!("{error:#}")),
+        None => ran.calibration_problem = Some("it was interrupted".to_owned()),
+    }
+    Ok(ran)
 }
 
 /// Puts the load of `plan` on a null relay on the relay's core, or on one that the generator does not have if that is
@@ -408,7 +430,7 @@ pub(crate) fn cores(plan: &Plan, machine: &Machine) -> Cores {
     }
 }
 
-/// The drafts that clients offer, as ALPN names.
+/// The drafts that weir speaks, as ALPN names, the preferred one first.
 pub(crate) fn protocols() -> Vec<&'static str> {
     Draft::ALL.iter().map(|draft| draft.alpn()).collect()
 }

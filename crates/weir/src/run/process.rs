@@ -183,7 +183,10 @@ mod tests {
         let (first, all) = (cores[0], cores.clone());
         let work = move || {
             weir_net::pin_to_core(first).unwrap();
-            let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            let mut child = std::process::Command::new("sleep")
+                .arg("60")
+                .spawn()
+                .unwrap();
             let bound = bound_cores(child.id(), &all);
             child.kill().unwrap();
             child.wait().unwrap();
@@ -192,7 +195,14 @@ mod tests {
         let thread = std::thread::Builder::new().spawn(work).unwrap();
         let bound = thread.join().unwrap();
         // Where there is one core, nobody is bound to less than all.
-        assert_eq!(bound, if cores.len() > 1 { vec![first] } else { Vec::new() });
+        assert_eq!(
+            bound,
+            if cores.len() > 1 {
+                vec![first]
+            } else {
+                Vec::new()
+            }
+        );
         assert_eq!(bound_cores(u32::MAX, &cores), [0; 0]);
     }
 

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
-    find_max::{self, Answer, Dimension, Probe, Record, RecordedSearch, Settings, Step, load},
+    find_max::{
+        self, Answer, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step, load,
+    },
     profile::Profile,
+    qperf::Wire,
     report::{Calibration, Report, live::Moment},
 };
 use weir_net::{Stop, clock};
@@ -49,8 +52,8 @@ pub(crate) struct Method {
 pub(crate) struct Search {
     pub(crate) recorded: RecordedSearch,
     pub(crate) probes: Vec<Probe>,
-    /// The report of the largest load that held.
-    pub(crate) best: Option<Report>,
+    /// The largest load that held in this process, and its report.
+    best: Option<(u64, Report)>,
     method: Method,
     plan: Plan,
     machine: Machine,
@@ -59,6 +62,8 @@ pub(crate) struct Search {
     /// How large the meetings are, if there are any.
     meetings: Meetings,
     calibration: Option<Calibration>,
+    /// Why there is none, although there ought to be one.
+    calibration_problem: Option<String>,
 }
 
 /// Who looks on while a search makes its probes.
@@ -135,6 +140,12 @@ impl Search {
             profile: profile.to_ini(),
             slo: plan.level.to_string(),
             relay,
+            fixed: fixed(method.dimension, &plan),
+            flow: super::flow_name(&plan).to_owned(),
+            wire: match plan.wire {
+                Wire::Draft => "draft".to_owned(),
+                Wire::Qperf => "qperf".to_owned(),
+            },
         };
         Ok(Self {
             recorded,
@@ -146,6 +157,7 @@ impl Search {
             profile,
             meetings,
             calibration: None,
+            calibration_problem: None,
         })
     }
 
@@ -176,7 +188,7 @@ impl Search {
                 return Ok(Some("it was interrupted"));
             }
         }
-        self.calibrate(stop, onlooker)?;
+        self.calibrate(stop, onlooker);
         Ok(stop.is_requested().then_some("it was interrupted"))
     }
 
@@ -196,19 +208,23 @@ impl Search {
         let outcome = super::run(&self.plan, &self.machine, stop, |moment| {
             onlooker.see(&labelled(moment, &label));
         });
+        // What a process has kept of an earlier probe's sessions, those of the next one do not make it take again.
+        let is_fresh = started.is_some() || matches!(self.plan.relay, RelayChoice::Own(_));
+        let has_served = !is_fresh && !self.probes.is_empty();
         drop(started);
         if stop.is_requested() {
             return Ok(None);
         }
         match outcome {
-            Ok(archive) => {
-                let report = archive.report;
+            Ok(ran) => {
+                let mut report = ran.archive.report;
+                if let Some(cost) = report.relay.cost.as_mut().filter(|_| has_served) {
+                    cost.bytes_per_session = None;
+                }
                 let probe = Probe::of(load, &report);
-                let best = self.best.as_ref().map(Report::objects_delivered);
-                if report.verdict.outcome.is_held()
-                    && best.is_none_or(|best| report.objects_delivered() >= best)
-                {
-                    self.best = Some(report);
+                let best = self.best.as_ref().map(|(best, _)| *best);
+                if report.verdict.outcome.is_held() && best.is_none_or(|best| load >= best) {
+                    self.best = Some((load, report));
                 }
                 Ok(Some(probe))
             }
@@ -218,25 +234,30 @@ impl Search {
         }
     }
 
-    /// Puts the load at which the relay broke on a null relay: what breaks there too is no limit of the relay's.
-    fn calibrate(&mut self, stop: &Stop, onlooker: &mut dyn Onlooker) -> anyhow::Result<()> {
+    /// Puts the load at which the relay broke on a null relay: what breaks there too is no limit of the relay's. An answer
+    /// that cannot be calibrated stays, and says why.
+    fn calibrate(&mut self, stop: &Stop, onlooker: &mut dyn Onlooker) {
         let load = match self.record(None).answer {
             Answer::Found { broke, .. } | Answer::Nothing { broke, .. } => broke,
             Answer::AtLeast { held } => held,
-            Answer::Generator { .. } | Answer::Open { .. } => return Ok(()),
+            Answer::Generator { .. } | Answer::Open { .. } => return,
         };
-        if !self.method.calibrate || stop.is_requested() {
-            return Ok(());
+        if !self.method.calibrate {
+            return;
         }
-        self.fit(load)?;
         let label = format!("{load} {}, null relay", self.recorded.dimension.unit());
-        let calibration = super::calibrate(&self.plan, &self.machine, stop, |moment| {
-            onlooker.see(&labelled(moment, &label));
+        let made = self.fit(load).and_then(|()| {
+            super::calibrate(&self.plan, &self.machine, stop, |moment| {
+                onlooker.see(&labelled(moment, &label));
+            })
         });
-        if !stop.is_requested() {
-            self.calibration = Some(calibration?);
+        match made {
+            _ if stop.is_requested() => {
+                self.calibration_problem = Some("it was interrupted".to_owned());
+            }
+            Ok(calibration) => self.calibration = Some(calibration),
+            Err(error) => self.calibration_problem = Some(format!("{error:#}")),
         }
-        Ok(())
     }
 
     /// Makes the plan one for `load`. Each probe has a number of its own, so that objects of an earlier one that a
@@ -264,12 +285,39 @@ impl Search {
 
     /// What is known so far.
     pub(crate) fn record(&self, broken_off: Option<&str>) -> Record {
-        Record::new(
+        let record = Record::new(
             self.recorded.clone(),
             self.probes.clone(),
             self.calibration.clone(),
             broken_off,
-        )
+        );
+        match &self.calibration_problem {
+            Some(problem) => record.uncalibrated(problem),
+            None => record,
+        }
+    }
+
+    /// The largest load that held in this process, and its report, with what proves that the generator could make that
+    /// load and more.
+    pub(crate) fn best(&self) -> Option<(u64, Report)> {
+        let (load, mut report) = self.best.clone()?;
+        let calibration = self.calibration.clone();
+        report.generator.calibration = calibration.filter(|calibration| calibration.held);
+        Some((load, report))
+    }
+}
+
+/// What of the load stays the same in every probe.
+fn fixed(dimension: Dimension, plan: &Plan) -> FixedLoad {
+    let meetings = plan.meetings;
+    let is_by = |one| dimension == one;
+    let fan_out = Some(plan.subscribers as u64);
+    FixedLoad {
+        subscribers: fan_out.filter(|_| meetings.is_none() && !is_by(Dimension::Subscribers)),
+        meetings: meetings
+            .filter(|_| !is_by(Dimension::Meetings))
+            .map(|one| one.meetings as u64),
+        clients_per_meeting: meetings.map(|one| one.clients_per_meeting as u64),
     }
 }
 

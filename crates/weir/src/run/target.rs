@@ -166,17 +166,26 @@ impl fmt::Display for RelayUrl {
     }
 }
 
-/// How clients reach the relay.
+/// How clients reach the relay, with any draft.
 pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice, sockets: u32) -> anyhow::Result<Target> {
+    target_with(url, trust, sockets, &super::protocols())
+}
+
+/// How clients reach the relay with one of the drafts that `protocols` names.
+pub(crate) fn target_with(
+    url: &RelayUrl,
+    trust: &TrustChoice,
+    sockets: u32,
+    protocols: &[&'static str],
+) -> anyhow::Result<Target> {
     let trust = match trust {
         TrustChoice::Anyone => Trust::Anyone,
         TrustChoice::Hash(hash) => Trust::Hashes(vec![*hash]),
         TrustChoice::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file)?),
         TrustChoice::Roots(None) => Trust::Roots(certificate::system_roots()?),
     };
-    let protocols = super::protocols();
     let alpns = match url.scheme {
-        Scheme::Quic => protocols.clone(),
+        Scheme::Quic => protocols.to_vec(),
         Scheme::WebTransport => vec![h3::ALPN],
     };
     let tls = ClientTls::new(trust, &alpns).context("TLS")?;
@@ -248,6 +257,8 @@ mod tests {
         assert_eq!(request.path, "/?x");
         assert!(request.protocols.contains(&"moqt-18".to_owned()));
         assert_eq!((target.setup.path, target.setup.authority), (None, None));
+        let one = target_with(&url, &TrustChoice::Anyone, 1, &["moqt-99"]).unwrap();
+        assert_eq!(one.client.web_transport.unwrap().protocols, ["moqt-99"]);
     }
 
     #[test]

@@ -17,10 +17,12 @@ pub(super) fn choose(
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) if cores.is_empty() => machine.cores.clone(),
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) => cores.clone(),
         RelayChoice::Own(OwnRelay::Null { core }) => core.iter().copied().collect(),
-        RelayChoice::At { .. } if !arguments.relay_cores.is_empty() => arguments.relay_cores.clone(),
-        RelayChoice::At { pid, .. } => pid.map_or_else(Vec::new, |pid| {
-            process::bound_cores(pid, &machine.cores)
-        }),
+        RelayChoice::At { .. } if !arguments.relay_cores.is_empty() => {
+            arguments.relay_cores.clone()
+        }
+        RelayChoice::At { pid, .. } => {
+            pid.map_or_else(Vec::new, |pid| process::bound_cores(pid, &machine.cores))
+        }
     };
     let generator = generator_core(&machine.cores, &relay);
     Ok(CoreChoice {

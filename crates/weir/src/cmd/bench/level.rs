@@ -23,11 +23,10 @@ impl Sight<'_> {
     /// Why nothing is measured of a subject; none if it is.
     fn problem(self, subject: Subject) -> Option<String> {
         match subject {
-            Subject::Failures => None,
             Subject::Loss | Subject::Latency if self.publishes_only => {
                 Some("nobody subscribes here, so nothing is seen of what arrived".to_owned())
             }
-            Subject::Loss => None,
+            Subject::Failures | Subject::Loss => None,
             Subject::Latency => self.latency_problem(),
             Subject::Cpu => matches!(self.relay, RelayChoice::At { pid: None, .. }).then(|| {
                 "it takes --relay-pid or --relay-process to see the relay's CPU".to_owned()

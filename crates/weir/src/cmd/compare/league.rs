@@ -1,6 +1,6 @@
 //! `weir bench compare --find-max`: what each relay carries at most.
 
-use std::{path::Path, process::ExitCode, time::Duration};
+use std::{collections::BTreeSet, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
@@ -12,7 +12,7 @@ use weir_net::{Stop, clock};
 
 use super::{
     super::{bench, print_line, print_out, progress::Progress},
-    CompareArguments, parse_plan, run_line,
+    CompareArguments, core_problem, parse_plan, run_line,
 };
 use crate::{
     results,
@@ -38,12 +38,17 @@ pub(super) fn run(
         profiles.push(described.profile.clone());
     }
     let mut versions = Vec::new();
+    let mut core_problems = BTreeSet::new();
     for relay in &described.relay {
         versions.push(place.version(relay)?.unwrap_or_default());
         // What is wrong with the arguments is found before the first search.
         for profile in &profiles {
-            plan(described, relay, &folder.join(profile), &machine)?;
+            let plan = plan(described, relay, &folder.join(profile), &machine)?;
+            core_problems.extend(core_problem(relay, &plan, &machine));
         }
+    }
+    for problem in &core_problems {
+        print_line(&format!("weir: {problem}"));
     }
     let stop = signals::stop_on_signals()?;
     let started = clock::now();
@@ -77,7 +82,8 @@ pub(super) fn run(
                 Err(error) => search.record(Some(format!("{error:#}").as_str())),
             };
             print_line(&format!("  {}", record.sentence));
-            let best = search.best.as_ref();
+            let best = search.best();
+            let best = best.as_ref().map(|(_, report)| report);
             searches.push(RelayLimit {
                 profile: profile.display().to_string(),
                 relay: relay.name.clone(),
@@ -92,14 +98,16 @@ pub(super) fn run(
             });
         }
     }
-    let setting = setting(described, &machine, clock::now() - started);
-    let limits = Limits::new(vec![setting], searches, broken_off);
+    let mut settings = vec![setting(described, &machine, clock::now() - started)];
+    let problems = core_problems.iter();
+    settings.extend(problems.map(|problem| format!("{problem}.")));
+    let limits = Limits::new(settings, searches, broken_off);
     write(arguments, &limits)?;
     print_out(&limits.terminal())?;
     let are_all_found = limits
         .searches
         .iter()
-        .all(|one| one.record.answer.limit().is_some());
+        .all(|one| one.record.answer.limit().is_some() && one.record.calibration_problem.is_none());
     Ok(if limits.broken_off.is_none() && are_all_found {
         ExitCode::SUCCESS
     } else {
@@ -116,7 +124,13 @@ fn plan(
     let mut line = run_line(described, relay, profile, std::process::id());
     let slo = described.find_max.slo.as_ref().or(described.slo.as_ref());
     line.extend(slo.map(|slo| format!("--slo={slo}")));
-    let plan = parse_plan(&line, relay, machine)?;
+    let plan = parse_plan(described, &line, relay, machine)?;
+    if plan.meetings.is_some() {
+        bail!(
+            "relay {:?}: arguments: --meetings: --find-max searches subscribers",
+            relay.name
+        );
+    }
     // Every limit is calibrated.
     match plan.calibration_problem() {
         Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
@@ -148,13 +162,18 @@ fn method(described: &Described, relay: &DescribedRelay) -> Method {
 fn setting(described: &Described, machine: &Machine, took: Duration) -> String {
     let search = &described.find_max;
     let slo = search.slo.as_ref().or(described.slo.as_ref());
+    let is_apart = machine.cores.len() > 1 && described.relay.iter().all(|one| one.core.is_some());
     format!(
         "Service level {}; probes of {} s after one that is not judged, each with a relay just started; both sides of \
-         the boundary {} times; relays on one core, publishers and subscribers on another; {}, {} cores; {} minutes \
-         in all.",
+         the boundary {} times; {}{}, {} cores; {} minutes in all.",
         slo.map_or("of the program", String::as_str),
         search.steady_seconds,
         search.repeats,
+        if is_apart {
+            "relays on one core, publishers and subscribers on another; "
+        } else {
+            ""
+        },
         machine.cpu_model,
         machine.cores.len(),
         took.as_secs().div_ceil(60),
