@@ -112,6 +112,77 @@ fn a_search_that_cannot_be_is_refused_in_words() {
 }
 
 #[test]
+fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
+    let folder = Folder::new("resume");
+    let (json, html, profile) = (
+        folder.file("search.json"),
+        folder.file("best.html"),
+        format!("{PROFILES}/audio-short.ini"),
+    );
+    let find_max = |more: &[&str]| {
+        let run = ["bench", "find-max", &profile, "--json", &json];
+        let loads = ["--from", "1", "--most", "2"];
+        weir(&[&run[..], &SHORT, &[ANY], &loads, more].concat())
+    };
+    let refused = |more: &[&str], problem: &str| {
+        let output = find_max(more);
+        let text = text_of(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(problem), "{more:?}: {text}");
+    };
+    find_max(&["--probes-max", "1"]);
+    let first = read(&json);
+    assert_eq!(first["answer"]["kind"], "open", "{first}");
+    refused(
+        &["--resume", "--wire", "qperf"],
+        "search.json: the record is of another search: its form of messages differs: draft there, qperf here",
+    );
+    refused(
+        &["--resume", "--publish-flow", "publish"],
+        "its publish flow differs: PUBLISH_NAMESPACE there, PUBLISH here",
+    );
+    refused(
+        &["--resume", "--relay-threads", "2"],
+        "its relay differs: weir there, weir on 2 threads here",
+    );
+    find_max(&["--resume"]);
+    let whole = read(&json);
+    let (before, after) = (loads(&first), loads(&whole));
+    // A machine that leaves the generator no time is found out with no further probe.
+    assert!(
+        after.len() > before.len() || whole["answer"]["kind"] == "generator",
+        "{whole}"
+    );
+    for (number, probe) in first["probes"].as_array().unwrap().iter().enumerate() {
+        assert_eq!(whole["probes"][number], *probe);
+    }
+    assert_ne!(whole["answer"]["kind"], "open", "{whole}");
+    refused(
+        &["--resume", "--html", &html],
+        "weir: --html: the search in ",
+    );
+    assert!(!Path::new(&html).exists());
+}
+
+#[test]
+fn a_page_that_cannot_be_is_not_left_empty() {
+    let folder = Folder::new("page");
+    let (html, profile) = (
+        folder.file("best.html"),
+        format!("{PROFILES}/audio-short.ini"),
+    );
+    let run = ["bench", "find-max", &profile, "--html", &html];
+    let never = ["--waste-cpu", "100", "--from", "1", "--probes-max", "1"];
+    let output = weir(&[&run[..], &SHORT, &[ANY], &never].concat());
+    let text = text_of(&output.stderr);
+    assert!(
+        text.contains("best.html: not written: no load held"),
+        "{text}"
+    );
+    assert!(!Path::new(&html).exists());
+}
+
+#[test]
 fn a_relay_of_two_threads_serves_everybody() {
     let folder = Folder::new("threads");
     let (json, profile) = (

@@ -4,6 +4,7 @@ mod fetch;
 mod hopeless;
 mod limits;
 mod one;
+mod priorities;
 mod three;
 mod unruly;
 mod world;
