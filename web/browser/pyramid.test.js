@@ -46,6 +46,18 @@ function withoutDisposable() {
   return path;
 }
 
+/**
+ * What is exported has the form of what `weir live play --json` writes.
+ *
+ * @param {any} report
+ */
+function assertForm(report) {
+  const form = JSON.parse(readFileSync(new URL("../../vectors/live/report.json", import.meta.url), "utf8"));
+  assert.equal(report.schema, form.schema);
+  const parts = { report, track: report.tracks[0], figures: report.figures, frame: report.frames[0] };
+  for (const [part, value] of Object.entries(parts)) assert.deepEqual(Object.keys(value).toSorted(), form[part], part);
+}
+
 for (const [name, clip] of /** @type {const} */ ([["a whole pyramid", () => whole], ["a pyramid without the B-frames that no other needs", withoutDisposable]])) {
   test(`${name} is shown in order`, { skip, timeout: 60_000 }, async () => {
     const { program, ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--input", clip()]);
@@ -59,6 +71,7 @@ for (const [name, clip] of /** @type {const} */ ([["a whole pyramid", () => whol
     // A busy machine shows some too late; a decoder that holds back none gives out next to none of them in time.
     assert.ok(byKind.B.shown * 4 > byKind.B.received, `${byKind.B.shown} of ${byKind.B.received}`);
     assert.deepEqual(stage.complaints, []);
+    assertForm(/** @type {any} */ (await watched.page.evaluate("weir.export()")));
     await watched.page.context().close();
     await program.end("SIGINT");
   });
