@@ -5,6 +5,7 @@ mod discovery;
 mod following;
 mod incoming;
 mod objects;
+mod succession;
 mod unpacking;
 
 use std::collections::BTreeMap;
@@ -23,13 +24,14 @@ pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
 use self::following::Numbering;
 use self::incoming::{Incoming, Of, Track, Whole};
+use self::succession::Succession;
 use self::unpacking::Unpacker;
 use crate::client::Client;
 use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
 use crate::origin::track;
 use crate::plan::Plan;
-use crate::playout::{Arrival, Player};
+use crate::playout::{Arrival, Player, PlayerSettings};
 use crate::sequence::Sequence;
 use crate::strategy;
 
@@ -38,6 +40,8 @@ use crate::strategy;
 pub struct Viewer {
     config: ViewerConfig,
     client: Client,
+    /// How it is played now.
+    settings: PlayerSettings,
     player: Player,
     discovery: Discovery,
     /// What the catalog says.
@@ -49,6 +53,7 @@ pub struct Viewer {
     /// Of the first track, if that is taken as one stream.
     sequence: Option<Sequence<Whole>>,
     freshness: Option<Freshness>,
+    succession: Succession,
     streams_refused: u64,
     records: Vec<FrameRecord>,
     started_us: Option<i64>,
@@ -59,6 +64,7 @@ pub struct Viewer {
     waits_until: Option<Instant>,
     numbering: Numbering,
     catalogs_followed: u64,
+    publishers_followed: u64,
     objects_unknown: u64,
     /// Why the last of these could not be understood.
     complaint: Option<String>,
@@ -74,6 +80,7 @@ impl Viewer {
         let settings = config.buffer.applied_to(settings);
         Self {
             client: Client::new(config.target.clone()),
+            settings,
             player: Player::new(settings),
             discovery: Discovery::default(),
             plan: None,
@@ -82,6 +89,7 @@ impl Viewer {
             streams: BTreeMap::new(),
             sequence: settings.in_sequence.then(Sequence::new),
             freshness: settings.stops_stale.then(Freshness::default),
+            succession: Succession::default(),
             streams_refused: 0,
             records: Vec::new(),
             started_us: None,
@@ -90,6 +98,7 @@ impl Viewer {
             waits_until: None,
             numbering: Numbering::default(),
             catalogs_followed: 0,
+            publishers_followed: 0,
             objects_unknown: 0,
             complaint: None,
             config,
@@ -130,6 +139,11 @@ impl Viewer {
     /// Catalogs after the first one that it went on by: of a publisher that came back, or changed its tracks.
     pub fn catalogs_followed(&self) -> u64 {
         self.catalogs_followed
+    }
+
+    /// Publishers that took the place of one before without a catalog that says anything new, and that it went on by.
+    pub fn publishers_followed(&self) -> u64 {
+        self.publishers_followed
     }
 
     /// Streams that it refused, because a newer keyframe waited behind them.

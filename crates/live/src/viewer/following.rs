@@ -6,6 +6,7 @@ use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
 use super::incoming::{Of, Track};
+use super::succession::Succession;
 use super::unpacking::Unpacker;
 use super::{Choice, Player, Viewer};
 use crate::freshness::Freshness;
@@ -41,10 +42,9 @@ impl Viewer {
         (self.ended_at, self.waits_until) = (None, None);
         let named = plan.strategy.as_deref().and_then(strategy::by_name);
         let settings = named.unwrap_or_else(strategy::usual).player();
-        let settings = self.config.buffer.applied_to(settings);
-        self.player = Player::new(settings);
-        self.sequence = settings.in_sequence.then(Sequence::new);
-        self.freshness = settings.stops_stale.then(Freshness::default);
+        self.settings = self.config.buffer.applied_to(settings);
+        self.play_anew();
+        self.succession = Succession::default();
         let tracks = plan.video.iter();
         let tracks = tracks.map(|one| (one.name.clone(), Some(Unpacker::new(one.clone()))));
         let tracks = tracks.collect();
@@ -52,6 +52,31 @@ impl Viewer {
             self.catalogs_followed += 1;
         }
         self.subscribe(now, endpoint, tracks);
+    }
+
+    /// Another publisher took the place of the one before, and there is nothing new in its catalog: what waits of that one is
+    /// dropped, and playing begins anew.
+    pub(super) fn follow_publisher(&mut self) {
+        self.publishers_followed += 1;
+        self.count_on();
+        self.play_anew();
+    }
+
+    /// Plays by the settings of now, as if nothing had come.
+    fn play_anew(&mut self) {
+        let settings = self.settings;
+        self.player = Player::new(settings);
+        self.sequence = settings.in_sequence.then(Sequence::new);
+        self.freshness = settings.stops_stale.then(Freshness::default);
+    }
+
+    /// The frames of the next publisher count on from those of the last.
+    fn count_on(&mut self) {
+        let last = self.records.iter().map(|record| record.number).max();
+        self.numbering = Numbering {
+            next: last.map(|last| last.saturating_add(1)),
+            counts_as: None,
+        };
     }
 
     /// Whether it plays by this plan already. Some publishers put a new catalog out whenever they know their bit rate better.
@@ -62,11 +87,7 @@ impl Viewer {
 
     /// Takes nothing more of what was played.
     fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let last = self.records.iter().map(|record| record.number).max();
-        self.numbering = Numbering {
-            next: last.map(|last| last.saturating_add(1)),
-            counts_as: None,
-        };
+        self.count_on();
         let is_track = |of: Of| matches!(of, Of::Track(_));
         let fetches = self.fetches.extract_if(.., |(_, of)| is_track(*of));
         let fetches = fetches.map(|(fetch, _)| fetch);

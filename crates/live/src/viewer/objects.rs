@@ -10,6 +10,7 @@ use weir_quic::Endpoint;
 
 use super::Viewer;
 use super::incoming::{Current, Of, Whole};
+use super::succession::Sender;
 use super::unpacking::Unpacked;
 use crate::limits::{HELD_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;
@@ -119,6 +120,11 @@ impl Viewer {
     }
 
     fn on_whole(&mut self, now: Instant, place: usize, whole: Whole) {
+        match self.succession.judge(&whole) {
+            Sender::Same => {}
+            Sender::Another => self.follow_publisher(),
+            Sender::Before => return,
+        }
         match &mut self.sequence {
             Some(sequence) if place == 0 => {
                 sequence.push(whole.group, whole);

@@ -117,3 +117,36 @@ fn a_publisher_that_stopped_is_waited_for_as_long_as_was_asked() {
         assert!(weir_quic::App::is_finished(viewer), "{patience:?}");
     }
 }
+
+#[test]
+fn a_publisher_that_was_killed_and_comes_back_as_it_was_is_followed_at_once() {
+    for strategy in weir_live::strategy::NAMES {
+        for packaging in Packaging::ALL {
+            let show = Show {
+                strategy,
+                packaging,
+                ..FIRST
+            };
+            let mut stage = Stage::new(Duration::from_mins(1));
+            begin(&mut stage, Join::Next, Duration::ZERO, show);
+            stage.sim.run_until(Duration::from_millis(2200), |_| false);
+            let killed = stage.nodes[0];
+            stage.sim.kill(killed);
+            stage.sim.run_until(Duration::from_secs(4), |_| false);
+            // Media time begins again, and nothing in the catalog says so.
+            stage.publish(1, show);
+            stage.sim.run_until(Duration::from_secs(7), |_| false);
+            let viewer = stage.viewer();
+            assert_eq!(viewer.catalogs_followed(), 0, "{strategy}");
+            assert_eq!(viewer.publishers_followed(), 1, "{strategy}");
+            let shown = shown_after(viewer, 4);
+            assert!(shown >= 30, "{strategy} shows {shown}");
+            let first = viewer.records().iter().rposition(|one| one.arrived_us < 4_000_000);
+            let first = first.expect("it played before") + 1;
+            let numbers = viewer.records().iter().map(|one| one.number);
+            let before = numbers.clone().take(first).max().expect("some came");
+            let after = numbers.skip(first).min();
+            assert_eq!(after, Some(before + 1), "{strategy} counts on");
+        }
+    }
+}

@@ -114,6 +114,10 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
     let mut text = summary(&figures);
     let followed = viewer.catalogs_followed();
+    if viewer.publishers_followed() > 0 {
+        let publishers = viewer.publishers_followed();
+        text.push_str(&line("new publishers followed", &publishers));
+    }
     if followed > 0 {
         text.push_str(&line("new catalogs followed", &followed));
     }

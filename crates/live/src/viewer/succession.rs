@@ -1,0 +1,261 @@
+//! Whether the publisher of a stream is still the one that it was.
+//!
+//! Who falls and comes back with the same settings has an equal catalog, and the relay hands its objects on for the same
+//! requests; but its media time begins again, and nothing of it would be shown for as long as the first one had lasted. What is
+//! certain tells them apart. One publisher counts groups and frames upwards, and a group has a frame at least: from one group to a
+//! later one the frames grow by as much as the groups, or more, and the later one is made later. Of publishers that tell no such
+//! thing, media time does not run back from one keyframe to that of a later group.
+
+use std::cmp::Ordering;
+
+use super::incoming::Whole;
+use crate::FrameKind;
+
+/// What is known of the publisher that is heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Succession {
+    /// A frame of its newest group.
+    newest: Option<Seen>,
+    /// Groups below are of one before, where nothing but media time tells.
+    from_group: u64,
+}
+
+/// Where a frame stands in what one publisher sends.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    group: u64,
+    number: u64,
+    available_us: i64,
+    decode_us: i64,
+}
+
+/// Who sent a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The publisher that is heard.
+    Same,
+    /// Another one, which took its place.
+    Another,
+    /// One whose place another took.
+    Before,
+}
+
+impl Succession {
+    /// Who sent a frame that has arrived, on whichever track with video.
+    pub(super) fn judge(&mut self, whole: &Whole) -> Sender {
+        let tag = &whole.tag;
+        let seen = Seen {
+            group: whole.group,
+            number: tag.number,
+            available_us: tag.available_us,
+            decode_us: tag.decode_us,
+        };
+        let Some(newest) = self.newest else {
+            self.newest = Some(seen);
+            return Sender::Same;
+        };
+        let sender = if whole.is_told {
+            seen.told_against(&newest)
+        } else {
+            self.timed_against(&seen, &newest, tag.kind)
+        };
+        let is_newest = sender == Sender::Same && seen.group > newest.group;
+        if is_newest || sender == Sender::Another {
+            self.newest = Some(seen);
+        }
+        sender
+    }
+
+    /// Of a publisher that only tells media times.
+    fn timed_against(&mut self, seen: &Seen, newest: &Seen, kind: FrameKind) -> Sender {
+        if seen.group < self.from_group {
+            return Sender::Before;
+        }
+        let is_back = seen.decode_us.saturating_add(BACK_US) < newest.decode_us;
+        if kind == FrameKind::Key && seen.group > newest.group && is_back {
+            self.from_group = seen.group;
+            return Sender::Another;
+        }
+        Sender::Same
+    }
+}
+
+impl Seen {
+    /// Of publishers that tell all: whichever of two was made later is of the one that is heard now.
+    fn told_against(&self, newest: &Self) -> Sender {
+        let can_be_one = match self.group.cmp(&newest.group) {
+            Ordering::Less => self.can_precede(newest),
+            Ordering::Equal => true,
+            Ordering::Greater => newest.can_precede(self),
+        };
+        if can_be_one {
+            Sender::Same
+        } else if self.available_us > newest.available_us {
+            Sender::Another
+        } else {
+            Sender::Before
+        }
+    }
+
+    /// Whether one publisher can have sent both, of which `later` has the higher group.
+    fn can_precede(&self, later: &Self) -> bool {
+        let groups = later.group - self.group;
+        let is_counted = later.number >= self.number.saturating_add(groups);
+        is_counted && later.available_us.saturating_add(BACK_US) >= self.available_us
+    }
+}
+
+/// Less than this a clock may be set back, and times may be out of order, in microseconds.
+const BACK_US: i64 = 500_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packaging::FrameTag;
+
+    fn whole(group: u64, number: u64, available_us: i64, decode_us: i64) -> Whole {
+        let tag = FrameTag {
+            kind: FrameKind::Key,
+            is_disposable: false,
+            references: 0,
+            available_us,
+            decode_us,
+            presentation_us: decode_us,
+            duration_us: 40_000,
+            number,
+        };
+        Whole {
+            group,
+            tag,
+            is_told: true,
+            bytes: 1,
+        }
+    }
+
+    fn all(frames: impl IntoIterator<Item = Whole>) -> Vec<Sender> {
+        let mut succession = Succession::default();
+        let frames = frames.into_iter();
+        frames.map(|frame| succession.judge(&frame)).collect()
+    }
+
+    #[test]
+    fn one_publisher_stays_the_same_in_whichever_order_its_frames_come() {
+        for is_told in [true, false] {
+            let frame = |group: u64, within: u64| Whole {
+                is_told,
+                tag: FrameTag {
+                    kind: if within == 0 {
+                        FrameKind::Key
+                    } else {
+                        FrameKind::Predicted
+                    },
+                    ..whole(0, group * 15 + within, 0, 0).tag
+                },
+                ..whole(group, 0, 0, 0)
+            };
+            let mut frames = Vec::new();
+            for group in [100, 103, 101, 102, 104, 100] {
+                for within in [0, 14, 3] {
+                    let mut one = frame(group, within);
+                    let us = i64::try_from(one.tag.number * 40_000).expect("short");
+                    (one.tag.available_us, one.tag.decode_us) = (us, us);
+                    frames.push(one);
+                }
+            }
+            let senders = all(frames);
+            assert!(senders.iter().all(|sender| *sender == Sender::Same));
+        }
+        let one_frame_each = (0..9).map(|group| whole(group, group, 0, 0));
+        assert!(all(one_frame_each).iter().all(|one| *one == Sender::Same));
+    }
+
+    #[test]
+    fn who_counts_frames_anew_is_another_and_what_comes_of_the_first_is_of_before() {
+        let senders = all([
+            whole(1_000, 0, 1_000_000, 0),
+            whole(1_010, 150, 7_000_000, 6_000_000),
+            // Ten seconds later, with its second group.
+            whole(11_001, 15, 11_600_000, 600_000),
+            whole(1_010, 160, 7_400_000, 6_400_000),
+            whole(1_000, 3, 1_100_000, 100_000),
+            whole(11_000, 14, 11_500_000, 500_000),
+            whole(11_002, 30, 12_200_000, 1_200_000),
+        ]);
+        let expected = [
+            Sender::Same,
+            Sender::Same,
+            Sender::Another,
+            Sender::Before,
+            Sender::Before,
+            Sender::Same,
+            Sender::Same,
+        ];
+        assert_eq!(senders, expected);
+    }
+
+    #[test]
+    fn who_fell_after_a_few_frames_is_told_from_the_next_by_the_jump_of_its_groups() {
+        let senders = all([
+            whole(1_000, 0, 1_000_000, 0),
+            whole(4_001, 15, 4_600_000, 600_000),
+        ]);
+        assert_eq!(senders, [Sender::Same, Sender::Another]);
+    }
+
+    #[test]
+    fn who_counts_groups_anew_too_is_known_by_when_its_frames_were_made() {
+        let senders = all([
+            whole(50, 700, 30_000_000, 29_000_000),
+            whole(0, 0, 40_000_000, 0),
+            whole(51, 715, 30_600_000, 29_600_000),
+            whole(1, 15, 40_600_000, 600_000),
+        ]);
+        let expected = [Sender::Same, Sender::Another, Sender::Before, Sender::Same];
+        assert_eq!(senders, expected);
+    }
+
+    #[test]
+    fn where_only_media_time_tells_it_has_to_run_back() {
+        let timed = |group, decode_us| Whole {
+            is_told: false,
+            ..whole(group, 0, 0, decode_us)
+        };
+        let senders = all([
+            timed(7, 9_000_000),
+            timed(9, 8_600_000),
+            timed(6, 0),
+            timed(20, 100_000),
+            timed(8, 9_600_000),
+            timed(21, 700_000),
+        ]);
+        let expected = [
+            Sender::Same,
+            Sender::Same,
+            Sender::Same,
+            Sender::Another,
+            Sender::Before,
+            Sender::Same,
+        ];
+        assert_eq!(senders, expected);
+    }
+
+    #[test]
+    fn whatever_a_publisher_claims_is_judged() {
+        let extremes = [0, 1, u64::MAX];
+        let times = [-1 << 60, 0, 1 << 60];
+        let mut succession = Succession::default();
+        for group in extremes {
+            for number in extremes {
+                for us in times {
+                    for is_told in [true, false] {
+                        let frame = Whole {
+                            is_told,
+                            ..whole(group, number, us, us)
+                        };
+                        succession.judge(&frame);
+                    }
+                }
+            }
+        }
+    }
+}
