@@ -73,6 +73,8 @@ pub(crate) enum Rest {
     Room,
     /// The relay wants no more of a data stream.
     Stopped(StreamId),
+    /// The relay has acknowledged all of a stream.
+    Arrived(StreamId),
 }
 
 impl Client {
@@ -150,11 +152,9 @@ impl Client {
                 session.handle_streams_available(now, connection, direction);
                 return Rest::Room;
             }
+            Event::Finished { stream, .. } => return Rest::Arrived(stream),
             // Live media does not travel in datagrams.
-            Event::Datagram { .. }
-            | Event::Connected { .. }
-            | Event::Lost { .. }
-            | Event::Finished { .. } => {}
+            Event::Datagram { .. } | Event::Connected { .. } | Event::Lost { .. } => {}
         }
         Rest::Nothing
     }

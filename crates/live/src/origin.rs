@@ -1,28 +1,30 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
 mod held;
+mod leaving;
 mod offering;
 mod outgoing;
 mod publication;
+mod streams;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::Bytes;
-use weir_moqt::error::{PublishDoneCode, ResetCode};
+use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
-use weir_moqt::message::{PublishDone, RequestError, RequestOk, Subscribe};
+use weir_moqt::message::{RequestError, RequestOk, Subscribe};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
-use weir_moqt::parameter::GroupOrder;
+use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
-use weir_moqt::session::{Event as SessionEvent, RequestId};
-use weir_moqt::transport::Transport as _;
+use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 
 use self::held::{Answer, HELD_PRIORITY, Held};
-use self::outgoing::{Object, Outgoing};
-use self::publication::Publication;
+use self::leaving::Leaving;
+use self::outgoing::{Object, Place};
 pub use self::publication::PublishFlow;
+use self::publication::{Publication, Terms};
+use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::client::{Client, Rest, Target, Timebase};
 use crate::packaging::{FrameTag, Packaging};
@@ -60,7 +62,7 @@ pub struct OriginCounters {
     pub audio_objects: u64,
     /// Streams reset because of what the strategy says.
     pub streams_reset: u64,
-    /// Streams given up because more than 8 MiB waited.
+    /// Streams given up because more than 8 MiB waited for one of them, or 32 MiB for all.
     pub streams_overflowed: u64,
     /// Answers to a FETCH of the init segment or the catalog.
     pub fetches_answered: u64,
@@ -92,13 +94,11 @@ pub struct Origin {
     first_group: u64,
     /// The present group, counted from the first.
     group: u64,
-    streams: BTreeMap<StreamKey, Outgoing>,
-    /// When which stream is to be reset.
-    deadlines: BTreeSet<(Instant, StreamKey)>,
+    streams: Streams,
     steps: Vec<Step>,
     counters: OriginCounters,
-    /// When the session is closed, after the end of the source.
-    leave_at: Option<Instant>,
+    /// After the end of the source.
+    leaving: Option<Leaving>,
 }
 
 impl Origin {
@@ -120,11 +120,10 @@ impl Origin {
             early: Vec::new(),
             first_group: 0,
             group: 0,
-            streams: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            streams: Streams::default(),
             steps: Vec::new(),
             counters: OriginCounters::default(),
-            leave_at: None,
+            leaving: None,
         }
     }
 
@@ -153,10 +152,13 @@ impl Origin {
         while let Some(event) = self.client.poll_event() {
             match event {
                 SessionEvent::Ready { .. } => self.publish(now, endpoint),
-                SessionEvent::Accepted { id, .. } => {
+                SessionEvent::Accepted { id, ok } => {
                     let mut publications = self.publications.iter_mut();
                     if let Some(accepted) = publications.find(|one| one.request == Some(id)) {
                         accepted.is_accepted = true;
+                    }
+                    if let Accepted::Ok(ok) = ok {
+                        self.take_over(now, endpoint, id, &ok.parameters);
                     }
                     if let Some((_, is_accepted)) = self.offered.as_mut().filter(|one| one.0 == id)
                     {
@@ -169,7 +171,8 @@ impl Origin {
                         .fail(format!("the relay refused a track: {code} {reason:?}"));
                 }
                 SessionEvent::Request { id, request } => self.answer(now, endpoint, id, &request),
-                SessionEvent::Update { id, .. } => {
+                SessionEvent::Update { id, parameters, .. } => {
+                    self.take_over(now, endpoint, id, &parameters);
                     if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                         session.request_ok(&mut connection, id, RequestOk::default());
                     }
@@ -199,10 +202,32 @@ impl Origin {
         }
     }
 
+    /// The peer says how urgent a track is to it.
+    fn take_over(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        parameters: &Parameters,
+    ) {
+        let mut publications = self.publications.iter_mut().enumerate();
+        let found = publications.find(|(_, one)| one.request == Some(id));
+        let (Some((track, publication)), Some((_, mut connection))) =
+            (found, self.client.open(now, endpoint))
+        else {
+            return;
+        };
+        publication.take_over(parameters);
+        self.streams.rank_anew(&mut connection, track, |place| {
+            publication.rank(place.priority, place.key.group, place.key.subgroup)
+        });
+    }
+
     /// Does all that is due.
     fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.client.connect(now, endpoint);
         while self.is_published()
+            && !self.streams.is_full()
             && let Some((at, item)) = self.source.poll(now)
         {
             match item {
@@ -240,10 +265,7 @@ impl Origin {
             }
         }
         self.answer_early(now, endpoint);
-        while let Some(&(at, key)) = self.deadlines.first()
-            && at <= now
-        {
-            self.deadlines.pop_first();
+        for key in self.streams.expired(now) {
             self.reset(now, endpoint, key);
         }
         self.flush(now, endpoint);
@@ -264,7 +286,11 @@ impl Origin {
         }
         for audio in &init.audio {
             let (name, number) = (audio_track(audio.number), audio.number);
-            self.offer(now, endpoint, &name, GroupOrder::Ascending, Some(number));
+            let terms = Terms {
+                audio: Some(number),
+                ..Terms::PLAIN
+            };
+            self.offer(now, endpoint, &name, terms);
         }
         self.init = Some(init);
         self.answer_early(now, endpoint);
@@ -275,8 +301,7 @@ impl Origin {
         let Ok(track_name) = TrackName::new(name) else {
             return;
         };
-        let order = GroupOrder::Ascending;
-        let Some(alias) = self.offer(now, endpoint, name, order, None) else {
+        let Some(alias) = self.offer(now, endpoint, name, Terms::PLAIN) else {
             return;
         };
         self.write_held(now, endpoint, alias, payload.clone());
@@ -303,7 +328,7 @@ impl Origin {
             payload,
         };
         self.write(now, endpoint, key, HELD_PRIORITY, object);
-        self.finish(key);
+        self.streams.finish(key);
     }
 
     fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, at: Instant, frame: &Frame) {
@@ -329,10 +354,11 @@ impl Origin {
                     };
                     self.counters.frames_written += 1;
                     self.write(now, endpoint, stream, priority, object);
-                    let deadline = reset_after.map(|after| (now + after, stream));
-                    self.deadlines.extend(deadline);
+                    if let Some(after) = reset_after {
+                        self.streams.reset_at(now + after, stream);
+                    }
                 }
-                Step::Finish(stream) => self.finish(stream),
+                Step::Finish(stream) => self.streams.finish(stream),
                 Step::Reset(stream) => self.reset(now, endpoint, stream),
             }
         }
@@ -370,7 +396,7 @@ impl Origin {
         let id = *objects;
         *objects += 1;
         if previous != self.group {
-            self.finish(key(previous));
+            self.streams.finish(key(previous));
         }
         let (properties, payload) = self.packaging.audio(&tag, fragment, sample);
         let object = Object {
@@ -398,36 +424,36 @@ impl Origin {
             group: numbered.group,
             object: object.id,
         };
-        let publication = self.publications.get_mut(key.track);
-        if !publication.is_some_and(|one| one.note(key.group, location)) {
-            return;
-        }
-        let Some((session, _)) = self.client.open(now, endpoint) else {
+        let Some(publication) = self.publications.get_mut(key.track) else {
             return;
         };
-        let outgoing = self.streams.entry(key).or_default();
-        outgoing.push(session.draft(), numbered, priority, object);
-        if outgoing.waiting_bytes > WAITING_BYTES_MAX {
-            self.counters.streams_overflowed += 1;
-            self.reset(now, endpoint, key);
+        if !publication.note(key.group, location) {
+            return;
         }
-    }
-
-    fn finish(&mut self, key: StreamKey) {
-        if let Some(outgoing) = self.streams.get_mut(&key) {
-            outgoing.is_finished = true;
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let place = Place {
+            key: numbered,
+            priority,
+            rank: publication.rank(priority, numbered.group, numbered.subgroup),
+        };
+        let draft = session.draft();
+        let is_over = self.streams.push(draft, key, place, object);
+        let mut surplus = is_over.then_some(key);
+        while let Some(key) = surplus.or_else(|| self.streams.surplus(self.group)) {
+            surplus = None;
+            let code = ResetCode::EXCESSIVE_LOAD;
+            if self.streams.give_up(&mut connection, key, code) {
+                self.counters.streams_overflowed += 1;
+            }
         }
     }
 
     fn reset(&mut self, now: Instant, endpoint: &mut Endpoint, key: StreamKey) {
-        let Some(outgoing) = self.streams.remove(&key) else {
-            return;
-        };
-        self.counters.streams_reset += 1;
-        if let (Some((_, mut connection)), Some(stream)) =
-            (self.client.open(now, endpoint), outgoing.stream)
-        {
-            connection.reset(stream, ResetCode::DELIVERY_TIMEOUT.0);
+        if let Some((_, mut connection)) = self.client.open(now, endpoint) {
+            let is_reset = self.streams.reset(&mut connection, key);
+            self.counters.streams_reset += u64::from(is_reset);
         }
     }
 
@@ -439,52 +465,11 @@ impl Origin {
         let connection = &mut connection;
         self.answers.retain_mut(|answer| answer.flush(connection));
         let publications = &mut self.publications;
-        self.streams.retain(|key, outgoing| {
-            if outgoing.open(connection)
-                && let Some(track) = publications.get_mut(key.track)
-            {
-                track.streams_opened += 1;
+        self.streams.flush(connection, |track| {
+            if let Some(publication) = publications.get_mut(track) {
+                publication.streams_opened += 1;
             }
-            outgoing.flush(connection)
         });
-    }
-
-    /// The source is over: finishes what is open, and leaves when that has had time to arrive.
-    fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some(at) = self.leave_at else {
-            self.leave_at = Some(now + LINGER);
-            for outgoing in self.streams.values_mut() {
-                outgoing.is_finished = true;
-            }
-            self.flush(now, endpoint);
-            return self.end_tracks(now, endpoint);
-        };
-        if now >= at {
-            self.client.close(now, endpoint, "the stream is over");
-        }
-    }
-
-    /// The source is over: ends each track of which no stream waits to be opened, for with the end it is said how many there were.
-    fn end_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        let streams = &self.streams;
-        for (track, publication) in self.publications.iter_mut().enumerate() {
-            let mut streams = streams.iter().filter(|(key, _)| key.track == track);
-            let is_waiting = streams.any(|(_, one)| one.stream.is_none());
-            if !publication.is_accepted || is_waiting {
-                continue;
-            }
-            if let Some(request) = publication.request.take() {
-                let done = PublishDone {
-                    code: PublishDoneCode::TRACK_ENDED,
-                    stream_count: Some(publication.streams_opened),
-                    reason: String::new(),
-                };
-                session.publish_done(&mut connection, request, done);
-            }
-        }
     }
 }
 
@@ -494,18 +479,19 @@ impl App for Origin {
             Rest::Nothing => {}
             Rest::Room => {
                 self.flush(now, endpoint);
-                if self.leave_at.is_some() {
-                    self.end_tracks(now, endpoint);
-                }
+                self.end_tracks_if_over(now, endpoint);
+            }
+            Rest::Arrived(stream) => {
+                self.streams.arrived(stream);
+                self.end_tracks_if_over(now, endpoint);
             }
             Rest::Stopped(stream) => {
-                let found = self
-                    .streams
-                    .iter()
-                    .find(|(_, one)| one.stream == Some(stream));
-                if let Some(key) = found.map(|(key, _)| *key) {
-                    self.reset(now, endpoint, key);
+                if let Some((_, mut connection)) = self.client.open(now, endpoint)
+                    && self.streams.stopped(&mut connection, stream)
+                {
+                    self.counters.streams_reset += 1;
                 }
+                self.end_tracks_if_over(now, endpoint);
             }
         }
         self.handle_session_events(now, endpoint);
@@ -518,11 +504,13 @@ impl App for Origin {
         if !self.client.has_started() {
             return Some(self.timebase.at);
         }
-        let deadline = self.deadlines.first().map(|(at, _)| *at);
         // Nothing is taken from the source before the relay has taken the tracks.
-        let is_awaited = self.leave_at.is_none() && (self.is_published() || self.source.is_over());
+        let is_ready = self.is_published() && !self.streams.is_full();
+        let is_awaited = self.leaving.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
-        [self.client.poll_timeout(), next_at, deadline, self.leave_at]
+        let look_at = self.leaving.as_ref().map(|leaving| leaving.look_at);
+        let deadline = self.streams.next_deadline();
+        [self.client.poll_timeout(), next_at, deadline, look_at]
             .into_iter()
             .flatten()
             .min()
@@ -551,9 +539,5 @@ pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, 
     FullTrackName::new(namespace.clone(), TrackName::new(name)?)
 }
 
-/// Bytes that may wait for one stream; it is reset beyond.
-pub(crate) const WAITING_BYTES_MAX: usize = 8 << 20;
-/// How long the session stays open after the end of the source.
-const LINGER: Duration = Duration::from_secs(2);
 /// After the init segment and the catalog, before all video.
 const AUDIO_PRIORITY: u8 = 16;

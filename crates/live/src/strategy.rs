@@ -45,6 +45,9 @@ pub struct TrackTerms {
     pub name: &'static str,
     /// Which groups go first, where priorities are equal.
     pub order: GroupOrder,
+    /// How long a subgroup may take to arrive once it has ended [moqt-18 §8]; `None` for as long as it takes. It is told to whoever
+    /// delivers the track, and holds on each hop.
+    pub subgroup_timeout: Option<Duration>,
 }
 
 /// One stream of a strategy.

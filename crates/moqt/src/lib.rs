@@ -19,6 +19,7 @@ pub mod message;
 pub mod name;
 pub mod numbers;
 pub mod parameter;
+pub mod priority;
 pub mod property;
 pub mod reader;
 pub mod session;

@@ -15,14 +15,13 @@ use weir_moqt::{
     location::Location,
     message::FetchKind,
     parameter::{GroupOrder, Parameters},
+    priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
     transport::{Direction, StreamId, Transport as _, WriteError},
 };
 use weir_quic::{Connection, Handle};
 
-use crate::{
-    cache::Span, priority::rank, subscriber::SUBSCRIBER_PRIORITY_DEFAULT, tracks::TrackId,
-};
+use crate::{cache::Span, tracks::TrackId};
 
 /// Names a fetch, of a peer or of the relay: the session and the request in it.
 pub(crate) type FetchId = (Handle, RequestId);

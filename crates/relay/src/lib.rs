@@ -38,7 +38,6 @@ mod offering;
 mod out_stream;
 mod outgoing;
 mod peer;
-mod priority;
 mod publishing;
 mod rate;
 mod relay;

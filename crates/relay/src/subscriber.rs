@@ -10,6 +10,7 @@ use weir_moqt::{
     location::Location,
     message::PublishDone,
     parameter::{Filter, GroupOrder, Parameters},
+    priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
     transport::{Direction, StreamId, Transport as _},
 };
@@ -17,7 +18,6 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     out_stream::{OutState, OutStream, Outcome, Turn, Wait},
-    priority::rank,
     subgroup::{Ended, Mark, Subgroup, SubgroupId},
     timeouts::{Timeouts, smaller},
 };
@@ -561,9 +561,6 @@ fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
         Filter::AbsoluteRange { start, end_group } => (start, end_group),
     }
 }
-
-/// What SUBSCRIBER_PRIORITY is when it is left out [moqt-18 §10.2.6].
-pub(crate) const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 
 #[cfg(test)]
 mod tests {

@@ -8,6 +8,7 @@ use weir_moqt::location::Location;
 use weir_moqt::message::{Fetch, FetchKind, FetchOk};
 use weir_moqt::name::{FullTrackName, TrackName};
 use weir_moqt::parameter::{GroupOrder, Parameters};
+use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::Properties;
 use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
 
@@ -77,6 +78,11 @@ impl Answer {
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
         if self.stream.is_none() {
             self.stream = connection.open(Direction::Uni);
+            if let Some(stream) = self.stream {
+                let order = GroupOrder::Ascending;
+                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, HELD_PRIORITY, order, 0, 0);
+                connection.set_priority(stream, rank);
+            }
         }
         let Some(stream) = self.stream else {
             return true;

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::message::Subscribe;
-use weir_moqt::parameter::{GroupOrder, Parameters};
+use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
 use super::held::ANSWERS_MAX;
-use super::publication::{Publication, PublishFlow, asked_for, refusal};
+use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
 use super::{Origin, track};
 
 impl Origin {
@@ -29,8 +29,7 @@ impl Origin {
             PublishFlow::Publish => self.client.fail("the relay withdrew a track".to_owned()),
             PublishFlow::Namespace => {
                 publication.request = None;
-                let streams = self.streams.keys().filter(|key| key.track == track);
-                for key in streams.copied().collect::<Vec<_>>() {
+                for key in self.streams.of_track(track) {
                     self.reset(now, endpoint, key);
                 }
             }
@@ -54,9 +53,14 @@ impl Origin {
                 }
             }
         }
-        let terms: Vec<_> = self.strategy.tracks().into();
-        for one in terms {
-            self.offer(now, endpoint, one.name, one.order, None);
+        let tracks: Vec<_> = self.strategy.tracks().into();
+        for one in tracks {
+            let terms = Terms {
+                order: one.order,
+                subgroup_timeout: one.subgroup_timeout,
+                ..Terms::PLAIN
+            };
+            self.offer(now, endpoint, one.name, terms);
         }
         self.advance(now, endpoint);
     }
@@ -67,14 +71,13 @@ impl Origin {
         now: Instant,
         endpoint: &mut Endpoint,
         name: &str,
-        order: GroupOrder,
-        audio: Option<u32>,
+        terms: Terms,
     ) -> Option<usize> {
         let alias = self.publications.len();
         let failure = match track(&self.namespace, name) {
             Err(error) => format!("the track {name} has no name: {error}"),
             Ok(full_name) => {
-                let mut publication = Publication::new(full_name.clone(), order, audio);
+                let mut publication = Publication::new(full_name.clone(), terms);
                 if self.flow == PublishFlow::Namespace {
                     self.publications.push(publication);
                     return Some(alias);
@@ -125,7 +128,7 @@ impl Origin {
         if payload.is_some() {
             publication.forget_largest();
         }
-        let ok = publication.accept(id, alias as u64, self.group);
+        let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
         session.subscribe_ok(&mut connection, id, ok);
         if let Some(payload) = payload {
             self.write_held(now, endpoint, alias, payload);

@@ -1,11 +1,16 @@
 //! A track as the relay knows it, and the two ways to offer one.
 
+use std::time::Duration;
+
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::{RequestError, Subscribe, SubscribeOk};
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{GroupOrder, Parameters};
-use weir_moqt::property::{DEFAULT_PUBLISHER_GROUP_ORDER, Properties};
+use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
+use weir_moqt::property::{
+    DEFAULT_PUBLISHER_GROUP_ORDER, Properties, SUBGROUP_DELIVERY_TIMEOUT,
+};
 use weir_moqt::session::RequestId;
 
 /// How an origin offers its tracks.
@@ -18,10 +23,33 @@ pub enum PublishFlow {
     Namespace,
 }
 
+/// What a track says about itself, to the relay and to its origin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// Which groups go first, where priorities are equal.
+    pub(super) order: GroupOrder,
+    /// How long a subgroup may take from its end on.
+    pub(super) subgroup_timeout: Option<Duration>,
+    /// Of a track with sound: its number in the MP4 stream.
+    pub(super) audio: Option<u32>,
+}
+
+impl Terms {
+    /// Of a track whose groups go in order, and are waited for.
+    pub(super) const PLAIN: Self = Self {
+        order: GroupOrder::Ascending,
+        subgroup_timeout: None,
+        audio: None,
+    };
+}
+
 /// A track.
 #[derive(Debug)]
 pub(super) struct Publication {
     pub(super) name: FullTrackName,
+    terms: Terms,
+    /// How urgent it is to the peer among all that it asked for, and which groups that wants first.
+    subscriber_priority: u8,
     order: GroupOrder,
     /// The PUBLISH, or the SUBSCRIBE that was accepted.
     pub(super) request: Option<RequestId>,
@@ -37,14 +65,16 @@ pub(super) struct Publication {
 
 impl Publication {
     /// A track that is not offered yet.
-    pub(super) fn new(name: FullTrackName, order: GroupOrder, audio: Option<u32>) -> Self {
+    pub(super) fn new(name: FullTrackName, terms: Terms) -> Self {
         Self {
             name,
-            order,
+            terms,
+            subscriber_priority: SUBSCRIBER_PRIORITY_DEFAULT,
+            order: terms.order,
             request: None,
             is_accepted: false,
             streams_opened: 0,
-            audio: audio.map(|number| (number, 0, 0)),
+            audio: terms.audio.map(|number| (number, 0, 0)),
             from_group: 0,
             largest: None,
         }
@@ -52,13 +82,38 @@ impl Publication {
 
     /// What the track says about itself.
     pub(super) fn properties(&self) -> Properties {
-        let order = match self.order {
+        let order = match self.terms.order {
             GroupOrder::Ascending => 1,
             GroupOrder::Descending => 2,
         };
-        Properties::builder()
-            .int(DEFAULT_PUBLISHER_GROUP_ORDER, order)
-            .build()
+        let mut properties = Properties::builder();
+        properties = properties.int(DEFAULT_PUBLISHER_GROUP_ORDER, order);
+        if let Some(timeout) = self.terms.subgroup_timeout {
+            let milliseconds = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+            properties = properties.int(SUBGROUP_DELIVERY_TIMEOUT, milliseconds);
+        }
+        properties.build()
+    }
+
+    /// Takes over what the peer says of a subscription, or changes.
+    pub(super) fn take_over(&mut self, parameters: &Parameters) {
+        if let Some(priority) = parameters.subscriber_priority {
+            self.subscriber_priority = priority;
+        }
+        if let Some(order) = parameters.group_order {
+            self.order = order;
+        }
+    }
+
+    /// The rank of one of its streams for the connection [moqt-18 §7.2].
+    pub(super) fn rank(&self, priority: u8, group: u64, subgroup: u64) -> i32 {
+        rank(
+            self.subscriber_priority,
+            priority,
+            self.order,
+            group,
+            subgroup,
+        )
     }
 
     /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
@@ -69,8 +124,16 @@ impl Publication {
 
     /// Accepts a SUBSCRIBE under the alias. Who comes while a group is on its way gets what comes behind it: the
     /// beginning of the present one is gone.
-    pub(super) fn accept(&mut self, id: RequestId, alias: u64, group: u64) -> SubscribeOk {
+    pub(super) fn accept(
+        &mut self,
+        id: RequestId,
+        asked: &Parameters,
+        alias: u64,
+        group: u64,
+    ) -> SubscribeOk {
         self.request = Some(id);
+        (self.subscriber_priority, self.order) = (SUBSCRIBER_PRIORITY_DEFAULT, self.terms.order);
+        self.take_over(asked);
         self.is_accepted = true;
         self.streams_opened = 0;
         self.from_group = self.largest.map_or(0, |_| group + 1);

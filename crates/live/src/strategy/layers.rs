@@ -94,11 +94,13 @@ fn tracks(order: GroupOrder) -> [TrackTerms; 2] {
     let disposable = TrackTerms {
         name: "video-disposable",
         order: GroupOrder::Descending,
+        subgroup_timeout: None,
     };
     [
         TrackTerms {
             name: "video",
             order,
+            subgroup_timeout: None,
         },
         disposable,
     ]

@@ -58,6 +58,9 @@ impl Strategy for Protective {
             priority,
             reset_after,
         });
+        // With its end the time begins that the track gives a subgroup. The other streams of a group stay open until they are of
+        // no more use, so that it does not hold for them.
+        steps.extend(reset_after.map(|_| Step::Finish(stream)));
     }
 
     fn player(&self) -> PlayerSettings {
@@ -88,6 +91,7 @@ impl Protective {
 const TRACKS: [TrackTerms; 1] = [TrackTerms {
     name: "video",
     order: GroupOrder::Ascending,
+    subgroup_timeout: Some(DISPOSABLE_LIFE),
 }];
 /// The subgroup of the keyframe.
 const KEYFRAME: u64 = 0;

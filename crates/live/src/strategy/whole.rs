@@ -79,6 +79,7 @@ fn track(order: GroupOrder) -> TrackTerms {
     TrackTerms {
         name: "video",
         order,
+        subgroup_timeout: None,
     }
 }
 

@@ -4,7 +4,7 @@ mod stage;
 
 use std::time::Duration;
 
-use stage::{Run, Stage, constant, dip};
+use stage::{Run, Slow, Stage, constant, dip};
 use weir_live::PublishFlow;
 
 /// The seed of this run.
@@ -14,7 +14,15 @@ fn seed() -> u64 {
 }
 
 fn through_the_dip(strategy: &'static str) -> Run {
-    Stage::new(strategy, seed()).run(&dip(), Duration::from_secs(31))
+    through_the_dip_at(Slow::Down, strategy)
+}
+
+fn through_the_dip_at(slow: Slow, strategy: &'static str) -> Run {
+    let mut stage = Stage::new(strategy, seed());
+    stage.slow = slow;
+    let run = stage.run(&dip(), Duration::from_secs(31));
+    assert_eq!(run.failure, None, "{strategy}");
+    run
 }
 
 #[test]
@@ -120,4 +128,80 @@ fn equal_seeds_give_equal_streams() {
             .records
     };
     assert_eq!(run(), run());
+}
+
+#[test]
+fn the_origin_sends_in_the_order_of_the_strategy_too() {
+    let run = |strategy| through_the_dip_at(Slow::Up, strategy);
+    let skip = run("skip");
+    let (before, after) = (skip.latency_between(4, 8), skip.latency_between(27, 31));
+    assert!(before < 0.4 && after < 1.2, "newest first: {before} {after}");
+    let (layers, baseline) = (run("deprioritize-b"), run("baseline"));
+    let late = |run: &Run| run.latency_between(20, 31);
+    let (layers, baseline) = (late(&layers), late(&baseline));
+    assert!(
+        layers < baseline - 1.0,
+        "base before B: {layers} {baseline}"
+    );
+}
+
+#[test]
+fn the_origin_sends_keyframes_first() {
+    let mut stage = Stage::new("weir", seed());
+    stage.slow = Slow::Up;
+    // Enough for keyframes and little more.
+    let profile = [(0, 1000), (8, 350), (20, 1000)];
+    let profile = profile.map(|(at, kilobits)| (Duration::from_secs(at), kilobits));
+    let run = stage.run(&profile.into(), Duration::from_secs(31));
+    let came = |kind| run.records.iter().filter(|one| one.kind == kind).count();
+    println!("{:?} {} {} {}", run.figures, came('I'), came('P'), came('B'));
+    assert!(run.figures.freeze_longest < 0.8);
+    assert!(run.delays().latency_mean < 0.4);
+}
+
+#[test]
+fn a_relay_gives_disposable_frames_up_by_itself_when_their_time_is_over() {
+    let run = through_the_dip("weir");
+    let (relayed, published) = (run.relayed, run.published);
+    println!("{relayed:?} {published:?}");
+    // To the origin they were delivered as soon as the relay had them.
+    let disposable = published.frames * 2 / 3;
+    assert!(published.streams_reset < disposable / 2, "{published:?}");
+    assert!(relayed.streams_reset_timeout > 100, "{relayed:?}");
+    for name in ["baseline", "skip"] {
+        let relayed = through_the_dip(name).relayed;
+        assert_eq!(relayed.streams_reset_timeout, 0, "{name}");
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_waited_for_as_long_as_it_arrives() {
+    let mut stage = Stage::new("baseline", seed());
+    stage.slow = Slow::Up;
+    stage.made = Some(Duration::from_secs(6));
+    // The last frame is made in the seventh second, and sent in the eighteenth.
+    let run = stage.run(&constant(200), Duration::from_secs(40));
+    assert_eq!(run.failure, None);
+    assert!(run.is_over);
+    assert_eq!(run.published.frames, 144);
+    let last = run.records.iter().map(|one| one.number).max();
+    assert_eq!(last, Some(143));
+    let first = run.records.iter().map(|one| one.number).min();
+    let count = 144 - first.expect("some came");
+    assert_eq!(run.records.len() as u64, count, "all that it joined");
+}
+
+#[test]
+fn an_origin_whose_last_frames_do_not_arrive_says_so() {
+    let mut stage = Stage::new("baseline", seed());
+    stage.slow = Slow::Up;
+    stage.made = Some(Duration::from_secs(6));
+    // A bit per second: nothing arrives any more.
+    let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
+    let run = stage.run(&profile, Duration::from_secs(40));
+    let failure = run.failure.expect("it did not deliver");
+    assert!(
+        failure.starts_with("the end of the stream did not arrive"),
+        "{failure}"
+    );
 }

@@ -1,4 +1,4 @@
-//! The stage of a story: an origin, a relay, and a player behind a link whose rate changes.
+//! The stage of a story: an origin, a relay and a player, and a link whose rate changes in front of one of the two.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::Strategy;
 use weir_live::{
-    Choice, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
+    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
     strategy,
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
 use weir_moqt::name::Namespace;
 use weir_quic::{Congestion, Limits};
-use weir_relay::{Config, Relay};
+use weir_relay::{Config, Counters, Relay};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
 /// From when on the link has which rate, in kilobits per second.
@@ -38,6 +38,21 @@ pub(crate) fn dip() -> Profile {
 pub(crate) struct Run {
     pub(crate) figures: Figures,
     pub(crate) records: Vec<FrameRecord>,
+    /// Of the relay.
+    pub(crate) relayed: Counters,
+    pub(crate) published: OriginCounters,
+    /// Why the origin ended before the stream did, and whether it has ended.
+    pub(crate) failure: Option<String>,
+    pub(crate) is_over: bool,
+}
+
+/// Where the link is that is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slow {
+    /// From the origin to the relay.
+    Up,
+    /// From the relay to the player.
+    Down,
 }
 
 impl Run {
@@ -74,6 +89,9 @@ pub(crate) struct Stage {
     seed: u64,
     /// How the origin offers its tracks.
     pub(crate) flow: PublishFlow,
+    pub(crate) slow: Slow,
+    /// How long frames are made; until near the end unless set.
+    pub(crate) made: Option<Duration>,
 }
 
 impl Stage {
@@ -82,6 +100,8 @@ impl Stage {
             strategy,
             seed,
             flow: PublishFlow::Publish,
+            slow: Slow::Down,
+            made: None,
         }
     }
 
@@ -96,18 +116,20 @@ impl Stage {
         });
         let congestion = congestion(&*strategy);
         let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+        let limits = Limits {
+            congestion,
+            ..Limits::default()
+        };
         let relay = sim.add_node(NodeConfig {
             server,
-            limits: Limits {
-                congestion,
-                ..Limits::default()
-            },
+            limits: limits.clone(),
             ..NodeConfig::default()
         });
-        let (origin, viewer) = (
-            sim.add_node(NodeConfig::default()),
-            sim.add_node(NodeConfig::default()),
-        );
+        let origin = sim.add_node(NodeConfig {
+            limits,
+            ..NodeConfig::default()
+        });
+        let viewer = sim.add_node(NodeConfig::default());
         let far = Link {
             delay: Delay::fixed(Duration::from_millis(20)).expect("short"),
             queue: Queue {
@@ -116,11 +138,15 @@ impl Stage {
             },
             ..Link::default()
         };
-        sim.set_path(relay, viewer, far);
+        let (from, to) = match self.slow {
+            Slow::Up => (origin, relay),
+            Slow::Down => (relay, viewer),
+        };
+        sim.set_path(from, to, far);
         for (at, kilobits) in profile.clone() {
             sim.at(at, move |sim| {
                 let rate = Rate::Fixed(Bitrate::from_kilobits_per_second(kilobits));
-                sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
+                sim.change_link(from, to, |now, link| link.set_rate(now, rate));
             });
         }
         sim.start(relay, Relay::new(Config::default()));
@@ -140,7 +166,8 @@ impl Stage {
         let tracks: Vec<String> = tracks.collect();
         let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
         let start = sim.instant(Duration::from_secs(1));
-        let frames = u64::try_from((duration.as_millis() * 24) / 1000 - 36).expect("few");
+        let made = self.made.unwrap_or(duration - Duration::from_millis(1500));
+        let frames = u64::try_from(made.as_millis() * 24 / 1000).expect("few");
         let source = TraceSource::new(
             trace,
             start,
@@ -177,15 +204,23 @@ impl Stage {
         );
         sim.run_until(duration, |_| false);
         let published = sim.app::<Origin>(origin);
-        assert_eq!(published.failure(), None);
         let counters = published.counters();
+        let failure = published.failure().map(str::to_owned);
+        let is_over = weir_quic::App::is_finished(published);
         let viewer = sim.app::<Viewer>(viewer);
         assert_eq!(viewer.failure(), None);
         // Until the last frame was there.
         let end_us = 1_000_000 + i64::try_from(frames * 1_000_000 / 24).expect("short");
         let records = viewer.records().to_vec();
         let figures = Figures::new(&records, counters.frames, 400_000, end_us);
-        Run { figures, records }
+        Run {
+            figures,
+            records,
+            relayed: sim.app::<Relay>(relay).counters(),
+            published: counters,
+            failure,
+            is_over,
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! The order in which a connection sends its streams [moqt-18 §7.2].
 
-use weir_moqt::parameter::GroupOrder;
+use crate::parameter::GroupOrder;
 
 /// A stream's rank for the transport (higher first) from MOQT's priorities (lower first).
 ///
+/// It is the same for every hop: whoever has more to send than a connection takes ranks its streams by it.
 /// Subscriber priority decides, then publisher priority, then the group order, then the subgroup ID (lower first). The
 /// transport knows 32 bits: the two priorities take half of them, so that of the group ID the lower 11 count (once in
 /// 2048 groups one waits for another), and subgroups from the 32nd on are one. Streams of one rank are sent in the order
 /// in which they were opened. Ascending groups need ranks all the same: what was lost of an old group would else be
 /// sent again behind all newer ones.
-pub(crate) fn rank(
+pub fn rank(
     subscriber: u8,
     publisher: u8,
     order: GroupOrder,
@@ -28,6 +29,9 @@ pub(crate) fn rank(
     // The highest 16 bits, as a signed number.
     (i32::from(i16::MAX) - priorities) * (1 << WITHIN_BITS) + within
 }
+
+/// The priority of a subscription whose subscriber names none [moqt-18 §10.2.6].
+pub const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 
 const WITHIN_BITS: u32 = 16;
 /// The ranks above belong to the streams of requests and of control.
