@@ -196,7 +196,7 @@ fn an_origin_whose_last_frames_do_not_arrive_says_so() {
     let mut stage = Stage::new("baseline", seed());
     stage.slow = Slow::Up;
     stage.made = Some(Duration::from_secs(6));
-    // A bit per second: nothing arrives any more.
+    // Then nothing arrives any more.
     let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
     let run = stage.run(&profile, Duration::from_secs(40));
     let failure = run.failure.expect("it did not deliver");

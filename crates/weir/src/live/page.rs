@@ -198,11 +198,11 @@ fn age(cell: &Cell) -> Vec<(f64, f64)> {
         .collect()
 }
 
+/// Of what came, in the order in which it came, when it is to be shown in media time.
 fn presentation(cell: &Cell) -> Vec<(f64, f64)> {
     let times = cell.records.iter();
-    times
-        .filter_map(|record| Some((seconds(record.arrived_us), seconds(record.available_us?))))
-        .collect()
+    let times = times.map(|record| (seconds(record.arrived_us), seconds(record.presentation_us)));
+    times.collect()
 }
 
 /// Kilobits of each kind in each second.
@@ -236,7 +236,8 @@ fn rates(cell: &Cell) -> Vec<Curve> {
 }
 
 fn seconds(microseconds: i64) -> f64 {
-    std::time::Duration::from_micros(microseconds.unsigned_abs()).as_secs_f64()
+    let size = std::time::Duration::from_micros(microseconds.unsigned_abs()).as_secs_f64();
+    if microseconds < 0 { -size } else { size }
 }
 
 const COLOURS: [&str; 5] = ["#777777", "#b8860b", "#2166ac", "#762a83", "#b2182b"];
@@ -252,6 +253,40 @@ was on the screen, over time.</p>";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn curves_are_drawn_of_the_times_that_they_are_named_after() {
+        let record = |number: i64| FrameRecord {
+            number: number.unsigned_abs(),
+            group: 0,
+            kind: if number == 0 { 'I' } else { 'B' },
+            bytes: 1000,
+            presentation_us: 30_000_000 - number * 40_000,
+            available_us: Some(1_000_000 + number * 40_000),
+            arrived_us: 1_100_000 + number * 50_000,
+            shown_us: Some(1_500_000 + number * 60_000),
+        };
+        let cell = Cell {
+            link: "SPIKE".to_owned(),
+            strategy: "weir".to_owned(),
+            latency_mean: 0.5,
+            records: vec![record(0), record(1)],
+            duration_s: 3.0,
+        };
+        let near = |points: Vec<(f64, f64)>, expected: &[(f64, f64)]| {
+            assert_eq!(points.len(), expected.len(), "{points:?}");
+            for (point, expected) in points.iter().zip(expected) {
+                let off = (point.0 - expected.0).abs() + (point.1 - expected.1).abs();
+                assert!(off < 1e-9, "{point:?} {expected:?}");
+            }
+        };
+        near(presentation(&cell), &[(1.1, 30.0), (1.15, 29.96)]);
+        near(latency(&cell), &[(1.5, 0.5), (1.56, 0.52)]);
+        let sides = [(1.5, 0.5), (1.56, 0.56), (1.56, 0.52), (3.0, 1.96)];
+        near(age(&cell), &sides);
+        near(keyframes(&cell), &[(1.5, 0.5)]);
+        assert!((seconds(-1_500_000) + 1.5).abs() < 1e-9);
+    }
 
     #[test]
     fn a_page_is_whole_and_nothing_in_it_is_taken_for_markup() {
