@@ -23,20 +23,35 @@ finish() {
 }
 trap finish EXIT
 
-# Waits for the line of JSON in which a program says where it listens.
-address() {
-    until [[ -s $1 ]]; do sleep 0.05; done
-    sed -n '1s/.*"listening":"\([^"]*\)".*/\1/p' "$1"
+# Sets `address` to where the program that was started last listens: it says so in a line of JSON in the file $1. $2 names it.
+address_of() {
+    local process=${started[-1]}
+    address=
+    for _ in $(seq 200); do
+        if [[ -s $1 ]]; then
+            address=$(sed -n '1s/.*"listening":"\([^"]*\)".*/\1/p' "$1")
+            [[ -n $address ]] && return
+        fi
+        if ! kill -0 "$process" 2>/dev/null; then
+            echo "$2 ended before it listened" >&2
+            exit 1
+        fi
+        sleep 0.05
+    done
+    echo "$2 does not listen after 10 s" >&2
+    exit 1
 }
 
 "$weir" relay --listen 127.0.0.1:0 --set "limits.quic.congestion=$congestion" >"$folder/relay" &
 started+=($!)
-relay=$(address "$folder/relay")
+address_of "$folder/relay" "the relay"
+relay=$address
 
 "$weir" link --to "$relay" --rate "$rate" --delay 20ms --queue 62500 >"$folder/link" &
 link=$!
 started+=("$link")
-behind_link=$(address "$folder/link")
+address_of "$folder/link" "the link"
+behind_link=$address
 
 ffmpeg -hide_banner -loglevel error -re -f lavfi \
     -i "life=s=320x180:r=24:mold=10:ratio=0.1:seed=7:death_color=#C83232:life_color=#00ff00,scale=1280:720" \

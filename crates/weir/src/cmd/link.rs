@@ -115,8 +115,9 @@ fn rate(text: &str) -> Result<Bitrate, String> {
     };
     let bits = digits.parse::<u64>().ok();
     let bits = bits.and_then(|number| number.checked_mul(factor));
+    let bits = bits.filter(|bits| *bits > 0);
     bits.map(Bitrate::from_bits_per_second)
-        .ok_or_else(|| "expected bits per second, such as 500k or 5M".to_owned())
+        .ok_or_else(|| "expected bits per second above zero, such as 500k or 5M".to_owned())
 }
 
 #[cfg(test)]
@@ -133,6 +134,8 @@ mod tests {
         for bad in [
             "",
             "k",
+            "0",
+            "0k",
             "1.5M",
             "-1",
             "5m",

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
-use weir_link::{Config as Link, Delay, Jitter, Loss, Probability, Queue};
+use weir_link::{Config as Link, DELAY_MAX, Delay, Jitter, Loss, Probability, Queue};
 
 /// What a link is, besides its rate.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Conditions {
     /// Delay of the link in each direction
-    #[arg(long, default_value = "20ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "20ms", value_name = "TIME", value_parser = delay)]
     pub(crate) delay: Duration,
     /// Jitter of the link, at most its delay
-    #[arg(long, default_value = "0ms", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "0ms", value_name = "TIME", value_parser = delay)]
     pub(crate) jitter: Duration,
-    /// Queue in front of the link, in bytes
-    #[arg(long, default_value_t = 62_500, value_name = "BYTES")]
+    /// Queue in front of the link, in bytes; a packet has to fit, so at least 1500
+    #[arg(long, default_value_t = 62_500, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1500..))]
     pub(crate) queue: u64,
     /// Share of packets lost, from 0 to 1
-    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE", value_parser = share, allow_negative_numbers = true)]
     pub(crate) loss: f64,
 }
 
@@ -31,12 +32,12 @@ impl Conditions {
             Jitter::Normal(self.jitter)
         };
         let loss = if self.loss > 0.0 {
-            Loss::Independent(Probability::new(self.loss)?)
+            Loss::Independent(Probability::new(self.loss).context("--loss")?)
         } else {
             Loss::None
         };
         Ok(Link {
-            delay: Delay::new(self.delay, jitter)?,
+            delay: Delay::new(self.delay, jitter).context("--jitter")?,
             queue: Queue {
                 bytes_max: self.queue,
                 packets_max: 1_000_000,
@@ -50,7 +51,11 @@ impl Conditions {
     pub(crate) fn sweep(&self) -> Vec<(String, Self)> {
         let mut links = vec![(String::new(), *self)];
         let milliseconds = Duration::from_millis;
-        for delay in [5, 50, 100].map(milliseconds) {
+        for delay in [5, 50, 100]
+            .map(milliseconds)
+            .into_iter()
+            .filter(|delay| *delay >= self.jitter)
+        {
             links.push((
                 format!("delay {} ms", delay.as_millis()),
                 Self { delay, ..*self },
@@ -79,9 +84,58 @@ impl Conditions {
     }
 }
 
+/// A share of all.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok();
+    let share = share.filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0 to 1, such as 0.01".to_owned())
+}
+
+/// A time that packets may take.
+fn delay(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time > DELAY_MAX {
+        return Err("expected at most one hour".to_owned());
+    }
+    Ok(time)
+}
+
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        conditions: Conditions,
+    }
+
+    #[test]
+    fn what_no_link_can_be_is_refused_with_the_flag() {
+        for (flag, values) in [
+            ("--loss", &["-0.5", "1.1", "nan", "NaN", "inf", "half", ""][..]),
+            ("--delay", &["-1ms", "2h", "20", "soon"]),
+            ("--jitter", &["-1ms", "2h", "20"]),
+            ("--queue", &["-1", "0", "1499", "1e6"]),
+        ] {
+            for value in values {
+                let line = Line::try_parse_from(["lab".to_owned(), format!("{flag}={value}")]);
+                let error = line.expect_err(value).to_string();
+                assert!(error.contains(flag), "{flag}={value}: {error}");
+            }
+            for split in [&["lab", flag, "-0.5"][..], &["lab", flag, "-1ms"]] {
+                assert!(Line::try_parse_from(split).is_err(), "{split:?}");
+            }
+        }
+        let good = ["lab", "--loss=1", "--delay=1h", "--jitter=0ms", "--queue=1500"];
+        let line = Line::try_parse_from(good).expect("at the limits");
+        assert!(line.conditions.link().is_ok());
+        let line = Line::try_parse_from(["lab", "--jitter=21ms"]).expect("by itself");
+        let error = line.conditions.link().expect_err("the delay is 20 ms");
+        assert!(format!("{error:#}").starts_with("--jitter: a jitter of 21ms"));
+    }
 
     fn differences(one: &Conditions, other: &Conditions) -> usize {
         usize::from(one.delay != other.delay)
@@ -102,6 +156,8 @@ mod tests {
         for (place, (name, link)) in links.iter().enumerate() {
             assert_eq!(differences(&usual, link), usize::from(place > 0), "{name}");
             assert!(link.link().is_ok(), "{name}");
+            let jittery = Conditions { jitter: Duration::from_millis(10), ..usual };
+            assert!(jittery.sweep().iter().all(|(_, link)| link.link().is_ok()));
         }
         for kind in ["delay", "queue", "jitter", "loss"] {
             let of_kind = links.iter().filter(|(name, _)| name.starts_with(kind));
