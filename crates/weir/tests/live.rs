@@ -434,3 +434,38 @@ fn what_watch_started_ends_with_it_even_if_it_is_killed() {
         pause.wait(Duration::from_millis(20));
     }
 }
+
+#[test]
+fn a_run_whose_encoder_dies_fails_with_its_words() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = file("encoder-that-dies");
+    fs::create_dir_all(&folder).unwrap();
+    let encoder = folder.join("ffmpeg");
+    fs::write(&encoder, "#!/bin/sh\necho no such generator >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--net", "--source", "ffmpeg"])
+        .args(["--profiles", "SPIKE", "--strategies", "weir"])
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors.contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn the_demo_does_not_wait_for_what_does_not_start() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/live-demo.sh");
+    let output = Command::new("bash")
+        .args([script, "/bin/false"])
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors, "the relay ended before it listened\n");
+}

@@ -69,7 +69,7 @@ pub(crate) fn run(
     let bell = Bell::new().context("cannot make an event descriptor")?;
     let inbox = Inbox::new(bell.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
-    drop(inbox.fill(encoder.output()?, false, stop.clone())?);
+    encoder.feed(&inbox, &stop)?;
     let target = hosting::target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
     let (address, asked) = (relay.address, stop.clone());
     let origin = start("weir-origin", move || {
@@ -93,12 +93,14 @@ pub(crate) fn run(
     );
     let browser = Browser::start(&url)?;
     let report = mailbox.wait(profile.duration + STARTING);
+    let encoded = encoder.check();
     stop.request();
     drop(browser);
     drop(encoder);
     let failure = join(origin)??;
     join(shaper)?.context("the link failed")?;
     relay.stop();
+    encoded?;
     let report = match (report, failure) {
         (Ok(report), _) => report,
         (Err(_), Some(failure)) => bail!("the run failed: {failure}"),

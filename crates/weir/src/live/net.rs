@@ -1,6 +1,7 @@
 //! One run in real time: an origin, our relay, a link that is too slow and a player, with real sockets.
 
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::Read as _;
+use std::process::{Child, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use weir_quic::Congestion;
 
 use super::conditions::Conditions;
 use super::hosting;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::profile::NetworkProfile;
 use crate::run::{ChildRelay, RelayUrl, TrustChoice};
@@ -84,7 +85,7 @@ pub(crate) fn run(
         SourceChoice::Ffmpeg => {
             let inbox = Inbox::new(bell.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
-            drop(inbox.fill(running.output()?, false, stop.clone())?);
+            running.feed(&inbox, &stop)?;
             Box::new(inbox)
         }
     };
@@ -110,13 +111,19 @@ pub(crate) fn run(
         hosting::host(&mut viewer, behind_link, congestion, None, &asked)?;
         anyhow::Ok(viewer)
     })?;
-    stop.wait((at + profile.duration).saturating_duration_since(clock::now()));
+    let mut encoded = Ok(());
+    while encoded.is_ok() && clock::now() < at + profile.duration {
+        let left = (at + profile.duration).saturating_duration_since(clock::now());
+        stop.wait(left.min(LOOK));
+        encoded = encoder.as_mut().map_or(Ok(()), Encoder::check);
+    }
     stop.request();
     drop(encoder);
     let viewer = join(viewer)??;
     let (counters, failure) = join(origin)??;
     join(shaper)?.context("the link failed")?;
     relay.stop();
+    encoded?;
     if let Some(failure) = failure.as_deref().or_else(|| viewer.failure()) {
         bail!("the run failed: {failure}");
     }
@@ -134,12 +141,32 @@ pub(crate) fn run(
 /// ffmpeg at work; ended when dropped.
 pub(super) struct Encoder {
     child: Child,
+    /// What it says about errors.
+    words: Option<JoinHandle<String>>,
+    /// Reads what it encodes.
+    reader: Option<JoinHandle<Result<(), ReadError>>>,
 }
 
 impl Encoder {
-    /// What it encodes; once.
-    pub(super) fn output(&mut self) -> anyhow::Result<ChildStdout> {
-        self.child.stdout.take().context("ffmpeg has no output")
+    /// Lets an inbox have what it encodes; once.
+    pub(super) fn feed(&mut self, inbox: &Inbox, stop: &Stop) -> anyhow::Result<()> {
+        let output = self.child.stdout.take().context("ffmpeg has no output")?;
+        self.reader = Some(inbox.fill(output, false, stop.clone())?);
+        Ok(())
+    }
+
+    /// Fails, with its words, if it has ended before all was encoded, or if that cannot be read.
+    pub(super) fn check(&mut self) -> anyhow::Result<()> {
+        let ended = self.child.try_wait().context("ffmpeg is out of reach")?;
+        if let Some(status) = ended.filter(|status| !status.success()) {
+            let words = self.words.take().map(join).transpose()?;
+            let words = words.unwrap_or_default();
+            bail!("ffmpeg ended in the middle of the run ({status}): {}", words.trim());
+        }
+        match self.reader.take_if(|reader| reader.is_finished()) {
+            Some(reader) => join(reader)?.context("what ffmpeg encodes"),
+            None => Ok(()),
+        }
     }
 
     /// Encodes what was the source of the committed trace, with another seed.
@@ -148,7 +175,7 @@ impl Encoder {
             "life=s=320x180:r=24:mold=10:ratio=0.1:seed={seed}:death_color=#C83232:life_color=#00ff00,scale=1280:720"
         );
         let seconds = duration.as_secs().to_string();
-        let child = Command::new("ffmpeg")
+        let mut child = Command::new("ffmpeg")
             .args(["-hide_banner", "-loglevel", "error", "-re", "-f", "lavfi"])
             .args(["-i", &graph, "-t", &seconds, "-an", "-pix_fmt", "yuv420p"])
             .args(["-c:v", "libx264", "-b:v", "700k", "-bufsize", "200K"])
@@ -161,9 +188,22 @@ impl Encoder {
             .arg("pipe:1")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .context("ffmpeg cannot be started")?;
-        Ok(Self { child })
+        let errors = child.stderr.take().context("ffmpeg has no errors")?;
+        let words = start("weir-encoder", move || {
+            let (mut words, mut errors) = (Vec::new(), errors);
+            // Of more than that the end is read, so that it does not wait, and forgotten.
+            let kept = errors.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
+            drop(kept.and_then(|_| std::io::copy(&mut errors, &mut std::io::sink())));
+            String::from_utf8_lossy(&words).into_owned()
+        })?;
+        Ok(Self {
+            child,
+            words: Some(words),
+            reader: None,
+        })
     }
 }
 
@@ -174,6 +214,11 @@ impl Drop for Encoder {
         drop(self.child.wait());
     }
 }
+
+/// How often the encoder is looked after.
+const LOOK: Duration = Duration::from_millis(200);
+/// Bytes of its words that are kept.
+const WORDS_BYTES_MAX: u64 = 16 << 10;
 
 pub(super) fn start<T: Send + 'static>(
     name: &str,
