@@ -469,3 +469,112 @@ fn the_demo_does_not_wait_for_what_does_not_start() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert_eq!(errors, "the relay ended before it listened\n");
 }
+
+/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
+fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(&[&["live", "lab"][..], arguments].concat());
+    let output = output.wait_with_output().unwrap();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
+    let (json, html) = (file("hole.json"), file("hole.html"));
+    let (code, table, errors) = lab(&[
+        "--strategies",
+        "skip,weir",
+        "--profiles",
+        "INTRA_CASCADE",
+        "--seeds",
+        "2",
+        "--require",
+        "--json",
+        json.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(0), "{table}{errors}");
+    assert!(!table.contains("fails"), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let runs = runs.as_array().unwrap();
+    let of = |name: &str| runs.iter().filter(|run| run["strategy"] == name).count();
+    assert_eq!((runs.len(), of("skip"), of("weir")), (4, 2, 2));
+    for run in runs {
+        assert_eq!(run["link"], "INTRA_CASCADE");
+        assert!(run["seed"] == 1 || run["seed"] == 2);
+        let figures = &run["figures"];
+        assert!(figures["frames"].as_u64() > Some(3000), "{run}");
+        for name in ["shown", "latency_mean", "age_mean", "freeze_longest"] {
+            assert!(figures[name].as_f64() > Some(0.0), "{run}");
+        }
+    }
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("live lab --strategies skip,weir"));
+    // Three figures of both, and what was received of ours by kind.
+    assert_eq!(html.matches("<svg").count(), 4);
+    assert!(html.ends_with("</body></html>\n"));
+}
+
+#[test]
+fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
+    let (trace, json) = (file("link.mahimahi"), file("trace.json"));
+    // A packet each 12 ms: a megabit per second.
+    let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
+    fs::write(&trace, lines.join("\n")).unwrap();
+    let path = trace.to_str().unwrap();
+    let only = ["--strategies", "weir", "--trace"];
+    let json_at = json.to_str().unwrap();
+    let arguments = [&only[..], &[path, "--trace-time", "8s", "--json", json_at]].concat();
+    let (code, table, errors) = lab(&arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(table.contains(path), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "no other profile");
+    let figures = &runs[0]["figures"];
+    assert_eq!(figures["frames"], 168);
+    assert!(figures["shown"].as_f64() > Some(0.9), "{figures}");
+    for (lines, more, error) in [
+        ("12\n24\nsoon\n", &[][..], "line 3"),
+        ("", &[], path),
+        ("12\n", &["--trace-time", "1s"], "is too short"),
+        ("12\n", &["--require"], "--require compares weir with skip"),
+        ("12\n", &["--strategies", "fast"], "there is no strategy \"fast\""),
+        ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
+        ("12\n", &["--loss", "nan"], "--loss"),
+    ] {
+        fs::write(&trace, lines).unwrap();
+        let (code, _, errors) = lab(&[&only[..], &[path], more].concat());
+        assert_eq!(code, Some(2), "{more:?}: {errors}");
+        assert!(errors.contains(error), "{more:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_publisher_that_listens_serves_players_itself() {
+    let mut publisher = weir(&["live", "publish", "--listen", "127.0.0.1:0", "--realtime"]);
+    let mut errors = BufReader::new(publisher.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let json = file("listens.json");
+    let mut play = vec!["live", "play", &url, "--join", "current", "--certificate-hash"];
+    play.push(ready["certificate_sha256"].as_str().unwrap());
+    play.extend(["--json", json.to_str().unwrap()]);
+    let player = weir(&play);
+    Stop::new().unwrap().wait(Duration::from_millis(500));
+    let mut stdin = publisher.stdin.take().unwrap();
+    stdin.write_all(&fs::read(AUDIO_VIDEO).unwrap()).unwrap();
+    drop(stdin);
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    let published = publisher.wait_with_output().unwrap();
+    assert_eq!(published.status.code(), Some(0));
+    let published = serde_json::from_slice(&published.stdout).unwrap();
+    let played = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_whole(&played, &published);
+}

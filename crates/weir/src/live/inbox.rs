@@ -20,7 +20,9 @@ pub(crate) struct Inbox {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Something was taken, or nobody takes anything any more.
+    /// When it was made.
+    since: Instant,
+    /// Something was asked for or taken, or nobody takes anything any more.
     taken: Condvar,
     /// Something is there for the origin.
     bell: Bell,
@@ -29,6 +31,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<(Instant, Item)>,
+    /// The origin has asked for the first item.
+    is_wanted: bool,
     ended_at: Option<Instant>,
     is_closed: bool,
 }
@@ -48,14 +52,16 @@ impl Inbox {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
+                since: clock::now(),
                 taken: Condvar::new(),
                 bell,
             }),
         }
     }
 
-    /// Reads `input` on a thread of its own until it ends, breaks, or nobody wants it any more. With `paced`, as
-    /// fast as it is to be played; else as it comes.
+    /// Reads `input` on a thread of its own until it ends, breaks, or nobody wants it any more; from when the origin asks for the
+    /// first item on: what lay there before would be said to have been available when nobody could have it. With `paced`, as fast
+    /// as it is to be played; else as it comes.
     pub(crate) fn fill(
         &self,
         mut input: impl Read + Send + 'static,
@@ -81,6 +87,9 @@ impl Inbox {
     }
 
     fn read(&self, input: &mut impl Read, paced: bool, stop: &Stop) -> Result<(), ReadError> {
+        if !self.is_wanted() {
+            return Ok(());
+        }
         let mut ingest = Ingest::new();
         let mut buffer = vec![0; READ_BYTES];
         let mut pace = Pace::default();
@@ -104,6 +113,16 @@ impl Inbox {
                 }
             }
         }
+    }
+
+    /// Waits until the origin asks for the first item; returns whether it did.
+    fn is_wanted(&self) -> bool {
+        let mut state = self.lock();
+        while !state.is_wanted && !state.is_closed {
+            let waited = self.shared.taken.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_wanted
     }
 
     /// Puts an item in when there is room; returns whether anybody will take it.
@@ -135,13 +154,20 @@ impl Inbox {
 
 impl Source for Inbox {
     fn poll(&mut self, _now: Instant) -> Option<(Instant, Item)> {
-        let item = self.lock().items.pop_front();
+        let mut state = self.lock();
+        state.is_wanted = true;
+        let item = state.items.pop_front();
+        drop(state);
         self.shared.taken.notify_all();
         item
     }
 
     fn next_at(&self) -> Option<Instant> {
         let state = self.lock();
+        if !state.is_wanted {
+            // It wants to be asked.
+            return Some(self.shared.since);
+        }
         let first = state.items.front().map(|(at, _)| *at);
         first.or(state.ended_at)
     }
@@ -177,3 +203,48 @@ impl Pace {
 const READ_BYTES: usize = 64 << 10;
 /// Items that may wait for the origin; then the stream is left unread.
 const ITEMS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Says when it is read, and is at its end.
+    struct Watched(Sender<()>);
+
+    impl Read for Watched {
+        fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+            drop(self.0.send(()));
+            Ok(0)
+        }
+    }
+
+    fn filled() -> (Inbox, Receiver<()>, JoinHandle<Result<(), ReadError>>) {
+        let inbox = Inbox::new(Bell::new().expect("a descriptor"));
+        let (sender, looks) = channel();
+        let stop = Stop::new().expect("a descriptor");
+        let reader = inbox.fill(Watched(sender), false, stop);
+        (inbox, looks, reader.expect("a thread"))
+    }
+
+    #[test]
+    fn nothing_is_read_before_it_is_asked_for() {
+        let (mut inbox, looks, reader) = filled();
+        assert!(looks.recv_timeout(Duration::from_millis(100)).is_err());
+        assert!(inbox.next_at().is_some_and(|at| at <= clock::now()), "it wants to be asked");
+        assert!(inbox.poll(clock::now()).is_none());
+        looks.recv_timeout(Duration::from_secs(60)).expect("it is read");
+        let result = reader.join().expect("no panic");
+        assert!(matches!(result, Err(ReadError::Ingest(_))), "nothing came");
+        assert!(inbox.is_over());
+    }
+
+    #[test]
+    fn who_is_never_asked_ends_with_its_origin() {
+        let (inbox, looks, reader) = filled();
+        inbox.close();
+        assert!(reader.join().expect("no panic").is_ok());
+        assert!(looks.try_recv().is_err());
+    }
+}

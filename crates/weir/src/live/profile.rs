@@ -126,6 +126,52 @@ mod tests {
     }
 
     #[test]
+    fn profiles_have_the_rates_and_times_of_the_challenge() {
+        // Kilobits per second, and for how many seconds.
+        let jitters = [(500.0, 0.25), (1200.0, 5.0), (500.0, 0.1), (1200.0, 1.0)];
+        let jitters = [&jitters[..], &[(500.0, 0.25), (1200.0, 5.0)]].concat();
+        let hole = [1000.0, 800.0, 600.0, 400.0, 200.0, 400.0, 600.0, 800.0, 1000.0];
+        let cascade = [1200.0, 800.0, 400.0, 800.0, 1200.0];
+        for (name, steps, seconds) in [
+            ("500k", vec![(500.0, 90.0)], 90.0),
+            ("CASCADE", cascade.map(|rate| (rate, 30.0)).into(), 150.0),
+            ("INTRA_CASCADE", hole.map(|rate| (rate, 15.0)).into(), 135.0),
+            (
+                "SPIKE",
+                vec![(1200.0, 10.0), (300.0, 10.0), (800.0, 10.0)],
+                30.0,
+            ),
+            (
+                "SLOW_JITTERS",
+                [(500.0, 5.0), (1200.0, 5.0)].repeat(3),
+                30.0,
+            ),
+            ("FAST_JITTERS", jitters.repeat(3), 34.8),
+        ] {
+            let profile = NetworkProfile::named(name).unwrap();
+            let mut at = 0.0;
+            let mut expected = Vec::new();
+            for (kilobits, lasts) in steps {
+                expected.push((at, kilobits * 1000.0));
+                at += lasts;
+            }
+            let near = |one: f64, other: f64| (one - other).abs() < 1e-9;
+            assert!(near(profile.duration.as_secs_f64(), seconds), "{name}");
+            assert!(near(at, seconds), "{name}");
+            assert_eq!(profile.steps.len(), expected.len(), "{name}");
+            for ((from, rate), (at, bits)) in profile.steps.iter().zip(expected) {
+                let Rate::Fixed(rate) = rate else {
+                    panic!("{name} is not recorded");
+                };
+                let rate = u32::try_from(rate.bits_per_second()).unwrap();
+                assert!(near(from.as_secs_f64(), at), "{name}");
+                assert!(near(f64::from(rate), bits), "{name}");
+            }
+        }
+        assert_eq!(NetworkProfile::names().count(), 6);
+    }
+
+    #[test]
     fn every_name_is_one() {
         for name in NetworkProfile::names() {
             assert_eq!(NetworkProfile::named(name).unwrap().name, name);

@@ -1,8 +1,9 @@
 //! What came of runs, as tables: medians over seeds with their spread, and whether our strategy holds what it has to.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use weir_live::figures::{Delays, Figures};
+use weir_live::figures::{Delays, FREEZE_US, Figures};
 
 /// One strategy over one link.
 #[derive(Clone, Debug)]
@@ -89,15 +90,16 @@ pub(crate) fn lines(rows: &[Row]) -> Vec<Vec<String>> {
     lines
 }
 
-/// What `weir` must hold against `skip` on every link: a lower age, a shorter longest freeze, and at most a tenth
-/// fewer frames shown. Also returns whether all of it holds.
+/// What `weir` must hold against `skip` on every link: a lower age, a shorter longest freeze (where neither has one, none is
+/// worse), and at most a tenth fewer frames shown; and over `INTRA_CASCADE` by itself, with every seed, a mean latency and a longest
+/// freeze that are not over their limits. Also returns whether all of it holds.
 pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
     let of = |link: &str, name: &str| {
         let mut found = rows.iter();
         let found = found.find(|row| row.link == link && row.strategy == name);
         found.map(|row| &row.runs[..])
     };
-    let head = ["link", "age", "longest freeze", "frames shown"];
+    let head = ["link", "age", "longest freeze", "frames shown", "by itself"];
     let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).into()];
     let mut holds_all = true;
     for row in rows.iter().filter(|row| row.strategy == "weir") {
@@ -114,19 +116,42 @@ pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
             medians(|run| run.freeze_longest),
         );
         let shown = medians(|run| run.shown * 100.0);
+        let shortest = Duration::from_micros(FREEZE_US.unsigned_abs()).as_secs_f64();
+        let is_none = |seconds: f64| seconds < shortest;
+        let has_none = is_none(freeze.0) && is_none(freeze.1);
         for (holds, (ours, theirs)) in [
-            (age.0 <= age.1, age),
-            (freeze.0 <= freeze.1, freeze),
+            (age.0 < age.1, age),
+            (freeze.0 < freeze.1 || has_none, freeze),
             (shown.0 >= shown.1 * 0.9, shown),
         ] {
             holds_all &= holds;
             let word = if holds { "holds" } else { "fails" };
             line.push(format!("{word}: {ours:.2} to {theirs:.2}"));
         }
+        if row.link == LIMITED_LINK {
+            let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
+            let latency = most(|run| delays(run).latency_mean);
+            let freeze = most(|run| run.freeze_longest);
+            let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S;
+            holds_all &= holds;
+            let word = if holds { "holds" } else { "fails" };
+            line.push(format!(
+                "{word}: latency {latency:.2} of {LATENCY_MAX_S}, freeze {freeze:.2} of {FREEZE_MAX_S}"
+            ));
+        } else {
+            line.push("no limit".to_owned());
+        }
         lines.push(line);
     }
     (lines.len() > 1).then(|| (aligned(&lines), holds_all))
 }
+
+/// The link over which `weir` has limits of its own.
+const LIMITED_LINK: &str = "INTRA_CASCADE";
+/// The highest mean latency over it, in seconds.
+const LATENCY_MAX_S: f64 = 0.45;
+/// The longest freeze over it, in seconds.
+const FREEZE_MAX_S: f64 = 1.0;
 
 /// Ways of running side by side: how far the medians of the later ones, and of the last, are from the first.
 pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> String {
@@ -244,6 +269,47 @@ mod tests {
             assert_eq!(text.contains("fails"), !holds, "{text}");
         }
         assert_eq!(verdicts(&[skip]), None, "there is nothing to compare");
+    }
+
+    #[test]
+    fn a_tie_is_no_win_but_where_nobody_freezes() {
+        for (skip, ours, holds) in [
+            ((1.0, 2.0, 0.5), (1.0, 1.0, 0.5), false),
+            ((1.0, 2.0, 0.5), (0.5, 2.0, 0.5), false),
+            ((1.0, 0.5, 0.5), (0.5, 0.5, 0.5), false),
+            ((1.0, 0.49, 0.5), (0.5, 0.49, 0.5), true),
+            ((1.0, 0.17, 0.5), (0.5, 0.19, 0.5), true),
+        ] {
+            let rows = [row("skip", &[skip]), row("weir", &[ours])];
+            let (text, all) = verdicts(&rows).unwrap();
+            assert_eq!(all, holds, "{text}");
+        }
+    }
+
+    #[test]
+    fn over_the_profile_with_the_hole_every_seed_has_to_keep_the_limits() {
+        for (latency, freeze, holds) in [(0.45, 1.0, true), (0.46, 1.0, false), (0.45, 1.01, false)]
+        {
+            let over = |strategy: &str, runs: &[(f64, f64, f64)]| Row {
+                link: LIMITED_LINK.to_owned(),
+                ..row(strategy, runs)
+            };
+            let skip = over("skip", &[(2.0, 5.0, 0.5); 3]);
+            let mut ours = over("weir", &[(0.5, 0.9, 0.5); 3]);
+            ours.runs[1].freeze_longest = freeze;
+            ours.runs[1].delays = ours.runs[1].delays.map(|delays| Delays {
+                latency_mean: latency,
+                ..delays
+            });
+            let (text, all) = verdicts(&[skip.clone(), ours.clone()]).unwrap();
+            assert_eq!(all, holds, "{text}");
+            // Elsewhere there are none.
+            let elsewhere = [skip, ours].map(|row| Row {
+                link: "SPIKE".to_owned(),
+                ..row
+            });
+            assert!(verdicts(&elsewhere).unwrap().1);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use weir_live::strategy;
@@ -43,6 +43,9 @@ pub(crate) struct LabArguments {
     /// How long a recorded link is used
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
     trace_time: Duration,
+    /// Exit with 1 if `weir` does not hold against `skip` what it has to
+    #[arg(long, conflicts_with = "agreement")]
+    require: bool,
     /// How many seeds, from 1
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
@@ -114,9 +117,10 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     };
     let rows = rows(&done);
     let mut text = table(&rows);
-    if let Some((against_skip, _)) = verdicts(&rows) {
+    let verdict = verdicts(&rows);
+    if let Some((against_skip, _)) = &verdict {
         text.push_str("\nweir against skip, medians:\n\n");
-        text.push_str(&against_skip);
+        text.push_str(against_skip);
     }
     if !before.is_empty() {
         let compared = agreement(&before, &rows);
@@ -144,7 +148,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         (false, true) => "live-sweep",
         (false, false) => "live-lab",
     };
-    write_results(arguments, name, &text)
+    write_results(arguments, name, &text)?;
+    let holds = verdict.is_some_and(|(_, holds)| holds);
+    Ok(ExitCode::from(u8::from(arguments.require && !holds)))
 }
 
 fn write_results(arguments: &LabArguments, name: &str, text: &str) -> anyhow::Result<ExitCode> {
@@ -189,6 +195,11 @@ fn tasks(arguments: &LabArguments) -> anyhow::Result<Vec<Task>> {
     for name in &strategies {
         lab::named_strategy(name)?;
     }
+    let is_there = |name: &str| strategies.iter().any(|one| one == name);
+    ensure!(
+        !arguments.require || is_there("weir") && is_there("skip"),
+        "--require compares weir with skip: --strategies has to name both"
+    );
     let links = if arguments.sweep {
         arguments.conditions.sweep()
     } else {
