@@ -1,8 +1,8 @@
 //! How a live stream is put into tracks, groups, subgroups and priorities.
 //!
 //! A strategy says all it has to say in MOQT's own terms, so that a relay that has never heard of it
-//! delivers by it: which stream an object goes to, which publisher priority the stream has, in which
-//! order groups go, and which streams are no longer worth sending and are reset.
+//! can deliver by it: which stream an object goes to, which publisher priority the stream has, in which
+//! order groups go, which streams are no longer worth sending and are reset, and how long one may take.
 
 mod layers;
 mod protective;
