@@ -53,7 +53,7 @@ impl Origin {
             return self.end_tracks(now, endpoint);
         };
         if now < leaving.look_at {
-            return;
+            return self.end_tracks(now, endpoint);
         }
         let left = self.streams.len() + self.answers.len();
         let stats = self.client.open(now, endpoint);
