@@ -183,3 +183,48 @@ pub(super) fn refusal(code: RequestErrorCode, reason: &str) -> RequestError {
         redirect: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_moqt::name::Namespace;
+
+    use super::*;
+    use crate::origin::track;
+
+    #[test]
+    fn the_peer_says_how_urgent_a_track_is_and_which_groups_go_first() {
+        let name = track(&Namespace::new(["live"]).expect("short"), "video").expect("short");
+        let mut publication = Publication::new(name, Terms::PLAIN);
+        let rank = |publication: &Publication, group| publication.rank(128, group, 0);
+        assert!(rank(&publication, 1) > rank(&publication, 2));
+        let usual = rank(&publication, 1);
+        publication.take_over(&Parameters {
+            subscriber_priority: Some(127),
+            group_order: Some(GroupOrder::Descending),
+            ..Parameters::default()
+        });
+        assert!(rank(&publication, 1) < rank(&publication, 2));
+        assert!(rank(&publication, 1) > usual);
+        // What an update does not mention stays.
+        publication.take_over(&Parameters::default());
+        assert!(rank(&publication, 1) > usual);
+        // Whoever comes next begins with what the track says.
+        publication.accept(RequestId(2), &Parameters::default(), 0, 0);
+        assert_eq!(rank(&publication, 1), usual);
+    }
+
+    #[test]
+    fn a_track_tells_how_long_a_subgroup_may_take() {
+        let name = track(&Namespace::new(["live"]).expect("short"), "video").expect("short");
+        let timeout = Some(Duration::from_millis(200));
+        for subgroup_timeout in [None, timeout] {
+            let terms = Terms {
+                subgroup_timeout,
+                ..Terms::PLAIN
+            };
+            let properties = Publication::new(name.clone(), terms).properties();
+            assert_eq!(properties.subgroup_delivery_timeout(), subgroup_timeout);
+            assert_eq!(properties.object_delivery_timeout(), None);
+        }
+    }
+}
