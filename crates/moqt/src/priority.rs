@@ -10,13 +10,7 @@ use crate::parameter::GroupOrder;
 /// 2048 groups one waits for another), and subgroups from the 32nd on are one. Streams of one rank are sent in the order
 /// in which they were opened. Ascending groups need ranks all the same: what was lost of an old group would else be
 /// sent again behind all newer ones.
-pub fn rank(
-    subscriber: u8,
-    publisher: u8,
-    order: GroupOrder,
-    group: u64,
-    subgroup: u64,
-) -> i32 {
+pub fn rank(subscriber: u8, publisher: u8, order: GroupOrder, group: u64, subgroup: u64) -> i32 {
     let group = group & GROUP_MAX;
     let group = match order {
         GroupOrder::Ascending => GROUP_MAX - group,

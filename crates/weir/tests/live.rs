@@ -453,7 +453,8 @@ fn a_run_whose_encoder_dies_fails_with_its_words() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(
-        errors.contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
+        errors
+            .contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
         "{errors}"
     );
 }
@@ -542,7 +543,11 @@ fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
         ("", &[], path),
         ("12\n", &["--trace-time", "1s"], "is too short"),
         ("12\n", &["--require"], "--require compares weir with skip"),
-        ("12\n", &["--strategies", "fast"], "there is no strategy \"fast\""),
+        (
+            "12\n",
+            &["--strategies", "fast"],
+            "there is no strategy \"fast\"",
+        ),
         ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
         ("12\n", &["--loss", "nan"], "--loss"),
     ] {
@@ -562,7 +567,14 @@ fn a_publisher_that_listens_serves_players_itself() {
     let ready: Value = serde_json::from_str(&line).unwrap();
     let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
     let json = file("listens.json");
-    let mut play = vec!["live", "play", &url, "--join", "current", "--certificate-hash"];
+    let mut play = vec![
+        "live",
+        "play",
+        &url,
+        "--join",
+        "current",
+        "--certificate-hash",
+    ];
     play.push(ready["certificate_sha256"].as_str().unwrap());
     play.extend(["--json", json.to_str().unwrap()]);
     let player = weir(&play);

@@ -8,9 +8,7 @@ use weir_moqt::message::{RequestError, Subscribe, SubscribeOk};
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
-use weir_moqt::property::{
-    DEFAULT_PUBLISHER_GROUP_ORDER, Properties, SUBGROUP_DELIVERY_TIMEOUT,
-};
+use weir_moqt::property::{DEFAULT_PUBLISHER_GROUP_ORDER, Properties, SUBGROUP_DELIVERY_TIMEOUT};
 use weir_moqt::session::RequestId;
 
 /// How an origin offers its tracks.

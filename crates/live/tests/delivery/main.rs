@@ -135,7 +135,10 @@ fn the_origin_sends_in_the_order_of_the_strategy_too() {
     let run = |strategy| through_the_dip_at(Slow::Up, strategy);
     let skip = run("skip");
     let (before, after) = (skip.latency_between(4, 8), skip.latency_between(27, 31));
-    assert!(before < 0.4 && after < 1.2, "newest first: {before} {after}");
+    assert!(
+        before < 0.4 && after < 1.2,
+        "newest first: {before} {after}"
+    );
     let (layers, baseline) = (run("deprioritize-b"), run("baseline"));
     let late = |run: &Run| run.latency_between(20, 31);
     let (layers, baseline) = (late(&layers), late(&baseline));
@@ -154,7 +157,13 @@ fn the_origin_sends_keyframes_first() {
     let profile = profile.map(|(at, kilobits)| (Duration::from_secs(at), kilobits));
     let run = stage.run(&profile.into(), Duration::from_secs(31));
     let came = |kind| run.records.iter().filter(|one| one.kind == kind).count();
-    println!("{:?} {} {} {}", run.figures, came('I'), came('P'), came('B'));
+    println!(
+        "{:?} {} {} {}",
+        run.figures,
+        came('I'),
+        came('P'),
+        came('B')
+    );
     assert!(run.figures.freeze_longest < 0.8);
     assert!(run.delays().latency_mean < 0.4);
 }
@@ -198,7 +207,7 @@ fn an_origin_whose_last_frames_do_not_arrive_says_so() {
     stage.made = Some(Duration::from_secs(6));
     // Then nothing arrives any more.
     let profile = vec![(Duration::ZERO, 200), (Duration::from_secs(8), 0)];
-    let run = stage.run(&profile, Duration::from_secs(40));
+    let run = stage.run(&profile, Duration::from_secs(30));
     let failure = run.failure.expect("it did not deliver");
     assert!(
         failure.starts_with("the end of the stream did not arrive"),

@@ -9,15 +9,15 @@ use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::Strategy;
 use weir_live::{
-    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
-    strategy,
+    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Target, Timebase, Viewer,
+    ViewerConfig, strategy,
 };
 use weir_moqt::draft::Draft;
 use weir_moqt::message::Setup;
 use weir_moqt::name::Namespace;
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Counters, Relay};
-use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 /// From when on the link has which rate, in kilobits per second.
 pub(crate) type Profile = Vec<(Duration, u32)>;
@@ -105,16 +105,15 @@ impl Stage {
         }
     }
 
-    /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
-    pub(crate) fn run(&self, profile: &Profile, duration: Duration) -> Run {
-        let strategy = strategy::by_name(self.strategy).expect("a known name");
+    /// Nodes for the origin, the relay and the player, and the links between them.
+    fn nodes(&self, strategy: &dyn Strategy, profile: &Profile) -> (Sim, [NodeId; 3]) {
         let mut sim = Sim::new(self.seed);
         let delay = Delay::fixed(Duration::from_millis(1)).expect("short");
         sim.set_default_link(Link {
             delay,
             ..Link::default()
         });
-        let congestion = congestion(&*strategy);
+        let congestion = congestion(strategy);
         let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
         let limits = Limits {
             congestion,
@@ -149,6 +148,13 @@ impl Stage {
                 sim.change_link(from, to, |now, link| link.set_rate(now, rate));
             });
         }
+        (sim, [origin, relay, viewer])
+    }
+
+    /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
+    pub(crate) fn run(&self, profile: &Profile, duration: Duration) -> Run {
+        let strategy = strategy::by_name(self.strategy).expect("a known name");
+        let (mut sim, [origin, relay, viewer]) = self.nodes(&*strategy, profile);
         sim.start(relay, Relay::new(Config::default()));
         let namespace = Namespace::new(["live"]).expect("short");
         let target = |sim: &Sim| Target {
@@ -166,7 +172,9 @@ impl Stage {
         let tracks: Vec<String> = tracks.collect();
         let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
         let start = sim.instant(Duration::from_secs(1));
-        let made = self.made.unwrap_or(duration - Duration::from_millis(1500));
+        let made = self
+            .made
+            .unwrap_or_else(|| duration.saturating_sub(Duration::from_millis(1500)));
         let frames = u64::try_from(made.as_millis() * 24 / 1000).expect("few");
         let source = TraceSource::new(
             trace,

@@ -141,7 +141,10 @@ fn a_publisher_that_was_killed_and_comes_back_as_it_was_is_followed_at_once() {
             assert_eq!(viewer.publishers_followed(), 1, "{strategy}");
             let shown = shown_after(viewer, 4);
             assert!(shown >= 30, "{strategy} shows {shown}");
-            let first = viewer.records().iter().rposition(|one| one.arrived_us < 4_000_000);
+            let first = viewer
+                .records()
+                .iter()
+                .rposition(|one| one.arrived_us < 4_000_000);
             let first = first.expect("it played before") + 1;
             let numbers = viewer.records().iter().map(|one| one.number);
             let before = numbers.clone().take(first).max().expect("some came");

@@ -115,7 +115,10 @@ mod tests {
     #[test]
     fn what_no_link_can_be_is_refused_with_the_flag() {
         for (flag, values) in [
-            ("--loss", &["-0.5", "1.1", "nan", "NaN", "inf", "half", ""][..]),
+            (
+                "--loss",
+                &["-0.5", "1.1", "nan", "NaN", "inf", "half", ""][..],
+            ),
             ("--delay", &["-1ms", "2h", "20", "soon"]),
             ("--jitter", &["-1ms", "2h", "20"]),
             ("--queue", &["-1", "0", "1499", "1e6"]),
@@ -129,7 +132,13 @@ mod tests {
                 assert!(Line::try_parse_from(split).is_err(), "{split:?}");
             }
         }
-        let good = ["lab", "--loss=1", "--delay=1h", "--jitter=0ms", "--queue=1500"];
+        let good = [
+            "lab",
+            "--loss=1",
+            "--delay=1h",
+            "--jitter=0ms",
+            "--queue=1500",
+        ];
         let line = Line::try_parse_from(good).expect("at the limits");
         assert!(line.conditions.link().is_ok());
         let line = Line::try_parse_from(["lab", "--jitter=21ms"]).expect("by itself");
@@ -156,7 +165,10 @@ mod tests {
         for (place, (name, link)) in links.iter().enumerate() {
             assert_eq!(differences(&usual, link), usize::from(place > 0), "{name}");
             assert!(link.link().is_ok(), "{name}");
-            let jittery = Conditions { jitter: Duration::from_millis(10), ..usual };
+            let jittery = Conditions {
+                jitter: Duration::from_millis(10),
+                ..usual
+            };
             assert!(jittery.sweep().iter().all(|(_, link)| link.link().is_ok()));
         }
         for kind in ["delay", "queue", "jitter", "loss"] {

@@ -232,9 +232,14 @@ mod tests {
     fn nothing_is_read_before_it_is_asked_for() {
         let (mut inbox, looks, reader) = filled();
         assert!(looks.recv_timeout(Duration::from_millis(100)).is_err());
-        assert!(inbox.next_at().is_some_and(|at| at <= clock::now()), "it wants to be asked");
+        assert!(
+            inbox.next_at().is_some_and(|at| at <= clock::now()),
+            "it wants to be asked"
+        );
         assert!(inbox.poll(clock::now()).is_none());
-        looks.recv_timeout(Duration::from_secs(60)).expect("it is read");
+        looks
+            .recv_timeout(Duration::from_secs(60))
+            .expect("it is read");
         let result = reader.join().expect("no panic");
         assert!(matches!(result, Err(ReadError::Ingest(_))), "nothing came");
         assert!(inbox.is_over());

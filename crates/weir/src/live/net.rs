@@ -161,7 +161,10 @@ impl Encoder {
         if let Some(status) = ended.filter(|status| !status.success()) {
             let words = self.words.take().map(join).transpose()?;
             let words = words.unwrap_or_default();
-            bail!("ffmpeg ended in the middle of the run ({status}): {}", words.trim());
+            bail!(
+                "ffmpeg ended in the middle of the run ({status}): {}",
+                words.trim()
+            );
         }
         match self.reader.take_if(|reader| reader.is_finished()) {
             Some(reader) => join(reader)?.context("what ffmpeg encodes"),
@@ -195,7 +198,10 @@ impl Encoder {
         let words = start("weir-encoder", move || {
             let (mut words, mut errors) = (Vec::new(), errors);
             // Of more than that the end is read, so that it does not wait, and forgotten.
-            let kept = errors.by_ref().take(WORDS_BYTES_MAX).read_to_end(&mut words);
+            let kept = errors
+                .by_ref()
+                .take(WORDS_BYTES_MAX)
+                .read_to_end(&mut words);
             drop(kept.and_then(|_| std::io::copy(&mut errors, &mut std::io::sink())));
             String::from_utf8_lossy(&words).into_owned()
         })?;
