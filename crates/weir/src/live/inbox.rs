@@ -238,7 +238,7 @@ mod tests {
         );
         assert!(inbox.poll(clock::now()).is_none());
         looks
-            .recv_timeout(Duration::from_secs(60))
+            .recv_timeout(Duration::from_mins(1))
             .expect("it is read");
         let result = reader.join().expect("no panic");
         assert!(matches!(result, Err(ReadError::Ingest(_))), "nothing came");
