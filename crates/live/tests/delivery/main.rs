@@ -149,26 +149,6 @@ fn the_origin_sends_in_the_order_of_the_strategy_too() {
 }
 
 #[test]
-fn the_origin_sends_keyframes_first() {
-    let mut stage = Stage::new("weir", seed());
-    stage.slow = Slow::Up;
-    // Enough for keyframes and little more.
-    let profile = [(0, 1000), (8, 350), (20, 1000)];
-    let profile = profile.map(|(at, kilobits)| (Duration::from_secs(at), kilobits));
-    let run = stage.run(&profile.into(), Duration::from_secs(31));
-    let came = |kind| run.records.iter().filter(|one| one.kind == kind).count();
-    println!(
-        "{:?} {} {} {}",
-        run.figures,
-        came('I'),
-        came('P'),
-        came('B')
-    );
-    assert!(run.figures.freeze_longest < 0.8);
-    assert!(run.delays().latency_mean < 0.4);
-}
-
-#[test]
 fn a_relay_gives_disposable_frames_up_by_itself_when_their_time_is_over() {
     let run = through_the_dip("weir");
     let (relayed, published) = (run.relayed, run.published);
