@@ -248,8 +248,9 @@ export class Viewer {
         if (frames.length === 0) this.objectsUnknown += 1;
         for (const frame of frames) {
           const take = () => this.#onFrame(frame, group, now, epoch);
-          if (this.sequence && place === 0) this.sequence.push(group, take);
-          else take();
+          if (!this.sequence || place !== 0) take();
+          else if (this.#beginsAnew(frame)) this.#takeFirst(take, group);
+          else this.sequence.push(group, take);
         }
         if (place === 0) this.#endFetched(group);
         this.#pass();
@@ -311,8 +312,7 @@ export class Viewer {
    */
   #onFrame(frame, group, arrivedUs, epoch) {
     const { tag } = frame;
-    const isBackwards = tag.presentationUs < this.newest.presentationUs - RESTART_US;
-    if (this.#isOfAnother(frame, group, epoch) || (isBackwards && tag.availableUs > this.newest.availableUs)) {
+    if (this.#isOfAnother(frame, group, epoch) || this.#beginsAnew(frame)) {
       // The publisher began anew.
       this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
       this.records.interrupt();
@@ -354,6 +354,28 @@ export class Viewer {
       this.video.push({ frame, group, onShown: () => this.records.onShown(record, nowUs()) });
     }
     this.#tick();
+  }
+
+  /**
+   * Whether a publisher began anew, by which its times run back.
+   *
+   * @param {MediaFrame} frame
+   */
+  #beginsAnew({ tag }) {
+    const isBackwards = tag.presentationUs < this.newest.presentationUs - RESTART_US;
+    return isBackwards && tag.availableUs > this.newest.availableUs;
+  }
+
+  /**
+   * Takes the first frame of a publisher that began anew: it does not wait for the groups of the former, which nobody ends.
+   *
+   * @param {() => void} take which begins another sequence
+   * @param {number} group
+   */
+  #takeFirst(take, group) {
+    const isOpen = this.openGroups.has(group);
+    take();
+    if (isOpen) this.openGroups.add(group);
   }
 
   /**

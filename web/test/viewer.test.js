@@ -203,6 +203,29 @@ test("another connection to another publisher begins anew, and what the former s
   assert.deepEqual(viewer.records.frames.slice(-4).map(({ group, number }) => [group, number]), [[10_000, 90_009], [5, 90_010], [5, 90_011], [5, 90_012]]);
 });
 
+test("a publisher that begins anew on the same tracks is followed, by every way of delivery", async () => {
+  for (const strategy of ["baseline", "deprioritize-b", "skip", "combined", "weir"]) {
+    const { viewer, handlers } = await watching(strategy);
+    const { video } = tracks(handlers);
+    const former = new Publisher(1000);
+    former.beganUs -= 10_000_000;
+    // It falls in the middle of a group, which nobody ends.
+    for (let number = 0; number < 65; number++) {
+      video.onObject(former.object(number));
+      if (number % 10 === 9) video.onStreamEnd?.(former.object(number).group);
+    }
+    const { restarts } = viewer;
+    const next = new Publisher(5000);
+    for (let number = 0; number < 12; number++) {
+      video.onObject(next.object(number));
+      if (number === 9) video.onStreamEnd?.(5000n);
+    }
+    assert.equal(viewer.restarts - restarts, 1, strategy);
+    const places = viewer.records.frames.slice(-12).map(({ group, number }) => [group, number]);
+    assert.deepEqual(places, Array.from({ length: 12 }, (_, place) => [place < 10 ? 5000 : 5001, 65 + place]), strategy);
+  }
+});
+
 test("the sound of two connections is that of the newer one", async () => {
   const { viewer, handlers } = await watching();
   Object.defineProperty(viewer.audio, "isRunning", { get: () => true });
