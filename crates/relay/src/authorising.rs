@@ -92,7 +92,19 @@ impl Relay {
             },
         };
         let tokens = &request.parameters().authorization_tokens;
-        match self.permit(now, handle, tokens, action, namespace) {
+        let permitted = self.permit(now, handle, tokens, action, namespace);
+        self.admit_request(now, endpoint, (handle, id), permitted)
+    }
+
+    /// Notes until when a request is permitted, or refuses it.
+    fn admit_request(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        (handle, id): (Handle, RequestId),
+        permitted: Result<Option<Instant>, Denial>,
+    ) -> bool {
+        match permitted {
             Ok(expires) => {
                 self.note_expiry(handle, id, expires);
                 true
@@ -125,25 +137,14 @@ impl Relay {
         } else {
             self.permit(now, handle, tokens, action, &namespace)
         };
-        match permitted {
-            Ok(expires) => {
-                self.note_expiry(handle, id, expires);
-                true
-            }
-            Err(denial) => {
-                self.count_denial(denial);
-                self.refuse(now, endpoint, handle, id, denial.code());
-                false
-            }
-        }
+        self.admit_request(now, endpoint, (handle, id), permitted)
     }
 
     /// A subscription was given another end: the fetches that stand and fall with it have it too.
     fn extend_joined(&mut self, handle: Handle, joined: RequestId, expires: Option<Instant>) {
-        let heirs = self.fetches.iter();
-        let heirs = heirs.filter(|((session, _), fetch)| {
-            *session == handle && fetch.stands_with == Some(joined)
-        });
+        let own = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
+        let heirs = self.fetches.range(own);
+        let heirs = heirs.filter(|(_, fetch)| fetch.stands_with == Some(joined));
         let heirs: Vec<RequestId> = heirs.map(|(&(_, id), _)| id).collect();
         for id in heirs {
             self.note_expiry(handle, id, expires);
