@@ -58,9 +58,10 @@ fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
 	done
 
 .PHONY: interop
-interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub moq) ## Other people's conformance cases, relays and clients against ours
+interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub moq tquic_server) ## Other people's conformance cases, relays and clients against ours
 	$(CARGO) build --release --locked --bin weir
 	interop/moq-test-client.sh --client $(PEERS)/bin/moq-test-client --weir target/release/weir
+	interop/http3.sh --weir target/release/weir --peers $(PEERS)/bin
 	cd web && npm ci --no-audit --no-fund --silent
 	interop/relays.sh --weir target/release/weir --peers $(PEERS)/bin --markdown docs/interop.md
 

@@ -8,7 +8,7 @@
 # --weir FILE      our program, which is started as a relay on a free port
 # --relay URL      another relay that already runs, moqt://127.0.0.1:4443 or https://127.0.0.1:4443; only
 #                  the transport that the URL names is used
-# --output FOLDER  where each case's output goes (target/interop)
+# --output FOLDER  where each case's output goes (target/interop), and the table as moq-test-client.md
 set -euo pipefail
 
 # What has to pass; the other cases that the client has are run too and only shown.
@@ -102,6 +102,7 @@ run_case() {
     *) result="FAIL: $(reason "$log")" ;;
     esac
     printf '%-36s %-9s %3d s  %s\n' "$name" "$2" $((SECONDS - start)) "$result"
+    results["$relay $name"]=$result
     [ "$code" -eq 0 ]
 }
 
@@ -114,6 +115,7 @@ reason() {
 }
 
 failed=0
+declare -A results
 for relay in "${relays[@]}"; do
     echo "$("$client" --version 2>/dev/null || echo moq-test-client) against $relay"
     printf '%-36s %-9s %5s  %s\n' case required time result
@@ -124,6 +126,21 @@ for relay in "${relays[@]}"; do
         is_required "$name" || run_case "$name" no || true
     done
 done
+
+{
+    printf '| case |'
+    printf ' %s |' "${relays[@]%%:*}"
+    printf '\n|---|'
+    printf -- '---|%.0s' "${relays[@]}"
+    printf '\n'
+    for name in $("$client" --list); do
+        printf '| `%s` |' "$name"
+        for relay in "${relays[@]}"; do
+            printf ' %s |' "$(sed 's/|/\\|/g' <<<"${results[$relay $name]:-not run}")"
+        done
+        printf '\n'
+    done
+} >"$output/moq-test-client.md"
 
 if [ -n "$relay_process" ] && ! stop_relay; then
     echo "the relay did not end cleanly: $(tail -n 3 "$output/relay.log")"

@@ -275,6 +275,22 @@ if [ -n "$markdown" ]; then
         echo '| peer | how | way of the objects | result |'
         echo '|---|---|---|---|'
         printf '%s\n' "${rows[@]}"
+        if [ -f "$output/moq-test-client.md" ]; then
+            echo
+            echo '## Conformance'
+            echo
+            echo 'The cases of `moq-test-client` 0.2.0 against our relay, over raw QUIC (`moqt`) and WebTransport (`https`):'
+            echo
+            cat "$output/moq-test-client.md"
+        fi
+        if [ -f "$output/http3.md" ]; then
+            echo
+            echo '## HTTP/3'
+            echo
+            echo 'By `interop/http3.sh`; Chromium at our server is a test of `make test-web`:'
+            echo
+            cat "$output/http3.md"
+        fi
     } >"$markdown"
 fi
 [ "$failed" -eq 0 ] || {

@@ -433,6 +433,12 @@ impl Origin {
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
+        if publication.begins_over(numbered.group) {
+            let publication = &*publication;
+            self.streams.rank_anew(&mut connection, key.track, |place| {
+                publication.rank(place.priority, place.key.group, place.key.subgroup)
+            });
+        }
         let place = Place {
             key: numbered,
             priority,

@@ -65,6 +65,7 @@ pub struct Viewer {
     numbering: Numbering,
     catalogs_followed: u64,
     publishers_followed: u64,
+    frames_of_former: u64,
     objects_unknown: u64,
     /// Why the last of these could not be understood.
     complaint: Option<String>,
@@ -99,6 +100,7 @@ impl Viewer {
             numbering: Numbering::default(),
             catalogs_followed: 0,
             publishers_followed: 0,
+            frames_of_former: 0,
             objects_unknown: 0,
             complaint: None,
             config,
@@ -144,6 +146,11 @@ impl Viewer {
     /// Publishers that took the place of one before without a catalog that says anything new, and that it went on by.
     pub fn publishers_followed(&self) -> u64 {
         self.publishers_followed
+    }
+
+    /// Frames that came of a publisher whose place another had taken, and were not shown.
+    pub fn frames_of_former(&self) -> u64 {
+        self.frames_of_former
     }
 
     /// Streams that it refused, because a newer keyframe waited behind them.

@@ -24,6 +24,9 @@ pub fn rank(subscriber: u8, publisher: u8, order: GroupOrder, group: u64, subgro
     (i32::from(i16::MAX) - priorities) * (1 << WITHIN_BITS) + within
 }
 
+/// So many groups on from one another rank the same; between them the order holds.
+pub const RANKED_GROUPS: u64 = GROUP_MAX + 1;
+
 /// The priority of a subscription whose subscriber names none [moqt-18 §10.2.6].
 pub const SUBSCRIBER_PRIORITY_DEFAULT: u8 = 128;
 

@@ -105,6 +105,7 @@ impl Limits {
             alignment: vec![
                 table::LEFT,
                 table::LEFT,
+                table::LEFT,
                 table::RIGHT,
                 table::RIGHT,
                 table::LEFT,
@@ -159,6 +160,7 @@ impl RelayLimit {
         vec![
             self.profile.clone(),
             name,
+            self.draft.clone().unwrap_or_else(|| NONE.to_owned()),
             carries,
             interval,
             broke,
@@ -211,9 +213,10 @@ impl RelayLimit {
     }
 }
 
-const HEADING: [&str; 9] = [
+const HEADING: [&str; 10] = [
     "profile",
     "relay",
+    "draft",
     "carries",
     "95 % interval",
     "broke",
@@ -309,7 +312,10 @@ mod tests {
             [("b.ini", "fast"), ("b.ini", "slow|er"), ("a.ini", "fast")]
         );
         let text = limits.markdown();
-        assert!(text.contains("| b.ini | fast (1.0) | 900 |"), "{text}");
+        assert!(
+            text.contains("| b.ini | fast (1.0) | moqt-18 | 900 |"),
+            "{text}"
+        );
         assert!(text.contains("cpu<95% (measured 97 %) at 901"), "{text}");
         assert!(text.contains("held, generator at 61 %"), "{text}");
         assert!(text.contains("slow\\|er"), "{text}");
@@ -317,7 +323,7 @@ mod tests {
         assert!(limits.html().contains("KiB/session"));
         let mut unproved = search("a.ini", "fast", 50);
         unproved.record = unproved.record.uncalibrated("no memory");
-        assert_eq!(unproved.cells()[8], "not made: no memory");
+        assert_eq!(unproved.cells()[9], "not made: no memory");
         let again: Limits = serde_json::from_str(&limits.to_json()).unwrap();
         assert_eq!(again, limits);
     }

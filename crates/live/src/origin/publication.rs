@@ -7,7 +7,7 @@ use weir_moqt::location::Location;
 use weir_moqt::message::{RequestError, Subscribe, SubscribeOk};
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{GroupOrder, Parameters};
-use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
+use weir_moqt::priority::{RANKED_GROUPS, SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::{DEFAULT_PUBLISHER_GROUP_ORDER, Properties, SUBGROUP_DELIVERY_TIMEOUT};
 use weir_moqt::session::RequestId;
 
@@ -49,6 +49,8 @@ pub(super) struct Publication {
     /// How urgent it is to the peer among all that it asked for, and which groups that wants first.
     subscriber_priority: u8,
     order: GroupOrder,
+    /// Groups below, with the number that they have on the wire, rank as this one: a rank knows only so many.
+    ranked_from: u64,
     /// The PUBLISH, or the SUBSCRIBE that was accepted.
     pub(super) request: Option<RequestId>,
     pub(super) is_accepted: bool,
@@ -69,6 +71,7 @@ impl Publication {
             terms,
             subscriber_priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: terms.order,
+            ranked_from: 0,
             request: None,
             is_accepted: false,
             streams_opened: 0,
@@ -109,9 +112,18 @@ impl Publication {
             self.subscriber_priority,
             priority,
             self.order,
-            group,
+            group.max(self.ranked_from),
             subgroup,
         )
+    }
+
+    /// Notes a group, with the number that it has on the wire; returns whether the streams of those before have to be ranked anew,
+    /// because its rank begins over again, and they would be on the wrong side of it.
+    pub(super) fn begins_over(&mut self, group: u64) -> bool {
+        let from = group - group % RANKED_GROUPS;
+        let begins_over = from > self.ranked_from;
+        self.ranked_from = self.ranked_from.max(from);
+        begins_over
     }
 
     /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
@@ -209,6 +221,29 @@ mod tests {
         // Whoever comes next begins with what the track says.
         publication.accept(RequestId(2), &Parameters::default(), 0, 0);
         assert_eq!(rank(&publication, 1), usual);
+    }
+
+    #[test]
+    fn what_is_behind_stays_behind_where_ranks_begin_over() {
+        let name = track(&Namespace::new(["live"]).expect("short"), "video").expect("short");
+        for order in [GroupOrder::Ascending, GroupOrder::Descending] {
+            let terms = Terms {
+                order,
+                ..Terms::PLAIN
+            };
+            let mut publication = Publication::new(name.clone(), terms);
+            let last = 3 * RANKED_GROUPS - 1;
+            assert!(publication.begins_over(last - 1));
+            assert!(!publication.begins_over(last));
+            assert!(publication.begins_over(last + 1));
+            let rank = |group| publication.rank(128, group, 0);
+            for before in [last - 1, last] {
+                for after in [last + 2, last + RANKED_GROUPS] {
+                    let goes_first = rank(before) > rank(after);
+                    assert_eq!(goes_first, order == GroupOrder::Ascending);
+                }
+            }
+        }
     }
 
     #[test]

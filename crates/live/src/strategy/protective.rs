@@ -104,4 +104,4 @@ const PRIORITY: u8 = 128;
 /// Keyframes that may be on their way at once.
 const KEYFRAMES_MAX: usize = 6;
 /// A disposable frame that is older than this would come too late to be shown.
-const DISPOSABLE_LIFE: Duration = Duration::from_millis(200);
+const DISPOSABLE_LIFE: Duration = Duration::from_millis(250);

@@ -120,10 +120,14 @@ impl Viewer {
     }
 
     fn on_whole(&mut self, now: Instant, place: usize, whole: Whole) {
-        match self.succession.judge(&whole) {
+        let now_us = self.config.timebase.microseconds(now);
+        match self.succession.judge(now_us, &whole) {
             Sender::Same => {}
             Sender::Another => self.follow_publisher(),
-            Sender::Before => return,
+            Sender::Before => {
+                self.frames_of_former += 1;
+                return;
+            }
         }
         match &mut self.sequence {
             Some(sequence) if place == 0 => {

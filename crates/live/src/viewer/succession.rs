@@ -5,6 +5,9 @@
 //! certain tells them apart. One publisher counts groups and frames upwards, and a group has a frame at least: from one group to a
 //! later one the frames grow by as much as the groups, or more, and the later one is made later. Of publishers that tell no such
 //! thing, media time does not run back from one keyframe to that of a later group.
+//!
+//! Two that send at the same time are not followed to and fro: who was left is not heard again before the one that took its place
+//! has been silent for [`SILENCE_US`].
 
 use std::cmp::Ordering;
 
@@ -16,8 +19,12 @@ use crate::FrameKind;
 pub(super) struct Succession {
     /// A frame of its newest group.
     newest: Option<Seen>,
+    /// A frame of the newest group of the one before.
+    before: Option<Seen>,
     /// Groups below are of one before, where nothing but media time tells.
     from_group: u64,
+    /// When the last frame came of the publisher that is heard, in microseconds.
+    heard_us: i64,
 }
 
 /// Where a frame stands in what one publisher sends.
@@ -41,8 +48,8 @@ pub(super) enum Sender {
 }
 
 impl Succession {
-    /// Who sent a frame that has arrived, on whichever track with video.
-    pub(super) fn judge(&mut self, whole: &Whole) -> Sender {
+    /// Who sent a frame that has arrived at `now_us`, on whichever track with video.
+    pub(super) fn judge(&mut self, now_us: i64, whole: &Whole) -> Sender {
         let tag = &whole.tag;
         let seen = Seen {
             group: whole.group,
@@ -51,29 +58,59 @@ impl Succession {
             decode_us: tag.decode_us,
         };
         let Some(newest) = self.newest else {
-            self.newest = Some(seen);
+            (self.newest, self.heard_us) = (Some(seen), now_us);
             return Sender::Same;
         };
+        let is_silent = now_us.saturating_sub(self.heard_us) >= SILENCE_US;
         let sender = if whole.is_told {
             seen.told_against(&newest)
         } else {
             self.timed_against(&seen, &newest, tag.kind)
         };
-        let is_newest = sender == Sender::Same && seen.group > newest.group;
-        if is_newest || sender == Sender::Another {
-            self.newest = Some(seen);
+        let sender = match sender {
+            Sender::Another if whole.is_told && !is_silent && self.is_of_before(&seen) => {
+                Sender::Before
+            }
+            Sender::Before if is_silent => Sender::Another,
+            Sender::Same | Sender::Another | Sender::Before => sender,
+        };
+        match sender {
+            Sender::Same => {
+                self.heard_us = now_us;
+                if seen.group > newest.group {
+                    self.newest = Some(seen);
+                }
+            }
+            Sender::Another => {
+                self.heard_us = now_us;
+                (self.before, self.newest) = (Some(newest), Some(seen));
+                if !whole.is_told {
+                    self.from_group = seen.group;
+                }
+            }
+            Sender::Before => {}
         }
         sender
     }
 
+    /// Whether a frame can be of the publisher that was left; notes how far that one is by now.
+    fn is_of_before(&mut self, seen: &Seen) -> bool {
+        let Some(before) = self.before.filter(|before| seen.can_be_of(before)) else {
+            return false;
+        };
+        if seen.group > before.group {
+            self.before = Some(*seen);
+        }
+        true
+    }
+
     /// Of a publisher that only tells media times.
-    fn timed_against(&mut self, seen: &Seen, newest: &Seen, kind: FrameKind) -> Sender {
+    fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> Sender {
         if seen.group < self.from_group {
             return Sender::Before;
         }
         let is_back = seen.decode_us.saturating_add(BACK_US) < newest.decode_us;
         if kind == FrameKind::Key && seen.group > newest.group && is_back {
-            self.from_group = seen.group;
             return Sender::Another;
         }
         Sender::Same
@@ -83,17 +120,21 @@ impl Succession {
 impl Seen {
     /// Of publishers that tell all: whichever of two was made later is of the one that is heard now.
     fn told_against(&self, newest: &Self) -> Sender {
-        let can_be_one = match self.group.cmp(&newest.group) {
-            Ordering::Less => self.can_precede(newest),
-            Ordering::Equal => true,
-            Ordering::Greater => newest.can_precede(self),
-        };
-        if can_be_one {
+        if self.can_be_of(newest) {
             Sender::Same
         } else if self.available_us > newest.available_us {
             Sender::Another
         } else {
             Sender::Before
+        }
+    }
+
+    /// Whether the publisher that sent `other` can have sent this too.
+    fn can_be_of(&self, other: &Self) -> bool {
+        match self.group.cmp(&other.group) {
+            Ordering::Less => self.can_precede(other),
+            Ordering::Equal => true,
+            Ordering::Greater => other.can_precede(self),
         }
     }
 
@@ -107,6 +148,8 @@ impl Seen {
 
 /// Less than this a clock may be set back, and times may be out of order, in microseconds.
 const BACK_US: i64 = 500_000;
+/// So long nothing has to come of a publisher before one that was left is heard again, in microseconds.
+const SILENCE_US: i64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -133,9 +176,15 @@ mod tests {
     }
 
     fn all(frames: impl IntoIterator<Item = Whole>) -> Vec<Sender> {
+        all_at(frames.into_iter().map(|frame| (0, frame)))
+    }
+
+    /// With the microsecond at which each arrives.
+    fn all_at(frames: impl IntoIterator<Item = (i64, Whole)>) -> Vec<Sender> {
         let mut succession = Succession::default();
         let frames = frames.into_iter();
-        frames.map(|frame| succession.judge(&frame)).collect()
+        let judged = frames.map(|(at_us, frame)| succession.judge(at_us, &frame));
+        judged.collect()
     }
 
     #[test]
@@ -240,6 +289,49 @@ mod tests {
     }
 
     #[test]
+    fn of_two_that_send_at_once_one_is_heard_until_it_is_silent() {
+        // One each 40 ms of both, which began ten seconds apart.
+        let first = |place: u64| {
+            let us = 20_000_000 + i64::try_from(place).unwrap() * 40_000;
+            whole(1_017 + place / 15, 500 + place, us, us - 1_000_000)
+        };
+        let second = |place: u64| {
+            let us = 20_020_000 + i64::try_from(place).unwrap() * 40_000;
+            whole(11_001 + place / 15, 15 + place, us, us - 11_000_000)
+        };
+        let at_us = |frame: &Whole| frame.tag.available_us;
+        let both = (0..200).flat_map(|place| [first(place), second(place)]);
+        let alone = (200..300).map(first);
+        let frames = both.chain(alone);
+        let senders = all_at(frames.map(|frame| (at_us(&frame), frame)));
+        let changes: Vec<usize> = (0..senders.len())
+            .filter(|place| senders[*place] == Sender::Another)
+            .collect();
+        // To the second with its first frame, and back two seconds after its last.
+        assert_eq!(changes, [1, 450]);
+        let heard = |place: &usize| senders[*place] == Sender::Same;
+        assert!((3..400).step_by(2).all(|place| heard(&place)));
+        assert!((451..500).all(|place| heard(&place)));
+        let left = (2..400).step_by(2).chain(400..450);
+        assert!(
+            left.into_iter()
+                .all(|place| senders[place] == Sender::Before)
+        );
+    }
+
+    #[test]
+    fn a_successor_whose_clock_is_behind_is_heard_when_the_first_is_silent() {
+        let frames = [
+            (0, whole(9_000, 300, 60_000_000, 12_000_000)),
+            (1_900_000, whole(9_500, 0, 31_900_000, 0)),
+            (2_000_000, whole(9_500, 1, 32_000_000, 40_000)),
+            (2_040_000, whole(9_500, 2, 32_040_000, 80_000)),
+        ];
+        let expected = [Sender::Same, Sender::Before, Sender::Another, Sender::Same];
+        assert_eq!(all_at(frames), expected);
+    }
+
+    #[test]
     fn whatever_a_publisher_claims_is_judged() {
         let extremes = [0, 1, u64::MAX];
         let times = [-1 << 60, 0, 1 << 60];
@@ -252,7 +344,7 @@ mod tests {
                             is_told,
                             ..whole(group, number, us, us)
                         };
-                        succession.judge(&frame);
+                        succession.judge(us, &frame);
                     }
                 }
             }

@@ -149,6 +149,35 @@ fn the_origin_sends_in_the_order_of_the_strategy_too() {
 }
 
 #[test]
+fn it_does_so_where_the_ranks_of_groups_begin_over_too() {
+    for strategy in ["baseline", "deprioritize-b", "skip"] {
+        let usual = through_the_dip_at(Slow::Up, strategy);
+        let mut stage = Stage::new(strategy, seed());
+        stage.slow = Slow::Up;
+        stage.begins_ms = 1_946;
+        let run = stage.run(&dip(), Duration::from_secs(31));
+        assert_eq!(run.failure, None, "{strategy}");
+        let over = run
+            .records
+            .iter()
+            .filter(|one| one.group >= weir_moqt::priority::RANKED_GROUPS);
+        let over = over.filter_map(|one| one.available_us).min();
+        let over = over.expect("it goes beyond");
+        assert!(
+            (9_000_000..16_000_000).contains(&over),
+            "on the slow link: {over}"
+        );
+        let (shown, usually) = (run.shown_between(9, 31), usual.shown_between(9, 31));
+        println!("{strategy}: {shown} shown, usually {usually}");
+        assert!(shown * 10 >= usually * 9, "{strategy}: {shown} {usually}");
+        let latency = |run: &Run| run.latency_between(9, 31);
+        let (late, usually) = (latency(&run), latency(&usual));
+        println!("{strategy}: {late} s late, usually {usually}");
+        assert!(late <= usually * 1.1, "{strategy}: {late} {usually}");
+    }
+}
+
+#[test]
 fn a_relay_gives_disposable_frames_up_by_itself_when_their_time_is_over() {
     let run = through_the_dip("weir");
     let (relayed, published) = (run.relayed, run.published);

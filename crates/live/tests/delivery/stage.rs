@@ -92,6 +92,8 @@ pub(crate) struct Stage {
     pub(crate) slow: Slow,
     /// How long frames are made; until near the end unless set.
     pub(crate) made: Option<Duration>,
+    /// What the shared clock says at the beginning, in milliseconds. The origin begins with the group of its clock.
+    pub(crate) begins_ms: i64,
 }
 
 impl Stage {
@@ -102,6 +104,7 @@ impl Stage {
             flow: PublishFlow::Publish,
             slow: Slow::Down,
             made: None,
+            begins_ms: 0,
         }
     }
 
@@ -165,7 +168,7 @@ impl Stage {
         };
         let timebase = Timebase {
             at: sim.now(),
-            us: 0,
+            us: self.begins_ms * 1000,
         };
         let settings = strategy.player();
         let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
@@ -219,7 +222,13 @@ impl Stage {
         assert_eq!(viewer.failure(), None);
         // Until the last frame was there.
         let end_us = 1_000_000 + i64::try_from(frames * 1_000_000 / 24).expect("short");
-        let records = viewer.records().to_vec();
+        let mut records = viewer.records().to_vec();
+        for record in &mut records {
+            record.arrived_us -= timebase.us;
+            for at_us in [&mut record.available_us, &mut record.shown_us] {
+                *at_us = at_us.map(|us| us - timebase.us);
+            }
+        }
         let figures = Figures::new(&records, counters.frames, 400_000, end_us);
         Run {
             figures,

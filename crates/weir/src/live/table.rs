@@ -132,7 +132,12 @@ pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
             let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
             let latency = most(|run| delays(run).latency_mean);
             let freeze = most(|run| run.freeze_longest);
-            let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S;
+            // A run that shows nothing has neither latency nor freezes.
+            let begins = row.runs.iter().all(|run| {
+                let first = run.time_to_first_frame;
+                first.is_some_and(|seconds| seconds <= FIRST_FRAME_MAX_S)
+            });
+            let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S && begins;
             holds_all &= holds;
             let word = if holds { "holds" } else { "fails" };
             line.push(format!(
@@ -152,6 +157,8 @@ const LIMITED_LINK: &str = "INTRA_CASCADE";
 const LATENCY_MAX_S: f64 = 0.45;
 /// The longest freeze over it, in seconds.
 const FREEZE_MAX_S: f64 = 1.0;
+/// The longest wait for the first frame over it, in seconds.
+const FIRST_FRAME_MAX_S: f64 = 3.0;
 
 /// Ways of running side by side: how far the medians of the later ones, and of the last, are from the first.
 pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> String {
@@ -232,6 +239,7 @@ mod tests {
                 }),
                 freeze_longest: *freeze_longest,
                 shown: *shown,
+                time_to_first_frame: Some(0.5),
                 ..Figures::default()
             });
         Row {
@@ -303,6 +311,12 @@ mod tests {
             });
             let (text, all) = verdicts(&[skip.clone(), ours.clone()]).unwrap();
             assert_eq!(all, holds, "{text}");
+            for first in [None, Some(3.1)] {
+                let mut none_shown = ours.clone();
+                none_shown.runs[1].time_to_first_frame = first;
+                let (text, all) = verdicts(&[skip.clone(), none_shown]).unwrap();
+                assert!(!all, "{text}");
+            }
             // Elsewhere there are none.
             let elsewhere = [skip, ours].map(|row| Row {
                 link: "SPIKE".to_owned(),

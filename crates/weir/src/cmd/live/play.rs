@@ -117,6 +117,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     if viewer.publishers_followed() > 0 {
         let publishers = viewer.publishers_followed();
         text.push_str(&line("new publishers followed", &publishers));
+        text.push_str(&line("frames of those before", &viewer.frames_of_former()));
     }
     if followed > 0 {
         text.push_str(&line("new catalogs followed", &followed));
@@ -137,6 +138,8 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             "ended_us": end_us,
             "figures": figures,
             "catalogs_followed": followed,
+            "publishers_followed": viewer.publishers_followed(),
+            "frames_of_former": viewer.frames_of_former(),
             "streams_refused": viewer.streams_refused(),
             "objects_unknown": viewer.objects_unknown(),
             "frames": viewer.records(),

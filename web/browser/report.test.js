@@ -1,0 +1,110 @@
+// The report of the benchmark, one file, in a real browser: on a laptop and on a phone, light and dark. WEIR names the program;
+// without it this is skipped. SCREENSHOTS names a folder for pictures of it.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { pathToFileURL } from "node:url";
+
+import { Stage, WEIR } from "./stage.js";
+
+const skip = WEIR === "" ? "WEIR does not name the program" : false;
+const SCREENSHOTS = process.env.SCREENSHOTS;
+
+const DEVICES = [
+  { device: "laptop", options: { viewport: { width: 1440, height: 900 } } },
+  { device: "phone", options: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 3, isMobile: true, hasTouch: true } },
+];
+/** What normal text needs against what is behind it: WCAG 2.2, 1.4.3. */
+const CONTRAST_MIN = 4.5;
+/** The smallest text, in pixels of CSS. */
+const FONT_PX_MIN = 10;
+
+const stage = new Stage();
+/** The reports, by what they tell of. */
+const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html") };
+
+before(() => {
+  if (skip) return;
+  const profile = new URL("../../profiles/audio.ini", import.meta.url).pathname;
+  // Exit code 1 says that a service level was not held, which nobody asks of a busy machine.
+  const weir = (/** @type {string[]} */ parameters) => {
+    try {
+      execFileSync(WEIR, parameters, { stdio: "ignore", timeout: 120_000 });
+    } catch (error) {
+      if (/** @type {{ status?: number }} */ (error).status !== 1) throw error;
+    }
+  };
+  weir(["bench", profile, "--subscribers", "20", "--seconds", "3", "--html", reports.run]);
+  weir(["bench", "find-max", profile, "--from", "4", "--most", "8", "--settle", "1", "--steady", "1", "--repeats", "1",
+    "--no-calibration", "--html", reports.limit]);
+});
+after(() => stage.end());
+
+for (const [name, path] of Object.entries(reports)) {
+  for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
+    for (const { device, options } of DEVICES) {
+      test(`the report of a ${name} is legible on a ${device}, ${colorScheme}, and asks the network for nothing`, { skip, timeout: 60_000 }, async () => {
+        const { page } = await stage.open("about:blank", { ...options, colorScheme });
+        /** @type {string[]} */
+        const requests = [];
+        page.on("request", (request) => requests.push(request.url()));
+        const address = String(pathToFileURL(path));
+        await page.goto(address, { waitUntil: "load" });
+        const seen = /** @type {ReturnType<typeof look>} */ (await page.evaluate(look));
+        if (SCREENSHOTS) await page.screenshot({ path: join(SCREENSHOTS, `report-${name}-${device}-${colorScheme}.png`), fullPage: true });
+        await page.context().close();
+        assert.deepEqual(requests, [address]);
+        assert.deepEqual(stage.complaints, []);
+        assert.ok(seen.texts.length > 50 && seen.plots > 0, "there is something to see");
+        assert.ok(seen.width <= seen.windowWidth, `it is ${seen.width} wide, in a window of ${seen.windowWidth}`);
+        assert.equal(seen.luminance > 0.5, colorScheme === "light", `the page has a luminance of ${seen.luminance}`);
+        const faint = seen.texts.filter(({ contrast }) => contrast < CONTRAST_MIN);
+        assert.deepEqual(faint, [], "text that hardly differs from what is behind it");
+        const small = seen.texts.filter(({ px }) => px < FONT_PX_MIN);
+        assert.deepEqual(small, [], "text that is too small");
+      });
+    }
+  }
+}
+
+/** What a reader would see. It runs in the page, so that it knows nothing of this file. */
+function look() {
+  /** @param {string} color in the form that computed styles have */
+  const channels = (color) => (color.match(/[\d.]+/g) ?? []).map(Number);
+  /** @param {number[]} channels */
+  const luminance = ([red, green, blue]) => {
+    const linear = [red, green, blue].map((value) => value / 255).map((value) => (value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  };
+  /** @param {Element | null} element */
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const [red, green, blue, alpha = 1] = channels(getComputedStyle(one).backgroundColor);
+      if (alpha > 0.99) return [red, green, blue];
+    }
+    return [255, 255, 255];
+  };
+  const texts = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const element = node.parentElement;
+    const text = node.textContent?.trim() ?? "";
+    if (!element || text === "" || !element.checkVisibility() || ["SCRIPT", "STYLE"].includes(element.tagName)) continue;
+    const style = getComputedStyle(element);
+    const svg = element.closest("svg");
+    const color = channels(svg ? style.fill : style.color);
+    const [one, other] = [luminance(color), luminance(behind(svg ?? element))].sort((a, b) => b - a);
+    // In a picture text is as large as the picture is drawn.
+    const scale = element instanceof SVGGraphicsElement ? (element.getScreenCTM()?.a ?? 1) : 1;
+    texts.push({ text: text.slice(0, 40), contrast: (one + 0.05) / (other + 0.05), px: Number.parseFloat(style.fontSize) * scale });
+  }
+  return {
+    texts,
+    plots: document.querySelectorAll("svg, canvas").length,
+    width: document.documentElement.scrollWidth,
+    windowWidth: window.innerWidth,
+    luminance: luminance(behind(document.body)),
+  };
+}
