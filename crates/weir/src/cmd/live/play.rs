@@ -161,7 +161,7 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
 
 /// Version of the form of `--json`, which is that of the browser player's export (`vectors/live/report.json`); it grows whenever a
 /// field comes, changes or goes.
-const SCHEMA: u32 = 2;
+const SCHEMA: u32 = 3;
 
 /// What the catalog says of the tracks that were played.
 fn tracks(plan: &Plan) -> Vec<Value> {
