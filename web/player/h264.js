@@ -4,13 +4,24 @@
  */
 
 /**
- * What a frame in NAL units with lengths of 4 bytes is.
+ * How many bytes the length in front of each NAL unit has.
+ *
+ * @param {Uint8Array | undefined} avcC an AVCDecoderConfigurationRecord
+ * @returns {number} 4 if there is none
+ */
+export function lengthBytesOf(avcC) {
+  return avcC && avcC.length > 4 ? (avcC[4] & 0b11) + 1 : 4;
+}
+
+/**
+ * What a frame in NAL units behind their lengths is.
  *
  * @param {Uint8Array} sample
+ * @param {number} [lengthBytes] that each length has
  * @returns {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean } | undefined} nothing if it is no frame
  */
-export function frameKind(sample) {
-  for (const unit of units(sample)) {
+export function frameKind(sample, lengthBytes = 4) {
+  for (const unit of units(sample, lengthBytes)) {
     const type = unit[0] & 0x1f;
     if (type !== 1 && type !== 5) continue;
     if (type === 5) return { kind: "I", isDisposable: false };
@@ -187,17 +198,19 @@ function writeRestriction(writer, fields, frames, buffering) {
 }
 
 /**
- * NAL units behind lengths of 4 bytes.
+ * NAL units behind their lengths.
  *
  * @param {Uint8Array} sample
+ * @param {number} lengthBytes 1 to 4
  */
-function* units(sample) {
-  const view = new DataView(sample.buffer, sample.byteOffset, sample.byteLength);
-  for (let at = 0; at + 4 < sample.length; ) {
-    const length = view.getUint32(at);
-    if (length === 0 || at + 4 + length > sample.length) return;
-    yield sample.subarray(at + 4, at + 4 + length);
-    at += 4 + length;
+function* units(sample, lengthBytes) {
+  for (let at = 0; at + lengthBytes < sample.length; ) {
+    const start = at + lengthBytes;
+    let length = 0;
+    for (; at < start; at++) length = length * 256 + sample[at];
+    if (length === 0 || start + length > sample.length) return;
+    yield sample.subarray(start, start + length);
+    at = start + length;
   }
 }
 

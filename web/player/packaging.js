@@ -3,7 +3,7 @@
  */
 
 import { findBytes, findInt } from "../moqt/property.js";
-import { frameKind } from "./h264.js";
+import { frameKind, lengthBytesOf } from "./h264.js";
 import { readFragment } from "./mp4.js";
 import { FRAME_PROPERTY, readTag } from "./tag.js";
 
@@ -19,8 +19,8 @@ const DURATION_US_MAX = 200_000;
 const REORDER_US_MAX = 500_000;
 /** Presentation times by whose distances it is told how long a frame lasts. */
 const TIMES_MAX = 8;
-/** Groups of which something is remembered; the oldest is forgotten beyond. */
-const GROUPS_MAX = 8;
+/** Groups of which something is remembered; the one that came first is forgotten beyond. */
+export const GROUPS_MAX = 8;
 /** A time that sums of a few of them stay exact. */
 const TIME_US_MAX = 2 ** 52;
 
@@ -68,7 +68,7 @@ export class LocClock {
     // What came before it in its group is decoded before it, even where it is shown later (a pyramid of B-frames).
     if (known) decodeUs = Math.max(decodeUs, Math.min(known.decodeUs, presentationUs + REORDER_US_MAX));
     this.groups.set(group, { highestUs: Math.max(known?.highestUs ?? presentationUs, presentationUs), decodeUs });
-    while (this.groups.size > GROUPS_MAX) this.groups.delete(Math.min(...this.groups.keys()));
+    forgetFirst(this.groups);
     return { decodeUs, presentationUs, durationUs: shortest ?? USUAL_DURATION_US };
   }
 
@@ -90,6 +90,8 @@ export class Unpacker {
     /** @type {Map<number, number>} */
     this.references = new Map();
     this.clock = new LocClock();
+    /** Of the lengths in front of NAL units. */
+    this.lengthBytes = lengthBytesOf(plan.description);
   }
 
   /**
@@ -105,6 +107,7 @@ export class Unpacker {
     try {
       if (!isFragment(object.payload)) {
         const description = findBytes(object.properties, LOC_VIDEO_CONFIG)?.slice();
+        if (description) this.lengthBytes = lengthBytesOf(description);
         const frame = tag ?? this.#inferred(object, nowUs, object.payload, this.#locTimes(object));
         return frame ? [{ tag: frame, isTagged: tag !== undefined, data: object.payload, bytes, ...(description ? { description } : {}) }] : [];
       }
@@ -149,10 +152,10 @@ export class Unpacker {
     const isKey = object.id === 0n;
     /** @type {{ kind: import("../playout/reorder.js").Kind, isDisposable: boolean }} */
     const otherwise = { kind: isKey ? "I" : "P", isDisposable: false };
-    const { kind, isDisposable } = (isAvc ? frameKind(data) : undefined) ?? otherwise;
+    const { kind, isDisposable } = (isAvc ? frameKind(data, this.lengthBytes) : undefined) ?? otherwise;
     const references = kind === "I" ? 0 : (this.references.get(group) ?? 0);
     if (!isDisposable) this.references.set(group, references + 1);
-    while (this.references.size > GROUPS_MAX) this.references.delete(Math.min(...this.references.keys()));
+    forgetFirst(this.references);
     return { kind, isDisposable, references, availableUs: nowUs, ...when, number: this.number++ };
   }
 }
@@ -176,6 +179,18 @@ export function tagOf(properties) {
  */
 function isFragment(payload) {
   return payload.length > 8 && ["moof", "styp", "prft", "emsg"].includes(String.fromCharCode(...payload.subarray(4, 8)));
+}
+
+/**
+ * Forgets the group that came first of too many: not the one with the lowest number, which may be of a publisher that began anew.
+ *
+ * @param {Map<number, unknown>} groups
+ */
+function forgetFirst(groups) {
+  for (const group of groups.keys()) {
+    if (groups.size <= GROUPS_MAX) return;
+    groups.delete(group);
+  }
 }
 
 /** @param {import("./mp4.js").Sample} sample */

@@ -4,9 +4,9 @@ import { test } from "node:test";
 
 import { BOXES_MAX, find, parse } from "../player/boxes.js";
 import { HELD_BYTES_MAX, LAYERS_MAX, initTracks, planOfInit, readCatalog } from "../player/catalog.js";
-import { frameKind, withReorderFrames } from "../player/h264.js";
+import { frameKind, lengthBytesOf, withReorderFrames } from "../player/h264.js";
 import { SAMPLES_PER_FRAGMENT_MAX, TRACKS_MAX, readFragment, readInit } from "../player/mp4.js";
-import { LocClock } from "../player/packaging.js";
+import { GROUPS_MAX, LocClock, Unpacker } from "../player/packaging.js";
 import { readTag, writeTag } from "../player/tag.js";
 
 /** What ffmpeg made; the crate `live` tests with the same file. */
@@ -252,4 +252,42 @@ test("of LOC the order of arrival tells when frames are decoded", () => {
       assert.deepEqual(clock.next(group, presentationUs), { decodeUs, presentationUs, durationUs }, name);
     }
   }
+});
+
+/**
+ * An object of others' LOC.
+ *
+ * @param {number} group
+ * @param {number} id
+ * @param {...number} payload
+ * @returns {any}
+ */
+function loc(group, id, ...payload) {
+  return { group: BigInt(group), id: BigInt(id), properties: [{ type: 0x10n, int: BigInt(id * 40_000) }], payload: Uint8Array.from(payload) };
+}
+
+test("kinds are told whatever bytes the lengths of NAL units have", () => {
+  for (const lengthBytes of [1, 2, 4]) {
+    const description = Uint8Array.of(1, 0x64, 0, 0x1f, 0xfc | (lengthBytes - 1), 0xe0, 0);
+    assert.equal(lengthBytesOf(description), lengthBytes);
+    const plan = /** @type {any} */ ({ name: "video", media: "video", packaging: "loc", codec: "avc1.64001f", init: [] });
+    const length = Array.from({ length: lengthBytes - 1 }, () => 0);
+    const samples = [[0x65, 0x88], [0x41, 0xc0], [0x01, 0xa0]].map((unit) => [...length, 2, 6, 5, ...length, unit.length, ...unit]);
+    const kinds = (/** @type {Unpacker} */ unpacker, /** @type {any[]} */ objects) => objects.flatMap((object) => unpacker.read(object, 0)).map(({ tag }) => tag.kind).join("");
+    const objects = samples.map((sample, id) => loc(1, id, ...sample));
+    assert.equal(kinds(new Unpacker({ ...plan, description }), objects), "IPB");
+    // What comes with a keyframe holds from there on.
+    objects[0].properties.unshift({ type: 0x0dn, bytes: description });
+    assert.equal(kinds(new Unpacker(plan), objects), "IPB");
+  }
+  assert.equal(lengthBytesOf(undefined), 4);
+  assert.equal(lengthBytesOf(Uint8Array.of(1, 2, 3)), 4);
+});
+
+test("of a publisher that begins anew with lower groups the present group is not forgotten", () => {
+  const unpacker = new Unpacker(/** @type {any} */ ({ name: "video", media: "video", packaging: "loc", codec: "vp8", init: [] }));
+  for (let group = 100; group < 100 + GROUPS_MAX; group++) unpacker.read(loc(group, 0, 1), 0);
+  const references = [0, 1, 2].flatMap((id) => unpacker.read(loc(0, id, 1), 0)).map(({ tag }) => tag.references);
+  assert.deepEqual(references, [0, 1, 2]);
+  assert.deepEqual([unpacker.references.size, unpacker.clock.groups.size], [GROUPS_MAX, GROUPS_MAX]);
 });

@@ -1,12 +1,12 @@
 //! What can be told of frames whose objects do not say it themselves: those of others' publishers.
 
+mod last_groups;
 mod loc_clock;
-
-use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use weir_moqt::property::Properties;
 
+use self::last_groups::LastGroups;
 use self::loc_clock::LocClock;
 use crate::mp4::{BoxReader, IngestError, Init, Media, Times, fragment};
 use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
@@ -20,7 +20,7 @@ pub(super) struct Unpacker {
     /// Frames so far.
     frames: u64,
     /// How many frames that others may need came of each of the last groups.
-    references: BTreeMap<u64, u64>,
+    references: LastGroups<u64>,
     /// Tells when coded frames alone are decoded.
     clock: LocClock,
 }
@@ -54,8 +54,8 @@ impl Unpacker {
         Self {
             plan,
             frames: 0,
-            references: BTreeMap::new(),
-            clock: LocClock::default(),
+            references: LastGroups::new(),
+            clock: LocClock::new(),
         }
     }
 
@@ -102,15 +102,10 @@ impl Unpacker {
             None if is_first => (FrameKind::Key, false),
             None => (FrameKind::Predicted, false),
         };
-        let references = self.references.entry(object.group).or_default();
-        if kind == FrameKind::Key {
-            *references = 0;
-        }
-        let before = *references;
-        *references += u64::from(!is_disposable);
-        while self.references.len() > GROUPS_MAX {
-            self.references.pop_first();
-        }
+        let known = self.references.get(object.group);
+        let before = known.filter(|_| kind != FrameKind::Key).unwrap_or(0);
+        let references = before + u64::from(!is_disposable);
+        self.references.insert(object.group, references);
         let number = self.frames;
         self.frames += 1;
         FrameTag {
@@ -168,8 +163,6 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
     Ok(parts)
 }
 
-/// Groups of which references are counted; the oldest is forgotten beyond.
-const GROUPS_MAX: usize = 8;
 /// A time that sums of a few of them do not overflow.
 const LOC_TIME_US_MAX: i64 = 1 << 60;
 

@@ -1,18 +1,18 @@
 //! When frames are decoded of which LOC says only when they are shown. The browser player does the same, and both pass
 //! `vectors/live/loc-times.json`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
+use super::last_groups::LastGroups;
 use crate::mp4::Times;
 
 /// Tells decode times and durations by presentation times alone.
 ///
 /// Within a group frames come in the order of decoding. One that is shown later than all before it may be followed by others
 /// that belong before it; so it is decoded when the latest one before it is shown, and those when they are shown themselves.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LocClock {
-    /// The last groups.
-    groups: BTreeMap<u64, Group>,
+    groups: LastGroups<Group>,
     /// The last presentation times, in order.
     times: VecDeque<i64>,
 }
@@ -27,6 +27,14 @@ struct Group {
 }
 
 impl LocClock {
+    /// A clock that knows of no frame.
+    pub(super) fn new() -> Self {
+        Self {
+            groups: LastGroups::new(),
+            times: VecDeque::new(),
+        }
+    }
+
     /// The times of the next frame; its presentation time is at most 2^60 microseconds.
     pub(super) fn next(&mut self, group: u64, presentation_us: i64) -> Times {
         self.times.push_back(presentation_us);
@@ -34,7 +42,7 @@ impl LocClock {
             self.times.pop_front();
         }
         let shortest_us = self.shortest_us();
-        let known = self.groups.get(&group).copied();
+        let known = self.groups.get(group);
         let decode_us = match known {
             None => presentation_us - shortest_us.unwrap_or(0),
             Some(known) => {
@@ -55,9 +63,6 @@ impl LocClock {
             decode_us,
         };
         self.groups.insert(group, now_known);
-        while self.groups.len() > GROUPS_MAX {
-            self.groups.pop_first();
-        }
         Times {
             decode_us,
             presentation_us,
@@ -77,8 +82,6 @@ impl LocClock {
 
 /// Presentation times by whose distances it is told how long a frame lasts.
 const TIMES_MAX: usize = 8;
-/// Groups that are remembered; the oldest is forgotten beyond.
-const GROUPS_MAX: usize = 8;
 /// Of a frame before which none came, in microseconds.
 pub(super) const USUAL_DURATION_US: i64 = 33_333;
 /// No frame is taken to last longer, in microseconds.
@@ -97,7 +100,7 @@ mod tests {
         let file = include_str!("../../../../../vectors/live/loc-times.json");
         let file: Value = serde_json::from_str(file).expect("JSON");
         for vector in file["vectors"].as_array().expect("a list") {
-            let mut clock = LocClock::default();
+            let mut clock = LocClock::new();
             for frame in vector["frames"].as_array().expect("a list") {
                 let numbers: Option<Vec<i64>> = frame
                     .as_array()
@@ -116,16 +119,6 @@ mod tests {
                     vector["name"]
                 );
             }
-        }
-    }
-
-    #[test]
-    fn only_the_last_groups_are_remembered() {
-        let mut clock = LocClock::default();
-        for group in 0..20 {
-            clock.next(group, 0);
-            let remembered = usize::try_from(group + 1).expect("few").min(GROUPS_MAX);
-            assert_eq!(clock.groups.len(), remembered);
         }
     }
 }
