@@ -103,6 +103,26 @@ test("sound that is wanted is made by whichever viewer plays, and where it canno
   assert.equal(await opened.textContent("#sound"), "Sound off");
   await opened.context().close();
 
+  const slow = await stage.open(page, {}, `
+    const { addModule } = AudioWorklet.prototype;
+    AudioWorklet.prototype.addModule = function (url) {
+      return new Promise((resolve) => { globalThis.goOn = resolve; }).then(() => addModule.call(this, url));
+    };
+    const { createGain } = BaseAudioContext.prototype;
+    BaseAudioContext.prototype.createGain = function () {
+      return globalThis.made = createGain.call(this);
+    };`);
+  await slow.says("live");
+  await slow.page.click("#sound");
+  await slow.page.waitForFunction("globalThis.goOn");
+  await slow.page.click("#sound");
+  await slow.page.evaluate("goOn()");
+  await slow.page.waitForFunction("globalThis.made");
+  assert.deepEqual([await slow.page.textContent("#sound"), await slow.page.evaluate("made.gain.value")], ["Sound off", 0], "who changed their mind hears nothing");
+  await slow.page.click("#sound");
+  await slow.page.waitForFunction("document.getElementById('sound').textContent === 'Sound on' && made.gain.value > 0");
+  await slow.page.context().close();
+
   const mute = await stage.open(page, {}, "AudioContext.prototype.resume = async () => { throw new Error('there is no loudspeaker'); }");
   await mute.says("live");
   await mute.page.click("#sound");

@@ -29,6 +29,11 @@ export class AudioOutput {
     /** @type {{ mediaUs: number, at: number } | undefined} */
     this.report = undefined;
     this.isPlaying = false;
+    this.isClosed = false;
+    this.volume = 1;
+    /** While it is being set up.
+     * @type {Promise<void> | undefined} */
+    this.settingUp = undefined;
     this.rate = 1;
     this.counters = { chunks: 0, decoded: 0, errors: 0, silentSamples: 0 };
   }
@@ -54,25 +59,43 @@ export class AudioOutput {
     else this.problem = `This browser has no decoder for the stream's sound (${plan.codec}).`;
   }
 
-  /** Begins to make sound; only after the user did something on the page. */
+  /** Begins to make sound, at the volume that was set; only after the user did something on the page. */
   async enable() {
-    if (!this.context) {
-      const context = new AudioContext({ latencyHint: "interactive" });
-      await context.audioWorklet.addModule(new URL("./audio-worklet.js", import.meta.url));
-      this.context = context;
-      this.node = new AudioWorkletNode(context, "sound-player", { outputChannelCount: [2] });
-      this.node.port.onmessage = ({ data }) => {
-        this.report = { mediaUs: data.mediaUs, at: performance.now() };
-        this.counters.silentSamples += data.silent;
-      };
-      this.gain = context.createGain();
-      this.node.connect(this.gain).connect(context.destination);
-    }
-    await this.context.resume();
+    // Whoever asks again while it is being set up waits for the same; where that failed, it is tried anew.
+    this.settingUp ??= this.#setUp().finally(() => {
+      this.settingUp = undefined;
+    });
+    await this.settingUp;
+    await this.context?.resume();
   }
 
-  /** @param {number} volume 0 to 1 */
+  async #setUp() {
+    if (this.context || this.isClosed) return;
+    const context = new AudioContext({ latencyHint: "interactive" });
+    try {
+      await context.audioWorklet.addModule(new URL("./audio-worklet.js", import.meta.url));
+    } catch (error) {
+      context.close().catch(() => {});
+      throw error;
+    }
+    if (this.isClosed) {
+      context.close().catch(() => {});
+      return;
+    }
+    this.context = context;
+    this.node = new AudioWorkletNode(context, "sound-player", { outputChannelCount: [2] });
+    this.node.port.onmessage = ({ data }) => {
+      this.report = { mediaUs: data.mediaUs, at: performance.now() };
+      this.counters.silentSamples += data.silent;
+    };
+    this.gain = context.createGain();
+    this.gain.gain.value = this.volume;
+    this.node.connect(this.gain).connect(context.destination);
+  }
+
+  /** @param {number} volume 0 to 1, which holds for what is set up later, too */
   setVolume(volume) {
+    this.volume = volume;
     if (this.gain) this.gain.gain.value = volume;
   }
 
@@ -131,8 +154,9 @@ export class AudioOutput {
     return report.mediaUs + age * 1000 * this.rate - (context.outputLatency || 0) * 1e6;
   }
 
-  /** Frees all. */
+  /** Frees all, also what is still being set up; it makes no sound any more. */
   close() {
+    this.isClosed = true;
     this.#closeDecoder();
     this.context?.close().catch(() => {});
     this.context = undefined;

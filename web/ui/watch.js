@@ -245,11 +245,12 @@ function toggleSound() {
 /** Lets the viewer that plays make sound, or none, as is wanted; the button says what became of it. */
 async function makeSound() {
   const [own, isWanted] = [viewer, wantsSound];
+  // At once, for sound that is wanted no more while it is still being set up.
+  own.audio.setVolume(isWanted ? Number(volume.value) : 0);
   const reason = isWanted ? await own.enableSound().then(() => "", (error) => `No sound: ${error.message}`) : "";
   // In the meantime another one may play, or something else be wanted: who made it so says the rest.
   if (own !== viewer || isWanted !== wantsSound) return;
   wantsSound = isWanted && reason === "";
-  viewer.audio.setVolume(wantsSound ? Number(volume.value) : 0);
   sound.setAttribute("aria-pressed", String(wantsSound));
   sound.textContent = wantsSound ? "Sound on" : "Sound off";
   remark.textContent = reason;
