@@ -12,6 +12,7 @@ import { FetchReader, SubgroupReader, decodeDatagram, streamKind } from "./objec
 import { Publication } from "./publication.js";
 import { Assembly, RequestStream, ignore, streamError } from "./streams.js";
 import { Subscription } from "./subscription.js";
+import { withTimeout } from "./timeout.js";
 import { lengthOf } from "./varint.js";
 
 /** The subprotocol of draft-18. */
@@ -106,9 +107,9 @@ export class Session {
     // Of a failed handshake both promises tell; one is enough.
     transport.closed.catch(ignore);
     try {
-      await withTimeout(transport.ready, "the relay did not answer in time");
+      await withTimeout(transport.ready, CONNECT_TIMEOUT_MS, "the relay did not answer in time");
       const session = new Session(transport);
-      await withTimeout(session.#setup(options), "the relay did not send its SETUP in time");
+      await withTimeout(session.#setup(options), CONNECT_TIMEOUT_MS, "the relay did not send its SETUP in time");
       return session;
     } catch (error) {
       transport.close();
@@ -556,25 +557,6 @@ export class Session {
     this.isClosed = true;
     this.onReady?.();
     return this.violation ? `the relay broke the protocol: ${this.violation}` : reason;
-  }
-}
-
-/**
- * @template T
- * @param {Promise<T>} promise
- * @param {string} reason
- * @returns {Promise<T>}
- */
-async function withTimeout(promise, reason) {
-  /** @type {ReturnType<typeof setTimeout> | undefined} */
-  let timer;
-  const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(reason)), CONNECT_TIMEOUT_MS);
-  });
-  try {
-    return await /** @type {Promise<T>} */ (Promise.race([promise, late]));
-  } finally {
-    clearTimeout(timer);
   }
 }
 

@@ -4,6 +4,7 @@
  */
 
 import { Refused, RequestCode } from "../moqt/error.js";
+import { withTimeout } from "../moqt/timeout.js";
 import { Reception } from "./reception.js";
 
 /** Without an object for this long, a second connection is tried, in milliseconds. */
@@ -13,6 +14,8 @@ const PAUSE_MIN_MS = 250;
 const PAUSE_MAX_MS = 8000;
 /** A reception that lasted so long was a good one: the next pause is short again. */
 const GOOD_MS = 10_000;
+/** How long the page's server may take to say where the relay is, in milliseconds. */
+export const TARGET_MS = 10_000;
 /** How often it looks whether something came, in milliseconds. */
 export const LOOK_MS = 250;
 /** How long a connection that takes another's place has to bring something while the other goes on, in milliseconds. */
@@ -60,6 +63,9 @@ export class Receiver {
      * @type {Reception | undefined} */
     this.spare = undefined;
     this.spareAt = -Infinity;
+    /** The one beside which a spare one is being made.
+     * @type {Reception | undefined} */
+    this.sparing = undefined;
     /** One whose place was taken and which still brings what is on its way.
      * @type {Reception | undefined} */
     this.leaving = undefined;
@@ -129,7 +135,7 @@ export class Receiver {
   async #make() {
     let target;
     try {
-      target = await this.handlers.target();
+      target = await withTimeout(this.handlers.target(), TARGET_MS, "it did not answer in time");
     } catch {
       return undefined;
     }
@@ -166,7 +172,8 @@ export class Receiver {
     const began = performance.now();
     const reason = await reception.run().catch((error) => plainWords(error, reception.target));
     if (this.isStopped) return;
-    if (performance.now() - began > GOOD_MS) this.pauseMs = PAUSE_MIN_MS;
+    // One that brought nothing may have been waited for just as long.
+    if (reception === this.main && performance.now() - began > GOOD_MS) this.pauseMs = PAUSE_MIN_MS;
     if (reception === this.spare) {
       this.#giveUp(reception);
     } else if (reception === this.main) {
@@ -204,8 +211,9 @@ export class Receiver {
     // A spare one has none before it takes the other's place.
     let inner = this.main === reception ? make() : undefined;
     const sink = () => {
-      // It brings something: it takes the place of the one that does not, or soon will not.
-      if (this.spare === reception) this.#promote(reception);
+      // It brings something: it takes the place of the one that does not, or soon will not. Beside one that still does, sound
+      // does not count: its groups are short, and the picture would stand still until the next of its own.
+      if (this.spare === reception && (place === 0 || !this.isGoingAway)) this.#promote(reception);
       if (this.main === reception) inner ??= make();
       return this.main === reception || this.leaving === reception ? inner : undefined;
     };
@@ -222,8 +230,10 @@ export class Receiver {
     const isHandover = before?.objectAt !== undefined && performance.now() - before.objectAt < WATCHDOG_MS;
     this.#setMain(reception);
     this.spare = undefined;
-    this.isPublished = true;
     const plan = this.plans.get(reception);
+    this.isPublished = plan !== undefined;
+    // One that has not brought anything yet, because the other closed before, is watched as well.
+    if (plan) reception.objectAt ??= performance.now();
     const goesOn = plan !== undefined && this.handlers.onPlan(plan, isHandover ? "handover" : "connected");
     if (before && goesOn) this.#letGo(before);
     else before?.close();
@@ -274,8 +284,14 @@ export class Receiver {
   #giveUp(spare) {
     this.spare = undefined;
     this.successor = undefined;
-    this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
+    this.#pauseLonger();
     spare.close();
+  }
+
+  /** Whoever tries a spare one again waits from now on, and the next time longer. */
+  #pauseLonger() {
+    this.spareAt = performance.now();
+    this.pauseMs = Math.min(this.pauseMs * 2, PAUSE_MAX_MS);
   }
 
   /**
@@ -293,11 +309,17 @@ export class Receiver {
   }
 
   async #trySpare() {
-    this.spareAt = performance.now();
     const { main } = this;
+    // The page's server has not answered yet.
+    if (this.sparing === main) return;
+    this.sparing = main;
+    this.spareAt = performance.now();
     const spare = await this.#make();
     // It was to stand beside one that has gone since.
-    if (!spare || this.spare || this.isStopped || this.main !== main) return;
+    if (this.sparing !== main) return;
+    this.sparing = undefined;
+    if (this.isStopped || this.main !== main) return;
+    if (!spare) return this.#pauseLonger();
     this.spare = spare;
     await this.#follow(spare);
   }

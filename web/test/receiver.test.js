@@ -5,9 +5,11 @@ import { afterEach, mock, test } from "node:test";
 
 import { utf8 } from "../moqt/cursor.js";
 import { Session } from "../moqt/session.js";
-import { HANDOVER_MS, LINGER_MS, Receiver, WATCHDOG_MS } from "../player/receiver.js";
+import { HANDOVER_MS, LINGER_MS, Receiver, TARGET_MS, WATCHDOG_MS } from "../player/receiver.js";
 
-const CATALOG = utf8(JSON.stringify({ tracks: [{ name: "video", packaging: "loc", role: "video", codec: "avc1.64001f" }] }));
+const VIDEO = { name: "video", packaging: "loc", role: "video", codec: "avc1.64001f" };
+const SOUND = { name: "sound", packaging: "loc", role: "audio", codec: "opus" };
+const TARGET = { relay: "https://relay/", certificateHashes: [], namespace: "live" };
 const STEP_MS = 50;
 
 afterEach(() => {
@@ -15,17 +17,21 @@ afterEach(() => {
   mock.restoreAll();
 });
 
-/** A session with a relay that has a catalog and a track with video. */
+/** A session with a relay that has a catalog and its tracks. */
 class PlayedSession {
-  /** @param {string} relay */
-  constructor(relay) {
+  /**
+   * @param {string} relay
+   * @param {object[]} tracks
+   */
+  constructor(relay, tracks) {
     this.relay = relay;
+    this.catalog = utf8(JSON.stringify({ tracks }));
     this.isClosed = false;
     this.closed = new Promise((resolve) => {
       this.end = resolve;
     });
-    /** @type {import("../moqt/subscription.js").Sink | undefined} */
-    this.sink = undefined;
+    /** @type {Map<string, import("../moqt/subscription.js").Sink>} */
+    this.sinks = new Map();
     /** @type {((goAway: { newSessionUri: string }) => void) | undefined} */
     this.onGoAway = undefined;
   }
@@ -36,15 +42,20 @@ class PlayedSession {
    * @param {import("../moqt/subscription.js").Sink} sink
    */
   async subscribe({ trackName }, _parameters, sink) {
-    if (new TextDecoder().decode(trackName) === "catalog") sink.onObject(/** @type {any} */ ({ payload: CATALOG }));
-    else this.sink = sink;
+    const name = new TextDecoder().decode(trackName);
+    if (name === "catalog") sink.onObject(/** @type {any} */ ({ payload: this.catalog }));
+    else this.sinks.set(name, sink);
     return { ok: { parameters: {} }, cancel: () => {} };
   }
 
-  /** @param {string} name of an object that comes */
-  bring(name) {
+  /**
+   * @param {string} name of an object that comes
+   * @param {"video" | "sound"} [track]
+   */
+  bring(name, track = "video") {
     const object = /** @type {any} */ ({ name, group: 1n, id: 0n, properties: [], payload: new Uint8Array(1) });
-    if (this.sink?.onHead?.(object) !== false) this.sink?.onObject(object);
+    const sink = this.sinks.get(track);
+    if (sink?.onHead?.(object) !== false) sink?.onObject(object);
   }
 
   close() {
@@ -55,7 +66,8 @@ class PlayedSession {
 
 /** A receiver, the clock it goes by, and the relays it knows. */
 class Stage {
-  constructor() {
+  /** @param {object[]} tracks that there are */
+  constructor(...tracks) {
     this.now = 0;
     mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
     mock.method(performance, "now", () => this.now);
@@ -70,10 +82,16 @@ class Stage {
     Session.connect = async (relay) => {
       this.tries.push(this.now);
       if (this.isDown) throw new Error("nobody is there");
-      const session = new PlayedSession(relay);
+      const session = new PlayedSession(relay, tracks.length > 0 ? tracks : [VIDEO]);
       this.sessions.push(session);
       return /** @type {any} */ (session);
     };
+    /** What the page's server answers.
+     * @type {() => Promise<typeof TARGET>} */
+    this.answer = async () => ({ ...TARGET });
+    /** When it was asked, in milliseconds.
+     * @type {number[]} */
+    this.asked = [];
     /** @type {string[]} */
     this.states = [];
     /** @type {string[]} */
@@ -82,7 +100,10 @@ class Stage {
      * @type {string[]} */
     this.taken = [];
     this.receiver = new Receiver("next", {
-      target: async () => ({ relay: "https://relay/", certificateHashes: [], namespace: "live" }),
+      target: () => {
+        this.asked.push(this.now);
+        return this.answer();
+      },
       onPlan: (_plan, occasion) => {
         this.occasions.push(occasion);
         return occasion === "handover";
@@ -240,5 +261,79 @@ test("a connection that takes the place of a relay that goes away is not waited 
   stage.sessions[3].bring("fourth");
   assert.equal(stage.taken.at(-1), "fourth");
   assert.equal(stage.receiver.counters.goAways, 2);
+  stage.receiver.stop();
+});
+
+test("beside a relay that goes away sound alone is no reason to leave it: the picture comes later", async () => {
+  const stage = new Stage(VIDEO, SOUND);
+  await stage.pass(500);
+  const [first] = stage.sessions;
+  const goesOn = () => first.bring("picture of the first");
+  await stage.pass(500, goesOn);
+  first.onGoAway?.({ newSessionUri: "" });
+  await stage.pass(LINGER_MS * 2, () => {
+    goesOn();
+    stage.sessions[1]?.bring("sound of the second", "sound");
+  });
+  assert.deepEqual([first.isClosed, stage.occasions, stage.taken.at(-1)], [false, ["connected"], "picture of the first"]);
+  const [, second] = stage.sessions;
+  second.bring("picture of the second");
+  second.bring("sound of the second", "sound");
+  assert.deepEqual([stage.occasions, stage.taken.slice(-2)], [["connected", "handover"], ["picture of the second", "sound of the second"]]);
+  // Where the other brings nothing sound is better than that.
+  await stage.pass(WATCHDOG_MS + 500);
+  stage.sessions[2].bring("sound of the third", "sound");
+  assert.deepEqual([second.isClosed, stage.taken.at(-1)], [true, "sound of the third"]);
+  stage.receiver.stop();
+});
+
+test("a connection whose turn comes because the relay before closed is watched before it brings anything", async () => {
+  const stage = new Stage();
+  await stage.pass(500);
+  const [first] = stage.sessions;
+  await stage.pass(500, () => first.bring("first"));
+  first.onGoAway?.({ newSessionUri: "" });
+  await stage.pass(1000, () => first.bring("first"));
+  first.close();
+  await stage.pass(WATCHDOG_MS - 100);
+  assert.equal(stage.sessions.length, 2);
+  await stage.pass(1000);
+  assert.deepEqual([stage.sessions.length, stage.receiver.counters.watchdogs], [3, 1]);
+  stage.sessions[2].bring("third");
+  assert.deepEqual([stage.taken.at(-1), stage.sessions[1].isClosed], ["third", true]);
+  stage.receiver.stop();
+});
+
+test("between connections that bring nothing in the place of a relay that goes away there are pauses, which grow", async () => {
+  const stage = new Stage();
+  await stage.pass(500);
+  const [first] = stage.sessions;
+  const goesOn = () => first.bring("first");
+  await stage.pass(500, goesOn);
+  first.onGoAway?.({ newSessionUri: "" });
+  await stage.pass(40_000, goesOn);
+  // Each has its time; four times a second it is looked whether that is over, and whether the pause behind it is.
+  assert.deepEqual(stage.pauses.slice(1, 4), [1000, 1500, 2500].map((ms) => HANDOVER_MS + ms));
+  assert.equal(stage.taken.at(-1), "first");
+  stage.receiver.stop();
+});
+
+test("the page's server is asked once at a time, and less and less often if it does not answer", async () => {
+  const stage = new Stage();
+  await stage.pass(500);
+  const [first] = stage.sessions;
+  const goesOn = () => first.bring("first");
+  await stage.pass(500, goesOn);
+  stage.answer = () => new Promise(() => {});
+  first.onGoAway?.({ newSessionUri: "" });
+  await stage.pass(TARGET_MS - STEP_MS, goesOn);
+  assert.equal(stage.asked.length, 2, "it has not answered yet");
+  stage.answer = () => Promise.reject(new Error("nobody is there"));
+  await stage.pass(5000, goesOn);
+  const pauses = stage.asked.slice(2).map((at, place) => at - stage.asked[place + 1]);
+  assert.deepEqual(pauses, [TARGET_MS + 750, 1250, 2250]);
+  stage.answer = async () => ({ ...TARGET });
+  await stage.pass(5000, goesOn);
+  assert.deepEqual([stage.sessions.length, stage.taken.at(-1)], [2, "first"]);
   stage.receiver.stop();
 });

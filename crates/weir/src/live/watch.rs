@@ -75,7 +75,7 @@ const FILES: &[File] = files! {
     SCRIPT:
         "moqt/cursor.js", "moqt/error.js", "moqt/message.js", "moqt/name.js", "moqt/object.js", "moqt/parameter.js",
         "moqt/property.js", "moqt/publication.js", "moqt/session.js", "moqt/streams.js", "moqt/subscription.js",
-        "moqt/varint.js",
+        "moqt/timeout.js", "moqt/varint.js",
         "playout/clock.js", "playout/decodable.js", "playout/figures.js", "playout/freshness.js", "playout/jitter.js",
         "playout/player.js", "playout/reorder.js", "playout/sequence.js", "playout/strategy.js",
         "player/audio-worklet.js", "player/audio.js", "player/boxes.js", "player/catalog.js", "player/h264.js",
