@@ -57,6 +57,13 @@ export class Publisher {
     /** @type {Session | undefined} */
     this.session = undefined;
     this.isStopped = false;
+    /** @type {() => void} */
+    this.onStop = () => {};
+    /** It was asked to stop.
+     * @type {Promise<undefined>} */
+    this.stopped = new Promise((resolve) => {
+      this.onStop = () => resolve(undefined);
+    });
     /** Whether the relay took the tracks. */
     this.isAccepted = false;
     /** Why the browser could not go on.
@@ -112,7 +119,14 @@ export class Publisher {
   async #run(onAccepted) {
     const { relay, certificateHashes, token } = this.target;
     const codec = await this.#videoCodec();
-    const session = await Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    if (this.isStopped) return "";
+    const connecting = Session.connect(relay, { certificateHashes, ...(token ? { token } : {}) });
+    const session = await Promise.race([connecting, this.stopped]);
+    if (!session) {
+      // For a relay that cannot be reached nobody waits.
+      connecting.then((late) => late.close(), () => {});
+      return "";
+    }
     this.session = session;
     if (this.isStopped) return "";
     const { video, audio, catalog } = await this.#offer(session);
@@ -182,6 +196,7 @@ export class Publisher {
   /** Ends the stream. */
   stop() {
     this.isStopped = true;
+    this.onStop();
     this.sources.video.cancel().catch(() => {});
     this.sources.audio?.cancel().catch(() => {});
     // For a relay that has not answered yet nobody waits.

@@ -221,6 +221,27 @@ test("a relay that wants the picture no more ends all of the stream, and is name
   assert.equal(played.isClosed, true);
   assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
 });
+test("who stops while the relay cannot be reached is let go at once, and a session that stands later is closed", async () => {
+  for (const comes of [true, false]) {
+    const played = new Played();
+    const { publisher: tried, sources } = publisher(played, [0, 1]);
+    /** @type {() => void} */
+    let answer = () => {};
+    Session.connect = () => new Promise((resolve, reject) => {
+      answer = () => (comes ? resolve(/** @type {any} */ (played)) : reject(new Error("nobody is there")));
+    });
+    const run = tried.run();
+    await new Promise(setImmediate);
+    tried.stop();
+    const late = new Promise((resolve) => setTimeout(() => resolve("still waiting"), 1000).unref());
+    assert.equal(await Promise.race([run, late]), "");
+    assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
+    answer();
+    await new Promise(setImmediate);
+    assert.equal(played.isClosed, comes);
+  }
+});
+
 
 test("an encoder that gives up is named", async () => {
   const played = new Played();
