@@ -22,6 +22,21 @@ export class Publication {
     this.finish = finish;
     this.streams = 0;
     this.isOver = false;
+    /** Whether the peer wants objects now (draft-18, FORWARD). */
+    this.isForwarding = true;
+    /** That has changed. */
+    this.onForward = () => {};
+  }
+
+  /**
+   * The peer says what it wants; what it does not mention stays.
+   *
+   * @param {import("./parameter.js").Parameters} parameters
+   */
+  update({ forward }) {
+    if (forward === undefined || forward === this.isForwarding) return;
+    this.isForwarding = forward;
+    this.onForward();
   }
 
   /**

@@ -228,6 +228,7 @@ export class Session {
       await stream.send({ type: "PUBLISH_DONE", code: BigInt(DoneCode.TRACK_ENDED), streamCount: BigInt(streams), reason: "" });
       await stream.writer.close();
     });
+    publication.update(answer.parameters);
     this.#followPublication(publication, stream);
     return publication;
   }
@@ -303,8 +304,9 @@ export class Session {
   async #followPublication(publication, stream) {
     try {
       for (let next = await stream.next(); next; next = await stream.next()) {
-        // What a relay wants of a track does not matter to one that sends it in any case.
-        if (next.type === "REQUEST_UPDATE") await stream.send({ type: "REQUEST_OK", parameters: {}, properties: [] });
+        if (next.type !== "REQUEST_UPDATE") continue;
+        publication.update(next.parameters);
+        await stream.send({ type: "REQUEST_OK", parameters: {}, properties: [] });
       }
     } catch (error) {
       this.#onError(error);

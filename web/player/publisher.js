@@ -248,13 +248,14 @@ export class Publisher {
     });
     let group = this.firstGroup;
     const publish = () => {
-      if (publication.isOver) return;
+      if (publication.isOver || !publication.isForwarding) return;
       const stream = publication.open(group, 0n, CATALOG_PRIORITY);
       stream.write(0n, [], utf8(catalog()));
       stream.close();
       group += 1n;
     };
     publish();
+    publication.onForward = publish;
     this.publishCatalog = publish;
     this.catalogTimer = setInterval(publish, CATALOG_MS);
   }
@@ -266,8 +267,18 @@ export class Publisher {
   async #publishVideo(publication, codec) {
     /** @type {import("../moqt/publication.js").Subgroup | undefined} */
     let others;
+    // The relay wants nothing now: what is left of the group is not sent, and with a keyframe it goes on.
+    let isCut = !publication.isForwarding;
+    publication.onForward = () => {
+      isCut = true;
+      this.mustKey = true;
+      others?.reset(streamError(ResetCode.CANCELLED));
+      others = undefined;
+    };
     const encoder = new VideoEncoder({
       output: (chunk, metadata) => {
+        if (!publication.isForwarding || (isCut && chunk.type !== "key")) return;
+        isCut = false;
         if (chunk.type === "key") {
           this.group += 1n;
           this.object = 0n;
@@ -301,6 +312,10 @@ export class Publisher {
         break;
       }
       offsetUs ??= nowUs() - frame.timestamp;
+      if (!publication.isForwarding) {
+        frame.close();
+        continue;
+      }
       if (encoder.state !== "configured" || encoder.encodeQueueSize > ENCODING_MAX) {
         this.counters.dropped += 1;
         frame.close();
@@ -372,6 +387,11 @@ export class Publisher {
     const encoder = new AudioEncoder({
       output: (chunk) => {
         if (publication.isOver) return;
+        if (!publication.isForwarding) {
+          stream?.reset(streamError(ResetCode.CANCELLED));
+          stream = undefined;
+          return;
+        }
         if (!stream || chunk.timestamp - beganUs >= GROUP_US) {
           stream?.close();
           group += 1n;

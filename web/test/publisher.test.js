@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Refused, RequestCode } from "../moqt/error.js";
+import { Publication } from "../moqt/publication.js";
 import { Session } from "../moqt/session.js";
 import { Publisher } from "../player/publisher.js";
 
@@ -78,6 +79,7 @@ class Raw {
 }
 
 Object.assign(globalThis, {
+  WebTransportError: class extends Error {},
   VideoEncoder: PlayedEncoder,
   AudioEncoder: PlayedEncoder,
   VideoFrame: Raw,
@@ -117,7 +119,12 @@ class Played {
     this.groups = new Map();
     /** @type {string[]} */
     this.done = [];
-    /** @type {Map<string, { isOver: boolean }>} */
+    /** Tracks of which a stream was reset.
+     * @type {string[]} */
+    this.reset = [];
+    /** Whether it wants objects of what it takes. */
+    this.isForwarding = true;
+    /** @type {Map<string, { isOver: boolean, isForwarding: boolean, onForward: () => void }>} */
     this.publications = new Map();
     this.isClosed = false;
     /** @type {(reason: string) => void} */
@@ -137,9 +144,12 @@ class Played {
     this.groups.set(name, groups);
     const publication = {
       isOver: false,
+      isForwarding: this.isForwarding,
+      onForward: () => {},
       open: (/** @type {bigint} */ group) => {
         if (groups.at(-1) !== group) groups.push(group);
-        return { waitingBytes: 0, write() {}, close() {}, reset() {} };
+        const reset = () => this.reset.push(name);
+        return { waitingBytes: 0, write() {}, close() {}, reset };
       },
       done: async () => {
         this.done.push(name);
@@ -211,16 +221,6 @@ test("who stops while the relay has not answered yet is let go at once, and that
   assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
 });
 
-test("a relay that wants the picture no more ends all of the stream, and is named", async () => {
-  const played = new Played();
-  const { publisher: tried, sources } = publisher(played, Array.from({ length: 1000 }, (_, place) => place * 1000));
-  const run = tried.run();
-  while (!played.publications.has("video")) await new Promise(setImmediate);
-  Object.assign(played.publications.get("video") ?? {}, { isOver: true });
-  assert.equal(await run, "The relay ended the stream.");
-  assert.equal(played.isClosed, true);
-  assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
-});
 test("who stops while the relay cannot be reached is let go at once, and a session that stands later is closed", async () => {
   for (const comes of [true, false]) {
     const played = new Played();
@@ -242,6 +242,62 @@ test("who stops while the relay cannot be reached is let go at once, and a sessi
   }
 });
 
+test("a relay that wants the picture no more ends all of the stream, and is named", async () => {
+  const played = new Played();
+  const { publisher: tried, sources } = publisher(played, Array.from({ length: 1000 }, (_, place) => place * 1000));
+  const run = tried.run();
+  while (!played.publications.has("video")) await new Promise(setImmediate);
+  Object.assign(played.publications.get("video") ?? {}, { isOver: true });
+  assert.equal(await run, "The relay ended the stream.");
+  assert.equal(played.isClosed, true);
+  assert.ok(sources.video.isCancelled && sources.audio.isCancelled);
+});
+
+test("a relay that wants nothing gets nothing until it does, and then begins with a keyframe", async () => {
+  const played = new Played();
+  played.isForwarding = false;
+  const { publisher: tried } = publisher(played, Array.from({ length: 1000 }, (_, place) => place * 1000));
+  const run = tried.run();
+  const groups = (/** @type {string} */ name) => played.groups.get(name)?.length ?? 0;
+  const wants = (/** @type {boolean} */ isForwarding) => {
+    for (const publication of played.publications.values()) {
+      publication.isForwarding = isForwarding;
+      publication.onForward();
+    }
+  };
+  const steps = async () => {
+    for (let step = 0; step < 20; step++) await new Promise(setImmediate);
+    return ["video", "audio", "catalog"].map(groups);
+  };
+  assert.deepEqual(await steps(), [0, 0, 0]);
+  wants(true);
+  assert.deepEqual(await steps(), [1, 1, 1]);
+  assert.equal(tried.counters.keyframes, 1);
+  const { frames } = tried.counters;
+  assert.ok(frames > 1);
+  wants(false);
+  assert.deepEqual([await steps(), played.reset.toSorted()], [[1, 1, 1], ["audio", "video"]]);
+  assert.equal(tried.counters.frames, frames, "nothing is encoded that nobody wants");
+  wants(true);
+  assert.deepEqual([await steps(), tried.counters.keyframes], [[2, 2, 2], 2]);
+  tried.stop();
+  assert.equal(await run, "");
+});
+
+test("what a relay says of FORWARD holds until it says something else", () => {
+  const publication = new Publication(/** @type {any} */ (undefined), 0n, async () => {});
+  let changes = 0;
+  publication.onForward = () => {
+    changes += 1;
+  };
+  /** @type {boolean[]} */
+  const found = [];
+  for (const forward of [undefined, true, false, undefined, false, true]) {
+    publication.update(forward === undefined ? {} : { forward });
+    found.push(publication.isForwarding);
+  }
+  assert.deepEqual([found, changes], [[true, true, false, false, false, true], 2]);
+});
 
 test("an encoder that gives up is named", async () => {
   const played = new Played();
