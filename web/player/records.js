@@ -84,6 +84,12 @@ export class Records {
     this.isUncertain = true;
   }
 
+  /** What comes from now on is of another publisher. */
+  succeed() {
+    this.newest = undefined;
+    this.interrupt();
+  }
+
   /**
    * Whether a frame is of the publisher that is heard, by its times and its number, or its group if it has no number.
    *

@@ -6,6 +6,7 @@ import { Freshness } from "../playout/freshness.js";
 import { Player } from "../playout/player.js";
 import { Sequence } from "../playout/sequence.js";
 import { STRATEGIES } from "../playout/strategy.js";
+import { Succession } from "../playout/succession.js";
 import { AudioOutput } from "./audio.js";
 import { planText } from "./catalog.js";
 import { nowUs } from "./now.js";
@@ -21,12 +22,10 @@ const SOUND_MIN_US = 80_000;
 /** Media that may wait beyond the target, in microseconds. More comes of a machine that stood still or is too slow: catching
  * up would take too long then, and it goes on at the newest keyframe. */
 const BEHIND_MAX_US = 1_000_000;
-/** Media time that runs backwards by more than this, while availability does not, is a new beginning. */
-const RESTART_US = 1_000_000;
 /** Objects that are remembered, so that none is played twice where two connections bring it. */
 const SEEN_MAX = 4096;
 /** Version of the form of what is exported, which is that of `weir live play --json`. */
-export const REPORT_SCHEMA = 2;
+export const REPORT_SCHEMA = 3;
 /** How a stream is played that names no way of delivery that is known here. */
 const USUAL_STRATEGY = "weir";
 /** A difference between picture and sound that is not corrected, in microseconds. */
@@ -75,8 +74,8 @@ export class Viewer {
     this.freshness = undefined;
     /** @type {Set<string>} */
     this.seen = new Set();
-    /** @type {{ availableUs: number, presentationUs: number }} */
-    this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
+    this.succession = new Succession();
+    this.soundSuccession = new Succession();
     /** Frames that were dropped, by reason. */
     this.dropped = { late: 0, overflow: 0, hidden: 0, undecodable: 0, behind: 0 };
     /** Times that it went on at the live edge, because too much waited. */
@@ -86,9 +85,15 @@ export class Viewer {
     this.objectsUnknown = 0;
     /** Catalogs that took the place of one before. */
     this.catalogsFollowed = 0;
+    /** Publishers that took the place of one before without a new catalog. */
+    this.publishersFollowed = 0;
+    /** Frames that came of a publisher whose place another had taken. */
+    this.framesOfFormer = 0;
     /** Counts plans; objects that come of an older one than this are of no use any more. */
     this.epoch = 0;
     this.oldestEpoch = 0;
+    /** Whether those objects are another publisher's. */
+    this.isFormerLeft = false;
     /** The plans of which the newest frame and the newest piece of sound came. */
     this.newestEpoch = { video: 0, audio: 0 };
     this.restarts = 0;
@@ -191,8 +196,9 @@ export class Viewer {
     this.plan = plan;
     this.strategy = plan.strategy !== undefined && Object.hasOwn(STRATEGIES, plan.strategy) ? plan.strategy : USUAL_STRATEGY;
     this.oldestEpoch = this.epoch;
+    this.isFormerLeft = false;
     this.seen.clear();
-    this.newest = { availableUs: -Infinity, presentationUs: -Infinity };
+    this.succession = new Succession();
     this.#restart();
     this.video.setPlan(plan.video[0]);
     this.audio.setPlan(plan.audio).then(() => this.#adjust());
@@ -224,9 +230,11 @@ export class Viewer {
       return {
         onObject: (object) => {
           // Of two connections that bring sound, the newer one is heard. In a page that is not seen nothing is.
-          if (this.isHidden || epoch < this.newestEpoch.audio || this.#isSeen(place, object)) return;
+          if (this.isHidden || epoch < this.newestEpoch.audio) return;
+          const frames = unpacker.read(object, nowUs());
+          if (this.#isSoundOfFormer(frames, Number(object.group), epoch) || this.#isSeen(place, object)) return;
           this.newestEpoch.audio = epoch;
-          for (const frame of unpacker.read(object, nowUs())) this.audio.push(frame);
+          for (const frame of frames) this.audio.push(frame);
         },
       };
     }
@@ -240,16 +248,15 @@ export class Viewer {
         const group = Number(object.group);
         // What others' objects do not say is counted, also of those that came before over another connection.
         const frames = unpacker.read(object, now);
-        if (epoch < this.oldestEpoch) return;
+        if (!this.#isHeard(frames, group, epoch, now)) return;
         if (this.#isSeen(place, object)) {
           this.records.duplicates += 1;
           return;
         }
         if (frames.length === 0) this.objectsUnknown += 1;
         for (const frame of frames) {
-          const take = () => this.#onFrame(frame, group, now, epoch);
+          const take = () => this.#onFrame(frame, group, now);
           if (!this.sequence || place !== 0) take();
-          else if (this.#beginsAnew(frame)) this.#takeFirst(take, group);
           else this.sequence.push(group, take);
         }
         if (place === 0) this.#endFetched(group);
@@ -308,22 +315,13 @@ export class Viewer {
    * @param {MediaFrame} frame
    * @param {number} group
    * @param {number} arrivedUs
-   * @param {number} epoch of the plan by which it came
    */
-  #onFrame(frame, group, arrivedUs, epoch) {
+  #onFrame(frame, group, arrivedUs) {
     const { tag } = frame;
-    if (this.#isOfAnother(frame, group, epoch) || this.#beginsAnew(frame)) {
-      // The publisher began anew.
-      this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
-      this.records.interrupt();
-      this.#restart();
-    } else if (tag.kind === "I" && this.#isBehind()) {
+    if (tag.kind === "I" && this.#isBehind()) {
       this.jumps += 1;
       this.dropped.behind += this.inPlayer.size;
       this.#restart();
-    }
-    if (tag.availableUs > this.newest.availableUs) {
-      this.newest = { availableUs: tag.availableUs, presentationUs: tag.presentationUs };
     }
     const record = this.records.add(frame, group, arrivedUs);
     if (this.isHidden) {
@@ -357,25 +355,49 @@ export class Viewer {
   }
 
   /**
-   * Whether a publisher began anew, by which its times run back.
+   * Whether the frames of an object are of the publisher that is heard. If another one took its place, playing begins anew; then it
+   * does not wait for the groups of the former, which nobody ends.
    *
-   * @param {MediaFrame} frame
+   * @param {MediaFrame[]} frames
+   * @param {number} group
+   * @param {number} epoch of the plan by which they came
+   * @param {number} now
    */
-  #beginsAnew({ tag }) {
-    const isBackwards = tag.presentationUs < this.newest.presentationUs - RESTART_US;
-    return isBackwards && tag.availableUs > this.newest.availableUs;
+  #isHeard(frames, group, epoch, now) {
+    if (epoch < this.oldestEpoch) {
+      if (this.isFormerLeft) this.framesOfFormer += frames.length;
+      return false;
+    }
+    const [frame] = frames;
+    if (!frame) return true;
+    const { tag, isTagged } = frame;
+    const isOther = this.#isOfAnother(frame, group, epoch);
+    const sender = this.succession.judge(now, { ...tag, group }, isTagged, tag.kind === "I");
+    if (sender === "before") {
+      this.framesOfFormer += frames.length;
+      return false;
+    }
+    if (isOther || sender === "another") {
+      this.publishersFollowed += 1;
+      this.seen.clear();
+      this.records.succeed();
+      const isOpen = this.openGroups.has(group);
+      this.#restart();
+      if (isOpen) this.openGroups.add(group);
+    }
+    return true;
   }
 
   /**
-   * Takes the first frame of a publisher that began anew: it does not wait for the groups of the former, which nobody ends.
+   * Whether a piece of sound is of a publisher whose place another took. Sound is counted by itself.
    *
-   * @param {() => void} take which begins another sequence
+   * @param {MediaFrame[]} frames
    * @param {number} group
+   * @param {number} epoch of the plan by which they came
    */
-  #takeFirst(take, group) {
-    const isOpen = this.openGroups.has(group);
-    take();
-    if (isOpen) this.openGroups.add(group);
+  #isSoundOfFormer([frame], group, epoch) {
+    if (epoch > this.newestEpoch.audio) this.soundSuccession = new Succession();
+    return frame !== undefined && this.soundSuccession.judge(nowUs(), { ...frame.tag, group }, frame.isTagged, frame.tag.kind === "I") === "before";
   }
 
   /**
@@ -390,7 +412,8 @@ export class Viewer {
     this.newestEpoch.video = Math.max(epoch, this.newestEpoch.video);
     if (!isFirst || epoch === this.oldestEpoch || this.records.continues(frame, group)) return false;
     this.oldestEpoch = epoch;
-    this.seen.clear();
+    this.isFormerLeft = true;
+    this.succession = new Succession();
     return true;
   }
 
@@ -483,6 +506,8 @@ export class Viewer {
       tracks: plan ? plan.video.map(({ name, packaging, codec }) => ({ name, packaging, codec })) : null,
       buffer: String(this.settings.buffer),
       catalogs_followed: this.catalogsFollowed,
+      publishers_followed: this.publishersFollowed,
+      frames_of_former: this.framesOfFormer,
       streams_refused: this.streamsRefused,
       objects_unknown: this.objectsUnknown,
     });

@@ -12,6 +12,7 @@ import { Player } from "../playout/player.js";
 import { Reorder } from "../playout/reorder.js";
 import { Sequence } from "../playout/sequence.js";
 import { STRATEGIES } from "../playout/strategy.js";
+import { SILENCE_US, Succession } from "../playout/succession.js";
 
 /**
  * @param {string} file
@@ -180,3 +181,68 @@ function arrival(frame) {
     durationUs: frame.duration_us,
   };
 }
+
+/**
+ * Who sent each of some frames, which are keyframes.
+ *
+ * @param {boolean} isTold
+ * @param {...[group: number, number: number, availableUs: number, decodeUs: number, nowUs?: number]} frames
+ */
+function senders(isTold, ...frames) {
+  const succession = new Succession();
+  return frames.map(([group, number, availableUs, decodeUs, nowUs]) => succession.judge(nowUs ?? 0, { group, number, availableUs, decodeUs }, isTold, true));
+}
+
+test("one publisher stays the same in whichever order its frames come", () => {
+  for (const isTold of [true, false]) {
+    const succession = new Succession();
+    for (const group of [100, 103, 101, 102, 104, 100]) {
+      for (const within of [0, 14, 3]) {
+        const us = (group * 15 + within) * 40_000;
+        const seen = { group, number: group * 15 + within, availableUs: us, decodeUs: us };
+        assert.equal(succession.judge(0, seen, isTold, within === 0), "same");
+      }
+    }
+  }
+});
+
+test("who counts frames or groups anew is another, and what still comes of the first is of before", () => {
+  const jumps = senders(
+    true,
+    [1000, 0, 1_000_000, 0],
+    [1010, 150, 7_000_000, 6_000_000],
+    // Ten seconds later, with its second group.
+    [11_001, 15, 11_600_000, 600_000],
+    [1010, 160, 7_400_000, 6_400_000],
+    [1000, 3, 1_100_000, 100_000],
+    [11_000, 14, 11_500_000, 500_000],
+    [11_002, 30, 12_200_000, 1_200_000],
+  );
+  assert.deepEqual(jumps, ["same", "same", "another", "before", "before", "same", "same"]);
+  assert.deepEqual(senders(true, [1000, 0, 1_000_000, 0], [4001, 15, 4_600_000, 600_000]), ["same", "another"]);
+  const anew = senders(
+    true,
+    [50, 700, 30_000_000, 29_000_000],
+    [0, 0, 40_000_000, 0],
+    [51, 715, 30_600_000, 29_600_000],
+    [1, 15, 40_600_000, 600_000],
+  );
+  assert.deepEqual(anew, ["same", "another", "before", "same"]);
+});
+
+test("where only media time tells it has to run back, and to lower groups only after a silence", () => {
+  const timed = senders(false, [7, 0, 0, 9_000_000], [9, 0, 0, 8_600_000], [6, 0, 0, 0], [20, 0, 0, 100_000], [8, 0, 0, 9_600_000], [21, 0, 0, 700_000]);
+  assert.deepEqual(timed, ["same", "same", "same", "another", "before", "same"]);
+  assert.deepEqual(senders(false, [7, 0, 0, 9_000_000], [0, 0, 0, 0, SILENCE_US], [1, 0, 0, 600_000, SILENCE_US]), ["same", "another", "same"]);
+});
+
+test("a successor whose clock is behind is heard when the first is silent", () => {
+  const found = senders(
+    true,
+    [9000, 300, 60_000_000, 12_000_000],
+    [9500, 0, 31_900_000, 0, SILENCE_US - 1],
+    [9500, 1, 32_000_000, 40_000, SILENCE_US],
+    [9500, 2, 32_040_000, 80_000, SILENCE_US + 40_000],
+  );
+  assert.deepEqual(found, ["same", "before", "another", "same"]);
+});

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { afterEach, test } from "node:test";
+import { afterEach, mock, test } from "node:test";
 
 import { nowUs } from "../player/now.js";
 import { FRAME_PROPERTY, writeTag } from "../player/tag.js";
@@ -18,6 +18,7 @@ const decoded = [];
 afterEach(() => {
   for (const viewer of viewers.splice(0)) viewer.stop();
   decoded.length = 0;
+  mock.restoreAll();
 });
 
 class PlayedDecoder {
@@ -182,7 +183,7 @@ test("another connection to the same publisher goes on where the one before is",
   before.video.onObject(publisher.object(14));
   const { duplicates, frames } = viewer.records;
   assert.deepEqual([viewer.restarts - restarts, duplicates, frames.map(({ number }) => number)], [0, 4, [...Array(15).keys()]]);
-  assert.equal(viewer.catalogsFollowed, 0);
+  assert.deepEqual([viewer.catalogsFollowed, viewer.publishersFollowed, viewer.framesOfFormer], [0, 0, 0]);
 });
 
 test("another connection to another publisher begins anew, and what the former still brings is left out", async () => {
@@ -199,7 +200,7 @@ test("another connection to another publisher begins anew, and what the former s
     after.video.onObject(other.object(number));
     before.video.onObject(publisher.object(90_010 + number));
   }
-  assert.equal(viewer.restarts - restarts, 1);
+  assert.deepEqual([viewer.restarts - restarts, viewer.publishersFollowed, viewer.framesOfFormer], [1, 1, 3]);
   assert.deepEqual(viewer.records.frames.slice(-4).map(({ group, number }) => [group, number]), [[10_000, 90_009], [5, 90_010], [5, 90_011], [5, 90_012]]);
 });
 
@@ -218,11 +219,63 @@ test("a publisher that begins anew on the same tracks is followed, by every way 
     const next = new Publisher(5000);
     for (let number = 0; number < 12; number++) {
       video.onObject(next.object(number));
+      // What is left of the former may come later.
+      if (number < 2) video.onObject(former.object(65 + number));
       if (number === 9) video.onStreamEnd?.(5000n);
     }
-    assert.equal(viewer.restarts - restarts, 1, strategy);
+    assert.deepEqual([viewer.restarts - restarts, viewer.publishersFollowed, viewer.framesOfFormer], [1, 1, 2], strategy);
     const places = viewer.records.frames.slice(-12).map(({ group, number }) => [group, number]);
     assert.deepEqual(places, Array.from({ length: 12 }, (_, place) => [place < 10 ? 5000 : 5001, 65 + place]), strategy);
+  }
+});
+
+test("a publisher that begins anew with the same numbers is followed, and nothing of it taken for what came before", async () => {
+  const { viewer, handlers } = await watching();
+  const { video } = tracks(handlers);
+  const former = new Publisher(0);
+  former.beganUs -= 10_000_000;
+  for (let number = 0; number < 25; number++) video.onObject(former.object(number));
+  const next = new Publisher(0);
+  for (let number = 0; number < 12; number++) video.onObject(next.object(number));
+  const { duplicates, frames } = viewer.records;
+  assert.deepEqual([viewer.publishersFollowed, duplicates, frames.map(({ number }) => number)], [1, 0, [...Array(37).keys()]]);
+});
+
+test("of two publishers that send at once one is heard until it is silent", async () => {
+  for (const strategy of ["baseline", "weir"]) {
+    const { viewer, handlers } = await watching(strategy);
+    Object.defineProperty(viewer.audio, "isRunning", { get: () => true });
+    const { video, audio } = tracks(handlers);
+    const began = performance.now();
+    let passed = 0;
+    mock.method(performance, "now", () => began + passed);
+    mock.method(Date, "now", () => performance.timeOrigin + began + passed);
+    const first = new Publisher(1000);
+    first.beganUs -= 10_000_000;
+    const second = new Publisher(11_000);
+    second.beganUs += FRAME_US / 2;
+    /** @type {string[]} */
+    const heard = [];
+    const bring = (/** @type {string} */ name, /** @type {any} */ object) => {
+      const before = viewer.framesOfFormer;
+      video.onObject(object);
+      audio.onObject(object);
+      if (object.id === 9n) video.onStreamEnd?.(object.group);
+      if (viewer.framesOfFormer === before && heard.at(-1) !== name) heard.push(name);
+    };
+    for (let number = 0; number < 150; number++) {
+      passed = (number * FRAME_US) / 1000;
+      bring("first", first.object(250 + number));
+      passed += FRAME_US / 4000;
+      if (number < 50) bring("second", second.object(number));
+    }
+    mock.restoreAll();
+    // To the second with its first frame, and back two seconds after its last.
+    assert.deepEqual([heard, viewer.publishersFollowed, viewer.framesOfFormer], [["first", "second", "first"], 2, 49 + 50], strategy);
+    const numbers = (/** @type {number} */ from, /** @type {number} */ count) => Array.from({ length: count }, (_, place) => from + place);
+    const expected = [250, ...numbers(0, 50), ...numbers(350, 50)];
+    assert.deepEqual(viewer.records.frames.map(({ presentation_us }) => presentation_us / FRAME_US), expected);
+    assert.deepEqual(decoded.splice(0).filter((text) => text.startsWith("audio")), expected.map((number) => `audio ${number}`));
   }
 });
 

@@ -78,6 +78,7 @@ const FILES: &[File] = files! {
         "moqt/timeout.js", "moqt/varint.js",
         "playout/clock.js", "playout/decodable.js", "playout/figures.js", "playout/freshness.js", "playout/jitter.js",
         "playout/player.js", "playout/reorder.js", "playout/sequence.js", "playout/strategy.js",
+        "playout/succession.js",
         "player/audio-worklet.js", "player/audio.js", "player/boxes.js", "player/catalog.js", "player/h264.js",
         "player/mp4.js", "player/now.js", "player/packaging.js", "player/publisher.js", "player/receiver.js",
         "player/reception.js", "player/records.js", "player/tag.js", "player/video.js", "player/viewer.js",
