@@ -168,6 +168,7 @@ impl Client {
         self.figures.end(now);
         self.figures.unfinished += self.in_flight;
         self.figures.handshakes_unfinished += self.places.unfinished();
+        self.count_unusable(now);
         if let Some(plan) = &self.plan {
             self.figures.unsent = plan.overdue(now.min(self.end()));
         }

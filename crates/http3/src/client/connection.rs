@@ -122,6 +122,16 @@ impl Connection {
         self.requests.is_empty() && (is_at_limit || self.is_leaving)
     }
 
+    /// Whether the server keeps requests from being sent, and has none to answer.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stage == Stage::Open && self.is_blocked && self.requests.is_empty()
+    }
+
+    /// Whether no request was ever sent.
+    pub(super) fn is_unused(&self) -> bool {
+        self.issued == 0
+    }
+
     /// A request was written to `stream`, but for `unsent`.
     pub(super) fn begin(&mut self, stream: StreamId, planned: Instant, unsent: Option<Bytes>) {
         self.issued += 1;

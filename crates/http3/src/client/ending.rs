@@ -91,6 +91,7 @@ impl Client {
         }
         let refused = place.refuse_from(StreamId(number));
         let is_done = place.is_done(&self.load);
+        let was_unusable = place.is_stuck() && place.is_unused();
         for bytes in &refused {
             self.figures.failure(now, Failure::GoAway, *bytes, "");
         }
@@ -98,6 +99,9 @@ impl Client {
         if is_done {
             let had_success = self.had_success(handle);
             self.close(now, endpoint, handle, Code::NO_ERROR, b"");
+            if was_unusable {
+                self.on_no_use(now, Refusal::Unusable, "GOAWAY");
+            }
             self.replace_later(now, endpoint, had_success);
         }
         self.look_for_end(now, endpoint);
@@ -111,7 +115,9 @@ impl Client {
         violation: Violation,
     ) {
         let words = violation.to_string();
-        self.fail_all(now, handle, Failure::Violation, &words);
+        if self.fail_all(now, handle, Failure::Violation, &words) == 0 {
+            self.on_no_use(now, Refusal::Violation, &words);
+        }
         let had_success = self.had_success(handle);
         self.close(
             now,
@@ -136,7 +142,13 @@ impl Client {
         };
         if place.stage == Stage::Open {
             let kind = Failure::of_lost(lost);
-            self.fail_all(now, handle, kind, &lost.to_string());
+            // A server may well end what it will take no more requests on, but not leave it as it is.
+            let is_unusable = place.is_stuck() && (place.is_unused() || *lost == Lost::TimedOut);
+            let words = lost.to_string();
+            let failed = self.fail_all(now, handle, kind, &words);
+            if failed == 0 && is_unusable && (self.load.is_short() || self.has_quota()) {
+                self.on_no_use(now, Refusal::Unusable, &words);
+            }
             let had_success = self.had_success(handle);
             self.places.remove(handle);
             self.replace_later(now, endpoint, had_success);
@@ -166,15 +178,41 @@ impl Client {
         self.on_no_connection(now, is_short);
     }
 
-    /// All requests of a connection have failed in the same way.
-    pub(super) fn fail_all(&mut self, now: Instant, handle: Handle, kind: Failure, words: &str) {
-        let Some(place) = self.places.find(handle) else {
+    /// A connection ended because of the server, and had no request that could fail.
+    fn on_no_use(&mut self, now: Instant, kind: Refusal, words: &str) {
+        self.figures.refusal(now, kind, words);
+        if self.load.is_short() {
+            self.figures.failure(now, Failure::NoConnection, 0, "");
+        }
+    }
+
+    /// The time is over: counts the connections on which no request could be sent in all of theirs.
+    pub(super) fn count_unusable(&mut self, now: Instant) {
+        let Some(since) = now.checked_sub(UNUSABLE_AFTER) else {
             return;
         };
-        for bytes in place.fail_all() {
-            self.figures.failure(now, kind, bytes, words);
+        for _ in 0..self.places.unusable(since) {
+            self.on_no_use(now, Refusal::Unusable, "no request could be sent");
+        }
+    }
+
+    /// All requests of a connection have failed in the same way; returns how many.
+    pub(super) fn fail_all(
+        &mut self,
+        now: Instant,
+        handle: Handle,
+        kind: Failure,
+        words: &str,
+    ) -> usize {
+        let Some(place) = self.places.find(handle) else {
+            return 0;
+        };
+        let failed = place.fail_all();
+        for bytes in &failed {
+            self.figures.failure(now, kind, *bytes, words);
             self.in_flight -= 1;
         }
+        failed.len()
     }
 
     pub(super) fn had_success(&mut self, handle: Handle) -> bool {
@@ -215,5 +253,8 @@ impl Client {
     }
 }
 
+/// How old a connection without any request has to be when the time is over to count as one of no use: more than the
+/// round trips after which a server lets requests be sent that does so late.
+const UNUSABLE_AFTER: Duration = Duration::from_secs(1);
 /// Of connections with early data, besides their round trips.
 const LINGER_MIN: Duration = Duration::from_millis(2);

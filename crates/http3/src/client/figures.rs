@@ -67,7 +67,7 @@ kinds! {
 }
 
 kinds! {
-    /// Why a connection could not be made.
+    /// Why a connection could not be made, or was of no use.
     Refusal {
         /// The server refused it.
         Refused = "refused",
@@ -81,6 +81,10 @@ kinds! {
         Lost = "lost",
         /// It could not even be begun here.
         Local = "local",
+        /// It was made, but the server let no request be sent on it until it ended.
+        Unusable = "unusable",
+        /// It was made, and closed because the server broke a rule of HTTP/3 while it had no request to answer.
+        Violation = "violation",
     }
 }
 

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Seconds of a run, each of which has a histogram.
 pub const SECONDS_MAX: usize = 3600;
+/// Longest time that a handshake may take.
+pub const HANDSHAKE_TIMEOUT_MAX: Duration = Duration::from_hours(24);
 /// Connections of one client at once.
 pub const CONNECTIONS_MAX: usize = 50_000;
 /// Requests of one connection at once.

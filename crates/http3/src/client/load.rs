@@ -14,7 +14,7 @@ use weir_quic::{
     },
 };
 
-use super::limits::{CONNECTIONS_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
+use super::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
 
 /// The resource that is asked for, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +103,12 @@ impl Load {
                 format!("more than 0 s and up to {SECONDS_MAX} s"),
             );
         }
-        if self.handshake_timeout.is_zero() {
-            return wrong("handshake time-out", "more than 0 s".to_owned());
+        if self.handshake_timeout.is_zero() || self.handshake_timeout > HANDSHAKE_TIMEOUT_MAX {
+            let seconds = HANDSHAKE_TIMEOUT_MAX.as_secs();
+            return wrong(
+                "handshake time-out",
+                format!("more than 0 s and up to {seconds} s"),
+            );
         }
         if self.sockets == 0 {
             return wrong("sockets", "one at least".to_owned());
@@ -272,6 +276,16 @@ mod tests {
         assert_eq!(most, Ok(()));
         let past = wrong(|load| load.duration = Duration::from_secs(SECONDS_MAX as u64 + 1));
         assert_eq!(past, Err("duration"));
+        let most = wrong(|load| load.handshake_timeout = HANDSHAKE_TIMEOUT_MAX);
+        assert_eq!(most, Ok(()));
+        for timeout in [
+            Duration::ZERO,
+            HANDSHAKE_TIMEOUT_MAX + Duration::from_nanos(1),
+        ] {
+            let mut load = load();
+            load.handshake_timeout = timeout;
+            assert_eq!(load.check().unwrap_err().what, "handshake time-out");
+        }
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY, RATE_MAX * 2.0] {
             let mut load = load();
             load.rate_per_second = Some(rate);

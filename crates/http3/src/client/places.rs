@@ -1,5 +1,7 @@
 //! The connections of a client, by their handles.
 
+use std::time::Instant;
+
 use weir_quic::Handle;
 
 use super::connection::{Connection, Stage};
@@ -21,6 +23,14 @@ impl Places {
     pub(super) fn unfinished(&self) -> u64 {
         let open = self.by_index.iter().flatten();
         open.filter(|connection| connection.stage != Stage::Open)
+            .count() as u64
+    }
+
+    /// Number of connections on which the server has let no request be sent since `since` or longer. Looks at all of
+    /// them.
+    pub(super) fn unusable(&self, since: Instant) -> u64 {
+        let open = self.by_index.iter().flatten();
+        open.filter(|one| one.is_stuck() && one.is_unused() && one.begun <= since)
             .count() as u64
     }
 

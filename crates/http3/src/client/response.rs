@@ -131,13 +131,19 @@ impl LastHead {
         if *section != self.section {
             let head = ResponseHead::decode(section.clone(), self.section_bytes_max)
                 .map_err(Fault::of_head)?;
-            let content_length = match head.field("content-length") {
-                None => None,
-                Some(value) => Some(content_length(value).ok_or(MALFORMED)?),
-            };
+            // Several that say the same are as good as one (RFC 9110 §8.6).
+            let mut announced = None;
+            for field in &head.fields {
+                if field.name == "content-length" {
+                    let length = content_length(&field.value).ok_or(MALFORMED)?;
+                    if announced.replace(length).is_some_and(|one| one != length) {
+                        return Err(MALFORMED);
+                    }
+                }
+            }
             self.head = Head {
                 status: head.status,
-                content_length,
+                content_length: announced,
             };
             // A copy, so that the packet in which it came can go.
             self.section = Bytes::copy_from_slice(section);
@@ -231,6 +237,19 @@ mod tests {
                 failed("body_short")
             );
             assert_eq!(judged(&[ok("10"), data(10)], Some(9)), failed("body_long"));
+            let twice = |other| {
+                let fields = [
+                    (":status", "200"),
+                    ("content-length", "10"),
+                    ("content-length", other),
+                ];
+                judged(&[head(&fields), data(10)], None)
+            };
+            assert_eq!(twice("10"), Ok(10));
+            for other in ["11", "9", "x"] {
+                let error = twice(other).unwrap_err();
+                assert!(error.starts_with("Stream(Malformed"), "{error}");
+            }
             assert_eq!(judged(&[], None), failed("incomplete"));
             assert_eq!(
                 judged(&[ok("10"), data(10)[..6].to_vec()], None),

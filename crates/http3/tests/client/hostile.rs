@@ -21,6 +21,8 @@ use crate::stage::{Stage, distrustful, millis, secs};
 /// Answers every request in the same wrong way.
 struct Odd {
     answer: fn(&mut Connection<'_>, StreamId),
+    /// What stands on its control stream behind SETTINGS at once.
+    greeting: &'static [u8],
     /// What stands on its control stream after SETTINGS, once a request has come.
     control: &'static [u8],
     control_stream: Option<StreamId>,
@@ -30,6 +32,7 @@ impl Odd {
     fn new(answer: fn(&mut Connection<'_>, StreamId)) -> Self {
         Self {
             answer,
+            greeting: &[],
             control: &[],
             control_stream: None,
         }
@@ -44,6 +47,7 @@ impl App for Odd {
                 let stream = connection.open(Direction::Uni).expect("clients let it");
                 let mut data = vec![0];
                 Settings::default().encode(&mut data);
+                data.extend(self.greeting);
                 write(&mut connection, stream, data.into());
                 self.control_stream = Some(stream);
             }
@@ -242,6 +246,71 @@ fn a_silent_server_after_the_handshake() {
     assert_only(&figures, Failure::TimedOut, 6);
     assert_eq!(figures.refused(), 0);
     assert!(figures.connections_begun >= 4, "it is tried again");
+}
+
+#[test]
+fn a_server_that_lets_no_request_be_sent() {
+    let mut stage = Stage::stingy(Odd::new(|_, _| ()), millis(400));
+    stage.load.duration = secs(2);
+    let figures = stage.run();
+    let sent = (figures.requests_sent, figures.unfinished, figures.failed());
+    assert_eq!(sent, (0, 0, 0));
+    assert!(figures.handshakes >= 4, "it is tried again");
+    assert!(figures.refusals(Refusal::Unusable) >= 4, "{figures:?}");
+    assert_eq!(figures.refused(), figures.refusals(Refusal::Unusable));
+    let words = figures.refusal_words(Refusal::Unusable);
+    assert_eq!(words, Some("timed out: the peer did not answer"));
+
+    // Requests that each have a connection of their own fail with it.
+    let mut stage = Stage::stingy(Odd::new(|_, _| ()), millis(400)).short(Sessions::Forgotten);
+    stage.load.duration = secs(2);
+    let figures = stage.run();
+    assert!(figures.refusals(Refusal::Unusable) >= 4, "{figures:?}");
+    assert_only(
+        &figures,
+        Failure::NoConnection,
+        figures.refusals(Refusal::Unusable),
+    );
+
+    // Nobody waits until the time is over.
+    let mut stage = Stage::stingy(Odd::new(|_, _| ()), secs(5));
+    stage.load.duration = millis(1500);
+    let figures = stage.run();
+    assert_eq!(figures.refusals(Refusal::Unusable), 2, "{figures:?}");
+    let words = figures.refusal_words(Refusal::Unusable);
+    assert_eq!(words, Some("no request could be sent"));
+}
+
+#[test]
+fn a_rule_broken_while_there_is_no_request() {
+    for short in [false, true] {
+        let mut odd = Odd::new(|_, _| ());
+        // SETTINGS once more.
+        odd.greeting = &[4, 0];
+        let mut stage = Stage::stingy(odd, secs(5));
+        if short {
+            stage = stage.short(Sessions::Forgotten);
+        }
+        let figures = stage.run();
+        let refused = figures.refused();
+        assert!(refused >= 5, "{figures:?}");
+        assert_eq!(refused, figures.refusals(Refusal::Violation));
+        let words = figures.refusal_words(Refusal::Violation).unwrap();
+        assert!(words.contains("H3_FRAME_UNEXPECTED"), "{words}");
+        let failed = if short { refused } else { 0 };
+        assert_eq!(figures.failed(), failed);
+        assert_eq!(figures.failures(Failure::NoConnection), failed);
+    }
+}
+
+#[test]
+fn connections_that_an_open_loop_does_not_need_are_no_failures() {
+    let mut stage = Stage::new(1);
+    stage.load.rate_per_second = Some(1.0);
+    stage.load.duration = secs(3);
+    let figures = stage.run();
+    assert!(figures.handshakes > 2, "they were silent for too long");
+    assert_eq!((figures.failed(), figures.refused()), (0, 0), "{figures:?}");
 }
 
 #[test]

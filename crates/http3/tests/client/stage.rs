@@ -50,18 +50,38 @@ impl Stage {
 
     /// A server that does not run.
     pub(crate) fn silent(seed: u64, protocols: &[&str]) -> Self {
-        Self::silent_with(seed, protocols, 1000)
+        let limits = weir_quic::Limits::default();
+        Self::silent_with(seed, protocols, 1000, limits, IDLE_TIMEOUT)
+    }
+
+    /// Another server, which lets nobody send a request, and connections that may be silent for so long.
+    pub(crate) fn stingy(server: impl App + 'static, idle_timeout: Duration) -> Self {
+        let limits = weir_quic::Limits {
+            bidi_streams_max: 0,
+            ..weir_quic::Limits::default()
+        };
+        let mut stage = Self::silent_with(1, &[h3::ALPN], 1000, limits, idle_timeout);
+        let node = stage.server;
+        stage.sim.start(node, server);
+        stage
     }
 
     /// The server that there is, which keeps no sessions.
     pub(crate) fn forgetful(seed: u64) -> Self {
-        let mut stage = Self::silent_with(seed, &[h3::ALPN], 0);
+        let limits = weir_quic::Limits::default();
+        let mut stage = Self::silent_with(seed, &[h3::ALPN], 0, limits, IDLE_TIMEOUT);
         let node = stage.server;
         stage.sim.start(node, files());
         stage
     }
 
-    fn silent_with(seed: u64, protocols: &[&str], sessions_max: usize) -> Self {
+    fn silent_with(
+        seed: u64,
+        protocols: &[&str],
+        sessions_max: usize,
+        limits: weir_quic::Limits,
+        idle_timeout: Duration,
+    ) -> Self {
         let mut sim = Sim::new(seed);
         sim.set_default_link(weir_link::Config {
             delay: Delay::fixed(millis(10)).expect("short"),
@@ -70,11 +90,12 @@ impl Stage {
         let shown = certificate();
         let tls = ServerTls::with_sessions(shown.chain, shown.key, protocols, sessions_max);
         let server = sim.add_node(NodeConfig {
+            limits,
             server: Some(tls.expect("the certificate belongs to its key")),
             ..NodeConfig::default()
         });
         let client = sim.add_node(NodeConfig {
-            limits: transport_limits(IDLE_TIMEOUT),
+            limits: transport_limits(idle_timeout),
             ..NodeConfig::default()
         });
         let load = Load {
