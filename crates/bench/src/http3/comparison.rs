@@ -169,6 +169,22 @@ impl Comparison {
         }
     }
 
+    /// Whether there is any figure: a run in which something succeeded.
+    pub fn is_measured(&self) -> bool {
+        self.entries().any(|entry| entry.successful_runs() > 0)
+    }
+
+    /// Whether every server has a run in which something succeeded in each of `rounds`, in every scenario.
+    pub fn has_all_runs(&self, rounds: u32) -> bool {
+        let is_whole = |entry: &Entry| entry.successful_runs() == rounds as usize;
+        self.broken_off.is_none() && self.entries().all(is_whole)
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        let standings = self.scenarios.iter().flat_map(|one| &one.standings);
+        standings.map(|standing| &standing.entry)
+    }
+
     /// The comparison as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
         crate::report::json::pretty(self)
@@ -184,6 +200,12 @@ impl Comparison {
             version if version.starts_with(name) => version.to_owned(),
             version => format!("{name} ({version})"),
         }
+    }
+}
+
+impl Entry {
+    fn successful_runs(&self) -> usize {
+        self.runs.iter().filter(|run| run.successes > 0).count()
     }
 }
 
@@ -230,13 +252,18 @@ impl Standing {
             .then_with(|| self.entry.server.cmp(&other.entry.server))
     }
 
+    /// Whether its requests per second are what it can do: it was the limit in every run.
+    pub(super) fn is_own_rate(&self) -> bool {
+        self.server_limited == self.entry.runs.len() as u64
+    }
+
     /// Whose limit the runs found, in words.
     pub(super) fn limit_words(&self) -> String {
         let runs = self.entry.runs.len() as u64;
         if runs == 0 {
             return "not measured".to_owned();
         }
-        if self.server_limited == runs {
+        if self.is_own_rate() {
             return "the server".to_owned();
         }
         let mut others: Vec<Limit> = self

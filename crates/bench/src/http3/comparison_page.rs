@@ -42,7 +42,7 @@ pub fn page(comparison: &Comparison) -> String {
         markup.element("footer", &[], |markup| {
             let note = "A success has status 200 and the exact length. Figures are medians; the thin line on a bar goes \
                         from the smallest to the largest run. Requests per second are the server's own only where the \
-                        server was the limit: a paler bar says that it was not. Requests per CPU second count the CPU \
+                        server was the limit: a paler bar says that it was not in every run. Requests per CPU second count the CPU \
                         time of all processes of the server, user and system.";
             markup.leaf("p", &[], &note);
         });
@@ -64,7 +64,7 @@ fn scenario_section(markup: &mut Markup, comparison: &Comparison, scenario: &Sce
                 scenario,
                 "Requests per second",
                 |standing| standing.requests_per_second,
-                |standing| standing.server_limited > 0,
+                Standing::is_own_rate,
             );
         });
         let rows: Vec<Vec<String>> = rows(comparison, scenario)

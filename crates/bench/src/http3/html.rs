@@ -54,6 +54,12 @@ fn verdict(markup: &mut Markup, report: &Report) {
         Limit::Rate => (("good", "✓"), "The server kept up"),
         Limit::Nothing => (("bad", "✕"), "Nothing succeeded"),
         Limit::Client => (("warn", "!"), "The load client was the limit"),
+        Limit::Unknown if report.has_lost_server() => {
+            (("warn", "!"), "The server ended in mid-run")
+        }
+        Limit::Neither | Limit::Unknown if report.is_behind() => {
+            (("warn", "!"), "The server did not keep up")
+        }
         Limit::Neither => (("warn", "!"), "Neither side was the limit"),
         Limit::Unknown => (("warn", "!"), "The server was not watched"),
     };

@@ -53,9 +53,51 @@ fn a_figure_is_the_servers_only_where_it_was_the_limit() {
 fn an_open_loop_that_was_kept_is_said_to_be() {
     let mut report = example::report(Some(60.0), 40.0);
     report.run.rate_per_second = Some(10_000.0);
-    assert_eq!(Verdict::of(&report).limit, Limit::Rate);
+    report.requests.failed = 0;
+    let verdict = Verdict::of(&report);
+    assert_eq!(verdict.limit, Limit::Rate);
+    let kept = "The server kept up with 10,000 requests per second.";
+    assert!(verdict.sentence.starts_with(kept), "{}", verdict.sentence);
     report.requests.unsent = 500;
     assert_eq!(Verdict::of(&report).limit, Limit::Neither);
+}
+
+#[test]
+fn an_open_loop_with_failures_was_not_kept() {
+    for (server, limit) in [
+        (Some(60.0), Limit::Neither),
+        (None, Limit::Unknown),
+        (Some(99.0), Limit::Server),
+    ] {
+        let mut report = example::report(server, 40.0);
+        report.run.rate_per_second = Some(20_000.0);
+        report.requests.failed = 30_000;
+        report.verdict = Verdict::of(&report);
+        assert_eq!(report.verdict.limit, limit);
+        let sentence = &report.verdict.sentence;
+        let says = sentence.contains(
+            "did not keep up with the rate asked for: 10,000 successful requests per second, and 30,000 requests failed.",
+        );
+        assert_eq!(says, limit != Limit::Server, "{sentence}");
+        assert!(!sentence.contains("kept up"), "{sentence}");
+        let is_title = html::render(&report).contains(">The server did not keep up<");
+        assert_eq!(is_title, limit != Limit::Server);
+    }
+}
+
+#[test]
+fn a_server_that_ends_in_mid_run_was_no_limit() {
+    for percent in [0.0, 60.0, 99.0] {
+        let mut report = example::report(Some(percent), 40.0);
+        report.server.as_mut().unwrap().died = Some("Its process ended".to_owned());
+        report.verdict = Verdict::of(&report);
+        assert_eq!(report.verdict.limit, Limit::Unknown);
+        assert_eq!(
+            report.verdict.sentence,
+            "10,000 successful requests per second of the whole run; whose limit that was is not known. Its process ended."
+        );
+        assert!(html::render(&report).contains(">The server ended in mid-run<"));
+    }
 }
 
 #[test]
@@ -173,6 +215,27 @@ fn who_spends_least_comes_first() {
 }
 
 #[test]
+fn runs_that_are_missing_are_missed() {
+    let mut comparison = example::comparison();
+    assert!(comparison.is_measured());
+    assert!(!comparison.has_all_runs(3), "one server was absent");
+    comparison.scenarios.truncate(1);
+    comparison.scenarios[0].standings.truncate(2);
+    assert!(comparison.has_all_runs(3) && !comparison.has_all_runs(4));
+    comparison.broken_off = Some("it was interrupted".to_owned());
+    assert!(!comparison.has_all_runs(3));
+    comparison.broken_off = None;
+    let standings = &mut comparison.scenarios[0].standings;
+    standings[1].entry.runs[2].successes = 0;
+    assert!(!comparison.has_all_runs(3));
+    let standings = &mut comparison.scenarios[0].standings;
+    for run in standings.iter_mut().flat_map(|one| &mut one.entry.runs) {
+        run.successes = 0;
+    }
+    assert!(!comparison.is_measured(), "runs without any success");
+}
+
+#[test]
 fn comparisons_as_text_and_as_a_page() {
     let comparison = example::comparison();
     insta::assert_snapshot!(table(&comparison));
@@ -182,8 +245,8 @@ fn comparisons_as_text_and_as_a_page() {
     assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
     assert_eq!(
         page.matches("bar pale").count(),
-        0,
-        "one run was the server's limit"
+        1,
+        "one run of one server was not its limit"
     );
     assert!(page.contains("absent: did not answer within 10 s"));
 }

@@ -26,11 +26,11 @@ pub enum Limit {
     Server,
     /// The load client: the server could have done more.
     Client,
-    /// The rate that was asked for, which was kept.
+    /// The rate that was asked for, all of which succeeded.
     Rate,
     /// Neither of the two was busy: the number of requests at once, or the way between them.
     Neither,
-    /// The server was not watched.
+    /// The server was not watched, or has ended in mid-run.
     Unknown,
 }
 
@@ -66,19 +66,37 @@ impl Limit {
             return Self::Nothing;
         }
         let server = report.server.as_ref();
+        // Its load over the whole run says nothing of what it could have done.
+        if report.has_lost_server() {
+            return Self::Unknown;
+        }
         if server.is_some_and(|server| server.utilisation_percent() >= BUSY_PERCENT) {
             return Self::Server;
         }
         if report.client.busiest_thread_percent() >= BUSY_PERCENT {
             return Self::Client;
         }
-        if report.run.rate_per_second.is_some() && requests.unsent <= report.run.threads {
+        let is_sent = requests.unsent <= report.run.threads;
+        if report.run.rate_per_second.is_some() && is_sent && !report.is_behind() {
             return Self::Rate;
         }
         match server {
             Some(_) => Self::Neither,
             None => Self::Unknown,
         }
+    }
+}
+
+impl Report {
+    /// Whether requests of an open loop failed: what succeeded is less than what was asked for.
+    pub(super) fn is_behind(&self) -> bool {
+        self.run.rate_per_second.is_some() && self.requests.failed > 0
+    }
+
+    /// Whether a process of the server ended in mid-run.
+    pub(super) fn has_lost_server(&self) -> bool {
+        let server = self.server.as_ref();
+        server.is_some_and(|server| server.died.is_some())
     }
 }
 
@@ -101,10 +119,10 @@ fn sentence(report: &Report, limit: Limit) -> String {
     let died = server
         .and_then(|server| server.died.as_ref())
         .map_or_else(String::new, |died| format!(" {died}."));
+    let failed = figures::counted(requests.failed, "request");
     let text = match limit {
         Limit::Nothing => format!(
-            "No request succeeded: {} failed, {} had no answer in time; {} could not be made, {} had no handshake in time.",
-            figures::counted(requests.failed, "request"),
+            "No request succeeded: {failed} failed, {} had no answer in time; {} could not be made, {} had no handshake in time.",
             figures::count(requests.unfinished),
             figures::counted(report.connections.refused, "connection"),
             figures::count(report.connections.unfinished),
@@ -117,6 +135,13 @@ fn sentence(report: &Report, limit: Limit) -> String {
              could have done more."
         ),
         Limit::Rate => format!("The server kept up with {rate} requests per second.{cost}"),
+        Limit::Unknown if report.has_lost_server() => format!(
+            "{rate} successful requests per second of the whole run; whose limit that was is not known."
+        ),
+        Limit::Neither | Limit::Unknown if report.is_behind() => format!(
+            "The server did not keep up with the rate asked for: {rate} successful requests per second, and {failed} \
+             failed.{cost}"
+        ),
         Limit::Neither => format!(
             "Neither side was the limit (server {busy} %, client {client} % busy): {rate} requests per second are \
              those of so many requests at once.{cost}"
