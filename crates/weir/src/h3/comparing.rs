@@ -106,18 +106,14 @@ impl Turns {
         stop: &Stop,
         say: &mut dyn FnMut(News<'_>),
     ) -> Option<String> {
-        let count = self.described.server.len();
-        for round in 0..self.described.rounds {
-            for turn in 0..count {
-                let number = (turn + round as usize) % count;
-                if self.absent[number] {
-                    continue;
-                }
-                match self.turn(number, round, make, stop, say) {
-                    Ok(()) => {}
-                    Err(Trouble::Stopped) => return Some("it was interrupted".to_owned()),
-                    Err(trouble) => self.note(number, trouble, say),
-                }
+        for (round, number) in order(self.described.server.len(), self.described.rounds) {
+            if self.absent[number] {
+                continue;
+            }
+            match self.turn(number, round, make, stop, say) {
+                Ok(()) => {}
+                Err(Trouble::Stopped) => return Some("it was interrupted".to_owned()),
+                Err(trouble) => self.note(number, trouble, say),
             }
         }
         None
@@ -133,13 +129,15 @@ impl Turns {
         say: &mut dyn FnMut(News<'_>),
     ) -> Result<(), Trouble> {
         let server = self.described.server[number].clone();
-        let port = free_port().map_err(Trouble::Failed)?;
+        let port = server.port.map_or_else(free_port, Ok);
+        let port = port.map_err(Trouble::Failed)?;
         let mut started = self.start(&server, port).map_err(Trouble::Absent)?;
         self.wait_for(&server, port, &mut started, make, stop)?;
         let processes = Processes::of_group(started.pid());
         for place in 0..self.loads.len() {
             let load = self.loads[place].clone();
-            let mut plan = make(&self.arguments(&server, &load, port)).map_err(Trouble::Failed)?;
+            let mut plan =
+                make(&self.described.line(&server, &load, port)).map_err(Trouble::Failed)?;
             plan.server = Some(processes.clone());
             let label = format!(
                 "{}, {}, round {} of {}",
@@ -154,31 +152,39 @@ impl Turns {
             if stop.is_requested() {
                 return Err(Trouble::Stopped);
             }
+            // What a server answered until it fell is no run.
+            if let Some(end) = self.place.end_of(&mut started) {
+                return Err(Trouble::Failed(anyhow::anyhow!(
+                    "it ended in scenario {} of its turn {end}",
+                    load.name
+                )));
+            }
             let entry = &mut self.entries[place][number];
             match report {
                 Ok(report) => {
                     say(News::Run(&format!("{label}: {}", report.verdict.sentence)));
                     entry.problems.extend(problems_of(&report));
-                    entry.runs.push(RunFigures::of(&report));
+                    let server = report.server.as_ref();
+                    if server.is_none_or(|server| server.died.is_none()) {
+                        entry.runs.push(RunFigures::of(&report));
+                    }
                 }
                 Err(error) => entry.problems.push(format!("{error:#}")),
-            }
-            if let Some(end) = self.place.end_of(&mut started) {
-                return Err(Trouble::Failed(anyhow::anyhow!(
-                    "it ended in its turn {end}"
-                )));
             }
         }
         Ok(())
     }
 
     fn start(&self, server: &DescribedServer, port: u16) -> anyhow::Result<StartedRelay> {
-        let core = self.described.server_core;
-        let more = [
+        let core = server.core.or(self.described.server_core);
+        let mut more = vec![
             ("{port}", port.to_string()),
             ("{root}", self.files.root.display().to_string()),
             ("{folder}", self.place.folder().display().to_string()),
         ];
+        for (place, file) in [("{cert}", &server.cert), ("{key}", &server.key)] {
+            more.extend(file.iter().map(|file| (place, file.display().to_string())));
+        }
         let command = self.place.command(&server.start, core, &more)?;
         self.place
             .launch(command, core)
@@ -197,7 +203,7 @@ impl Turns {
         let Some(load) = self.loads.first() else {
             return Ok(());
         };
-        let plan = make(&self.arguments(server, load, port)).map_err(Trouble::Failed)?;
+        let plan = make(&self.described.line(server, load, port)).map_err(Trouble::Failed)?;
         let probe = plan.probing();
         let give_up = clock::now() + server.ready_time();
         loop {
@@ -222,30 +228,6 @@ impl Turns {
         }
     }
 
-    /// What `weir h3 bench` is told for a run.
-    fn arguments(&self, server: &DescribedServer, load: &Load, port: u16) -> Vec<String> {
-        let described = &self.described;
-        let path = server.path.replace("{file}", load.file);
-        let mut line = vec![
-            format!("https://localhost:{port}{path}"),
-            format!("--connect=127.0.0.1:{port}"),
-            "--insecure".to_owned(),
-            format!("--duration={}", described.seconds),
-            format!("--warm-up={}", described.warm_up_seconds),
-            format!("--expect-length={}", load.bytes),
-            format!("--max-concurrent-conns={}", load.connections()),
-        ];
-        match load.short {
-            None => line.push("--max-concurrent-requests=10".to_owned()),
-            Some(handshake) => line.push(format!("--short={}", handshake.name())),
-        }
-        if let Some(core) = described.client_core {
-            line.push(format!("--cores={core}"));
-        }
-        line.extend(described.arguments.iter().cloned());
-        line
-    }
-
     /// Remembers why a turn gave nothing.
     fn note(&mut self, number: usize, trouble: Trouble, say: &mut dyn FnMut(News<'_>)) {
         let name = &self.described.server[number].name;
@@ -263,32 +245,14 @@ impl Turns {
         }
     }
 
-    /// What came of it. `network` says what carried the packets.
-    pub(crate) fn comparison(self, network: &str, broken_off: Option<String>) -> Comparison {
-        let described = &self.described;
-        let core = |core: Option<usize>| {
-            core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"))
-        };
-        let more = if described.arguments.is_empty() {
-            String::new()
-        } else {
-            format!(" Further arguments: {}.", described.arguments.join(" "))
-        };
-        let setting = vec![
-            format!(
-                "{}, Linux {}. Servers on {}, the client (weir h3 bench) on {}, one thread; loopback bills the receiving of a packet \
-                 to its sender.",
-                self.machine.cpu_model,
-                self.machine.kernel,
-                core(described.server_core),
-                core(described.client_core),
-            ),
-            format!(
-                "Interleaved rounds: {}, {} s for each server and load, {} s before each that do not count. Certificate: \
-                 ECDSA P-256. max_udp_payload_size 1350. {network}{more}",
-                described.rounds, described.seconds, described.warm_up_seconds,
-            ),
-        ];
+    /// What came of it. `client` is the plan of any run, and `network` says what carried the packets.
+    pub(crate) fn comparison(
+        self,
+        client: &Plan,
+        network: &str,
+        broken_off: Option<String>,
+    ) -> Comparison {
+        let setting = setting(&self.described, &self.machine, client, network);
         let scenarios = self
             .loads
             .iter()
@@ -297,6 +261,63 @@ impl Turns {
             .collect();
         Comparison::new(setting, self.servers, scenarios, broken_off)
     }
+}
+
+/// What was compared, in sentences.
+fn setting(described: &Described, machine: &Machine, client: &Plan, network: &str) -> Vec<String> {
+    let core = |core: Option<usize>| {
+        core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"))
+    };
+    let servers = described.server.iter();
+    let elsewhere = servers
+        .clone()
+        .filter(|server| server.core.is_some())
+        .map(|server| format!(", {} on {}", server.name, core(server.core)));
+    let elsewhere: Vec<String> = elsewhere.collect();
+    let own = servers.filter(|server| server.cert.is_some());
+    let own: Vec<&str> = own.map(|server| server.name.as_str()).collect();
+    let own = if own.is_empty() {
+        String::new()
+    } else {
+        format!(", but one of its own for {}", own.join(", "))
+    };
+    let threads = match client.threads {
+        1 => "one thread".to_owned(),
+        count => format!("{count} threads"),
+    };
+    let more = if described.arguments.is_empty() {
+        String::new()
+    } else {
+        format!(" Further arguments: {}.", described.arguments.join(" "))
+    };
+    vec![
+        format!(
+            "{}, Linux {}. Servers on {}{}, the client (weir h3 bench) on {}, {threads}; loopback bills the receiving of a \
+             packet to its sender.",
+            machine.cpu_model,
+            machine.kernel,
+            core(described.server_core),
+            elsewhere.concat(),
+            core(described.client_core),
+        ),
+        format!(
+            "Interleaved rounds: {}, {} s for each server and load, {} s before each that do not count. Certificate: ECDSA \
+             P-256{own}. The client takes UDP payloads of up to {} bytes (max_udp_payload_size) and sends up to {}. \
+             {network}{more}",
+            described.rounds,
+            described.seconds,
+            described.warm_up_seconds,
+            client.recv_udp_payload_size,
+            client.send_udp_payload_size,
+        ),
+    ]
+}
+
+/// Who has its turn when, as round and server: every server in each round, and who was first is last in the next one.
+fn order(servers: usize, rounds: u32) -> impl Iterator<Item = (u32, usize)> {
+    (0..rounds).flat_map(move |round| {
+        (0..servers).map(move |turn| (round, (turn + round as usize) % servers))
+    })
 }
 
 /// What went wrong in a run, in short.
@@ -328,3 +349,19 @@ fn problems_of(report: &weir_bench::http3::Report) -> Vec<String> {
 
 /// Between two tries to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_are_interleaved_and_nobody_is_always_first() {
+        let order: Vec<_> = order(3, 4).collect();
+        let expected: [[usize; 3]; 4] = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]];
+        let expected: Vec<_> = (0..)
+            .zip(expected)
+            .flat_map(|(round, turns)| turns.map(|server| (round, server)))
+            .collect();
+        assert_eq!(order, expected);
+    }
+}

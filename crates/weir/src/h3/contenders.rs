@@ -46,6 +46,14 @@ pub(crate) struct DescribedServer {
     pub(crate) name: String,
     /// Program and arguments; `{weir}`, `{port}`, `{cert}`, `{key}`, `{root}`, `{core}` and `{folder}` are filled in.
     pub(crate) start: Vec<String>,
+    /// Core that it runs on, if not `server_core`.
+    pub(crate) core: Option<usize>,
+    /// UDP port that it listens on; a free one in each turn if none is given.
+    pub(crate) port: Option<u16>,
+    /// Its certificate chain, PEM, seen from the file's folder; one made for the comparison if none is given.
+    pub(crate) cert: Option<PathBuf>,
+    /// The private key of that certificate, PEM.
+    pub(crate) key: Option<PathBuf>,
     /// The path of a URL, with `{file}` for the file's name.
     #[serde(default = "path")]
     pub(crate) path: String,
@@ -148,7 +156,13 @@ impl Described {
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
         let name = file.display();
         let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-        let described: Self = toml::from_str(&text).with_context(|| name.to_string())?;
+        let mut described: Self = toml::from_str(&text).with_context(|| name.to_string())?;
+        let folder = file.parent().unwrap_or_else(|| Path::new(""));
+        for server in &mut described.server {
+            for file in [&mut server.cert, &mut server.key].into_iter().flatten() {
+                *file = folder.join(&*file);
+            }
+        }
         described.check().with_context(|| name.to_string())?;
         Ok(described)
     }
@@ -159,6 +173,29 @@ impl Described {
             .iter()
             .filter_map(|name| Load::named(name))
             .collect()
+    }
+
+    /// What `weir h3 bench` is told for a run.
+    pub(crate) fn line(&self, server: &DescribedServer, load: &Load, port: u16) -> Vec<String> {
+        let path = server.path.replace("{file}", load.file);
+        let mut line = vec![
+            format!("https://localhost:{port}{path}"),
+            format!("--connect=127.0.0.1:{port}"),
+            "--insecure".to_owned(),
+            format!("--duration={}", self.seconds),
+            format!("--warm-up={}", self.warm_up_seconds),
+            format!("--expect-length={}", load.bytes),
+            format!("--max-concurrent-conns={}", load.connections()),
+        ];
+        match load.short {
+            None => line.push("--max-concurrent-requests=10".to_owned()),
+            Some(handshake) => line.push(format!("--short={}", handshake.name())),
+        }
+        if let Some(core) = self.client_core {
+            line.push(format!("--cores={core}"));
+        }
+        line.extend(self.arguments.iter().cloned());
+        line
     }
 
     pub(crate) fn check(&self) -> anyhow::Result<()> {
@@ -192,6 +229,12 @@ impl Described {
         if self.scenarios.is_empty() {
             bail!("scenarios: expected one at least");
         }
+        for argument in &self.arguments {
+            let flag = argument.split('=').next().unwrap_or_default();
+            if let Some((_, instead)) = OWN_FLAGS.into_iter().find(|(own, _)| *own == flag) {
+                bail!("arguments: {flag} is the comparison's own: {instead}");
+            }
+        }
         for (number, server) in self.server.iter().enumerate() {
             server
                 .check()
@@ -211,6 +254,17 @@ impl DescribedServer {
     fn check(&self) -> anyhow::Result<()> {
         if self.start.is_empty() {
             bail!("start: expected a program and its arguments");
+        }
+        if self.port == Some(0) {
+            bail!("port: expected 1 to 65535");
+        }
+        if self.cert.is_some() != self.key.is_some() {
+            bail!("cert, key: expected both or none");
+        }
+        for (name, file) in [("cert", &self.cert), ("key", &self.key)] {
+            if let Some(file) = file.as_ref().filter(|file| !file.is_file()) {
+                bail!("{name}: there is no file {}", file.display());
+            }
         }
         if !self.path.starts_with('/') || !self.path.contains("{file}") {
             bail!(
@@ -265,6 +319,23 @@ const FILES: [(&str, u64); 5] = [
     ("50k", 50 << 10),
     ("2m", 2 << 20),
 ];
+/// Flags of `weir h3 bench` that a comparison gives itself, or that would be of no use in it, and what there is instead.
+const OWN_FLAGS: [(&str, &str); 14] = [
+    ("--connect", "each server has a port"),
+    ("--insecure", "each server has a certificate"),
+    ("--duration", "the file has `seconds`"),
+    ("--warm-up", "the file has `warm_up_seconds`"),
+    ("--expect-length", "the file has `scenarios`"),
+    ("--max-concurrent-conns", "the file has `scenarios`"),
+    ("--max-concurrent-requests", "the file has `scenarios`"),
+    ("--short", "the file has `scenarios`"),
+    ("--core", "the file has `client_core`"),
+    ("--cores", "the file has `client_core`"),
+    ("--server-pid", "what it has started is watched"),
+    ("--server-process", "what it has started is watched"),
+    ("--json", "`weir h3 compare` has --json"),
+    ("--html", "`weir h3 compare` has --html"),
+];
 /// More than a table is read for.
 const SERVERS_MAX: usize = 32;
 const ROUNDS_MAX: u32 = 50;
@@ -305,6 +376,42 @@ mod tests {
         assert!(problem(&none).contains("server \"a\": start: expected"));
         let path = format!("{SERVER}path = \"x\"\n");
         assert!(problem(&path).contains("{file}"));
+        let error = problem(&format!("{SERVER}port = 0\n"));
+        assert!(error.contains("server \"a\": port: expected 1"), "{error}");
+        assert!(problem(&format!("{SERVER}port = 65536\n")).contains("65536"));
+        let error = problem(&format!("{SERVER}cert = \"a\"\n"));
+        assert!(error.contains("expected both or none"), "{error}");
+        let error = problem(&format!("{SERVER}cert = \"/\"\nkey = \"/\"\n"));
+        assert!(error.contains("cert: there is no file /"), "{error}");
+        for (flag, _) in OWN_FLAGS {
+            for argument in [flag.to_owned(), format!("{flag}=20")] {
+                let error = problem(&format!("arguments = [\"{argument}\"]\n{SERVER}"));
+                let expected = format!("arguments: {flag} is the comparison's own");
+                assert!(error.contains(&expected), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_told_what_the_file_says() {
+        let text = format!(
+            "warm_up_seconds = 0.25\nclient_core = 3\narguments = [\"--no-gro\"]\n{SERVER}"
+        );
+        let described: Described = toml::from_str(&text).unwrap();
+        let line = |load: &str| {
+            let load = Load::named(load).unwrap();
+            described.line(&described.server[0], &load, 7).join(" ")
+        };
+        assert_eq!(
+            line("15k"),
+            "https://localhost:7/15k --connect=127.0.0.1:7 --insecure --duration=3 --warm-up=0.25 --expect-length=15360 \
+             --max-concurrent-conns=10 --max-concurrent-requests=10 --cores=3 --no-gro"
+        );
+        assert_eq!(
+            line("1k-0rtt"),
+            "https://localhost:7/1k --connect=127.0.0.1:7 --insecure --duration=3 --warm-up=0.25 --expect-length=1024 \
+             --max-concurrent-conns=100 --short=0rtt --cores=3 --no-gro"
+        );
     }
 
     #[test]
@@ -329,6 +436,27 @@ mod tests {
         let described = Described::read(Path::new(file)).unwrap();
         assert!(described.server.len() >= 4);
         assert_eq!(described.loads().len(), described.scenarios.len());
+    }
+
+    #[test]
+    fn certificates_lie_beside_the_file() {
+        let folder = std::env::temp_dir().join(format!("weir-described-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("servers.toml");
+        fs::write(
+            &file,
+            format!("{SERVER}cert = \"c.pem\"\nkey = \"k.pem\"\n"),
+        )
+        .unwrap();
+        let error = format!("{:#}", Described::read(&file).unwrap_err());
+        let expected = format!("cert: there is no file {}", folder.join("c.pem").display());
+        assert!(error.contains(&expected), "{error}");
+        for name in ["c.pem", "k.pem"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let server = Described::read(&file).unwrap().server.remove(0);
+        assert_eq!(server.key, Some(folder.join("k.pem")));
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

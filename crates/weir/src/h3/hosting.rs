@@ -1,6 +1,7 @@
 //! Load clients on threads of their own, and what other threads may see of them.
 
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -95,31 +96,36 @@ impl App for Shown {
     }
 }
 
+impl Surroundings {
+    /// The sockets of a thread whose server is at `remote`.
+    pub(super) fn bind(&self, remote: SocketAddr) -> anyhow::Result<Vec<UdpSocket>> {
+        let local = endpoints::local_address(remote);
+        let config = SocketConfig {
+            buffer_bytes: BUFFER_BYTES,
+            offload: self.offload,
+        };
+        (0..self.sockets)
+            .map(|_| endpoints::bind(local, config))
+            .collect()
+    }
+}
+
 impl Hosted {
     /// Starts a thread with `client`, whose server is at `remote`.
     pub(super) fn start(
         client: Client,
-        remote: std::net::SocketAddr,
+        remote: SocketAddr,
         surroundings: Surroundings,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
+        let bound = surroundings.bind(remote)?;
         let Surroundings {
-            sockets,
-            offload,
             packets,
             idle_timeout,
             rests,
             core,
+            ..
         } = surroundings;
-        let local = endpoints::local_address(remote);
-        let config = SocketConfig {
-            buffer_bytes: BUFFER_BYTES,
-            offload,
-        };
-        let bound: anyhow::Result<Vec<_>> = (0..sockets)
-            .map(|_| endpoints::bind(local, config))
-            .collect();
-        let bound = bound?;
         let segmentation_offload = bound.iter().all(UdpSocket::has_segmentation);
         let endpoint = Endpoint::new(EndpointConfig {
             limits: transport_limits(idle_timeout),

@@ -140,6 +140,29 @@ impl Plan {
         }
     }
 
+    /// What a thread gets beside its load.
+    fn surroundings(&self, thread: usize) -> Surroundings {
+        Surroundings {
+            sockets: self.sockets,
+            offload: self.gro,
+            packets: Packets {
+                send_bytes_fixed: Some(self.send_udp_payload_size),
+                receive_bytes_max: self.recv_udp_payload_size,
+                ..Packets::default()
+            },
+            idle_timeout: self.idle_timeout,
+            // In an open loop latency is what is asked for.
+            rests: self.rate_per_second.is_none(),
+            core: self.cores.get(thread % self.cores.len().max(1)).copied(),
+        }
+    }
+
+    /// The sockets that a thread would have.
+    #[cfg(test)]
+    pub(crate) fn sockets(&self) -> anyhow::Result<Vec<weir_net::UdpSocket>> {
+        self.surroundings(0).bind(self.address)
+    }
+
     /// Finds what is wrong with the load before anything is started.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         Ok(self.load().check()?)
@@ -216,19 +239,7 @@ impl Measurement {
         let mut threads = Vec::new();
         for number in 0..plan.threads {
             let client = Client::new(load.clone(), config.clone(), Limits::default(), begin)?;
-            let surroundings = Surroundings {
-                sockets: plan.sockets,
-                offload: plan.gro,
-                packets: Packets {
-                    send_bytes_fixed: Some(plan.send_udp_payload_size),
-                    receive_bytes_max: plan.recv_udp_payload_size,
-                    ..Packets::default()
-                },
-                idle_timeout: plan.idle_timeout,
-                // In an open loop latency is what is asked for.
-                rests: plan.rate_per_second.is_none(),
-                core: plan.cores.get(number % plan.cores.len().max(1)).copied(),
-            };
+            let surroundings = plan.surroundings(number);
             let hosted = Hosted::start(client, plan.address, surroundings, stop);
             threads.push(hosted.context("cannot start the load client")?);
         }
@@ -238,7 +249,7 @@ impl Measurement {
             begin,
             threads,
             tls,
-            first: sample(plan),
+            first: sample(plan, &Sample::default()),
             errors_before: receive_buffer_errors(),
         })
     }
@@ -258,7 +269,7 @@ impl Measurement {
             let now = clock::now();
             if now >= next && next < end {
                 next += SECOND;
-                let seen = (now, sample(plan), self.cpu());
+                let seen = (now, sample(plan, &last.1), self.cpu());
                 let load = load_between(&last, &seen);
                 say(&self.line(now, load));
                 loads.push(load);
@@ -273,9 +284,10 @@ impl Measurement {
                 break;
             }
         }
-        let final_sample = sample(plan);
+        let final_sample = sample(plan, &last.1);
         let watched = clock::now() - from;
-        let died = died(plan, &final_sample);
+        let server = plan.server.as_ref();
+        let died = server.and_then(|server| server.died(&final_sample));
         let errors = receive_buffer_errors();
         let tail = (clock::now(), final_sample.clone(), self.cpu());
         let mut figures: Option<Figures> = None;
@@ -345,16 +357,9 @@ impl Measurement {
     }
 }
 
-fn sample(plan: &Plan) -> Sample {
-    plan.server
-        .as_ref()
-        .map(Processes::sample)
-        .unwrap_or_default()
-}
-
-fn died(plan: &Plan, last: &Sample) -> Option<String> {
-    let is_gone = plan.server.is_some() && last.usage.is_none();
-    is_gone.then(|| "The server's process ended in mid-run".to_owned())
+fn sample(plan: &Plan, before: &Sample) -> Sample {
+    let server = plan.server.as_ref();
+    server.map_or_else(Sample::default, |server| server.sample(before))
 }
 
 fn load_between(
@@ -362,13 +367,9 @@ fn load_between(
     after: &(Instant, Sample, Duration),
 ) -> Loads {
     let elapsed = after.0 - before.0;
-    let server = before
-        .1
-        .usage
-        .zip(after.1.usage)
-        .map(|(before, after)| percent(after.cpu.saturating_sub(before.cpu), elapsed));
+    let used = after.1.used_since(&before.1).cpu;
     Loads {
-        server,
+        server: (!after.1.is_empty()).then(|| percent(used, elapsed)),
         client: percent(after.2.saturating_sub(before.2), elapsed),
     }
 }
@@ -452,12 +453,11 @@ impl Measured {
 
     fn server(&self, processes: &Processes) -> figures::Server {
         let (before, after) = &self.server;
-        let first = before.usage.unwrap_or_default();
-        // Of a process that is gone nothing more is known than what it had used when it was seen first.
-        let last = after.usage.unwrap_or(first);
-        let cpu = last.cpu.saturating_sub(first.cpu);
+        let used = after.used_since(before);
+        let cpu = used.cpu;
         let successes = self.figures.successes;
-        let is_known = successes > 0 && after.usage.is_some() && !cpu.is_zero();
+        // Of a process that is gone no more is known than what it had used when it was seen last.
+        let is_known = successes > 0 && self.died.is_none() && !cpu.is_zero();
         figures::Server {
             pids: processes.pids.clone(),
             cpu_seconds: cpu.as_secs_f64(),
@@ -466,13 +466,9 @@ impl Measured {
             cpu_percent: percent(cpu, self.watched),
             busiest_thread_percent: percent(after.busiest_since(before), self.watched),
             cores: self.cores.clone(),
-            rss_peak_bytes: last.resident_peak_bytes,
-            context_switches_voluntary: last
-                .switches_voluntary
-                .saturating_sub(first.switches_voluntary),
-            context_switches_involuntary: last
-                .switches_involuntary
-                .saturating_sub(first.switches_involuntary),
+            rss_peak_bytes: used.resident_peak_bytes,
+            context_switches_voluntary: used.switches_voluntary,
+            context_switches_involuntary: used.switches_involuntary,
             died: self.died.clone(),
         }
     }

@@ -1,10 +1,20 @@
 //! The server's processes seen from outside, and what the kernel says of lost packets.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{SocketAddr, UdpSocket},
+    time::Duration,
+};
 
-use crate::run::{
-    machine,
-    process::{self, Usage},
+use rustix::net::sockopt;
+
+use crate::{
+    endpoints,
+    run::{
+        machine,
+        process::{self, Usage},
+    },
 };
 
 /// The processes that are watched: those of one server.
@@ -16,8 +26,16 @@ pub(crate) struct Processes {
 /// What they have used up to a moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
-    /// All together; none if no process is there any more.
-    pub(super) usage: Option<Usage>,
+    /// By their numbers. What is known of one that has ended stays.
+    seen: BTreeMap<u32, Seen>,
+    /// Those that have ended.
+    ended: Vec<u32>,
+}
+
+/// What is known of one process.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    usage: Usage,
     /// CPU time of each thread, by its number.
     threads: BTreeMap<u32, Duration>,
 }
@@ -39,23 +57,38 @@ impl Processes {
         }
     }
 
-    /// Looks at all of them.
-    pub(super) fn sample(&self) -> Sample {
-        let mut sample = Sample::default();
+    /// Looks at all of them, after what was seen `before`.
+    pub(super) fn sample(&self, before: &Sample) -> Sample {
+        let mut sample = before.clone();
+        sample.ended.clear();
         for pid in &self.pids {
-            let Ok(usage) = process::usage(*pid) else {
-                continue;
-            };
-            let sum = sample.usage.get_or_insert_with(Usage::default);
-            sum.cpu += usage.cpu;
-            sum.resident_bytes += usage.resident_bytes;
-            sum.resident_peak_bytes += usage.resident_peak_bytes;
-            sum.switches_voluntary += usage.switches_voluntary;
-            sum.switches_involuntary += usage.switches_involuntary;
-            sum.threads += usage.threads;
-            sample.threads.extend(threads(*pid));
+            if let Ok(usage) = process::usage(*pid) {
+                let seen = sample.seen.entry(*pid).or_default();
+                seen.update(usage, threads(*pid));
+            }
+            if has_ended(*pid) {
+                sample.ended.push(*pid);
+            }
         }
         sample
+    }
+
+    /// Which of them had ended when `sample` was taken, in words; none if all ran.
+    pub(super) fn died(&self, sample: &Sample) -> Option<String> {
+        let ended = &sample.ended;
+        if ended.is_empty() {
+            return None;
+        }
+        if ended.len() < self.pids.len() {
+            let of = self.pids.len();
+            return Some(format!(
+                "Of the server's {of} processes {ended:?} ended in mid-run"
+            ));
+        }
+        Some(match ended.len() {
+            1 => "The server's process ended in mid-run".to_owned(),
+            _ => "The server's processes ended in mid-run".to_owned(),
+        })
     }
 
     /// Cores that the first of them may run on.
@@ -72,14 +105,69 @@ impl Processes {
     }
 }
 
+impl Seen {
+    /// Takes what is seen now. One that has ended and that nobody has waited for yet still has its CPU time, but neither
+    /// memory nor threads.
+    fn update(&mut self, now: Usage, threads: impl Iterator<Item = (u32, Duration)>) {
+        let before = self.usage;
+        let most = |pick: fn(&Usage) -> u64| pick(&now).max(pick(&before));
+        self.usage = Usage {
+            cpu: now.cpu.max(before.cpu),
+            resident_peak_bytes: most(|usage| usage.resident_peak_bytes),
+            switches_voluntary: most(|usage| usage.switches_voluntary),
+            switches_involuntary: most(|usage| usage.switches_involuntary),
+            ..now
+        };
+        self.threads.extend(threads);
+    }
+}
+
 impl Sample {
+    /// Whether there was a process to be seen.
+    pub(super) fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// What all of them used since `earlier`, and the memory that they have had.
+    pub(super) fn used_since(&self, earlier: &Self) -> Usage {
+        let mut sum = Usage::default();
+        for (pid, Seen { usage, .. }) in &self.seen {
+            let before = earlier.seen.get(pid).map(|seen| seen.usage);
+            let before = before.unwrap_or_default();
+            let more = |pick: fn(&Usage) -> u64| pick(usage).saturating_sub(pick(&before));
+            sum.cpu += usage.cpu.saturating_sub(before.cpu);
+            sum.resident_bytes += usage.resident_bytes;
+            sum.resident_peak_bytes += usage.resident_peak_bytes;
+            sum.switches_voluntary += more(|usage| usage.switches_voluntary);
+            sum.switches_involuntary += more(|usage| usage.switches_involuntary);
+            sum.threads += usage.threads;
+        }
+        sum
+    }
+
     /// The most CPU time that one thread used since `earlier`.
     pub(super) fn busiest_since(&self, earlier: &Self) -> Duration {
-        let of = |(number, cpu): (&u32, &Duration)| {
-            let before = earlier.threads.get(number).copied().unwrap_or_default();
-            cpu.saturating_sub(before)
+        let of = |(pid, seen): (&u32, &Seen)| {
+            let before = earlier.seen.get(pid);
+            let of = |(number, cpu): (&u32, &Duration)| {
+                let before = before.and_then(|seen| seen.threads.get(number));
+                cpu.saturating_sub(before.copied().unwrap_or_default())
+            };
+            seen.threads.iter().map(of).max()
         };
-        self.threads.iter().map(of).max().unwrap_or_default()
+        self.seen.iter().filter_map(of).max().unwrap_or_default()
+    }
+}
+
+/// Whether a process has ended, be it that nobody has waited for it yet.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    let state = stat(pid).and_then(|fields| fields.chars().next());
+    // Others may go on when the first thread is over.
+    let is_zombie = || threads(pid).count() <= 1;
+    match state {
+        None => true,
+        Some('Z' | 'X') => is_zombie(),
+        Some(_) => false,
     }
 }
 
@@ -90,10 +178,16 @@ pub(super) fn receive_buffer_errors() -> Option<u64> {
     Some(udp_errors(&v4)? + udp6_errors(&v6))
 }
 
-/// Largest packet of the loopback interface.
-pub(crate) fn loopback_mtu() -> Option<u64> {
-    let text = fs::read_to_string("/sys/class/net/lo/mtu").ok()?;
-    text.trim().parse().ok()
+/// Bytes of the largest IP packet to `address`, as far as it is known here. Nothing is sent. What `/sys` says may be of
+/// another network namespace.
+pub(crate) fn mtu_to(address: SocketAddr) -> Option<u64> {
+    let socket = UdpSocket::bind(endpoints::local_address(address)).ok()?;
+    socket.connect(address).ok()?;
+    let mtu = match address {
+        SocketAddr::V4(_) => sockopt::ip_mtu(&socket),
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket),
+    };
+    mtu.ok().map(u64::from)
 }
 
 fn udp_errors(snmp: &str) -> Option<u64> {
@@ -120,14 +214,21 @@ fn threads(pid: u32) -> impl Iterator<Item = (u32, Duration)> {
 }
 
 fn group_of(pid: u32) -> Option<u32> {
+    stat(pid)?.split(' ').nth(2)?.parse().ok()
+}
+
+/// What the kernel says of a process, from its state on.
+fn stat(pid: u32) -> Option<String> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may hold anything.
     let (_, after) = line.rsplit_once(") ")?;
-    after.split(' ').nth(2)?.parse().ok()
+    Some(after.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -139,7 +240,8 @@ mod tests {
         let snmp6 = "Udp6InErrors                    3\nUdp6RcvbufErrors                2\n";
         assert_eq!((udp6_errors(snmp6), udp6_errors("")), (2, 0));
         assert!(receive_buffer_errors().is_some());
-        assert!(loopback_mtu().is_some());
+        let loopback = SocketAddr::from(([127, 0, 0, 1], 4433));
+        assert!(mtu_to(loopback).is_some_and(|mtu| mtu >= 1280));
     }
 
     #[test]
@@ -147,10 +249,12 @@ mod tests {
         let own = Processes {
             pids: vec![std::process::id()],
         };
-        let before = own.sample();
-        assert!(before.usage.is_some() && !own.cores().is_empty());
-        let after = own.sample();
-        assert!(after.busiest_since(&before) <= after.usage.unwrap().cpu);
+        let before = own.sample(&Sample::default());
+        assert!(!before.is_empty() && !own.cores().is_empty());
+        let after = own.sample(&before);
+        assert!(after.busiest_since(&before) <= after.used_since(&Sample::default()).cpu);
+        assert!(after.used_since(&before).cpu < after.used_since(&Sample::default()).cpu);
+        assert_eq!(own.died(&after), None);
         let group = group_of(std::process::id()).unwrap();
         assert!(
             !Processes::of_group(group)
@@ -162,6 +266,51 @@ mod tests {
         let gone = Processes {
             pids: vec![u32::MAX],
         };
-        assert!(gone.sample().usage.is_none());
+        let sample = gone.sample(&Sample::default());
+        assert!(sample.is_empty() && gone.died(&sample).is_some());
+    }
+
+    #[test]
+    fn what_a_process_used_until_it_ended_is_kept() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let both = Processes {
+            pids: vec![std::process::id(), child.id()],
+        };
+        let first = both.sample(&Sample::default());
+        let of_child = |sample: &Sample| sample.seen[&child.id()].usage.cpu;
+        let second = loop {
+            let second = both.sample(&first);
+            if of_child(&second) > of_child(&first) + Duration::from_millis(30) {
+                break second;
+            }
+        };
+        assert_eq!(both.died(&second), None);
+        let used = second.used_since(&first).cpu;
+
+        // Nobody has waited for it yet.
+        let pid = child.id();
+        let of_child = |sample: &Sample| sample.seen[&pid].usage.cpu;
+        child.kill().unwrap();
+        let third = loop {
+            let third = both.sample(&second);
+            if !third.ended.is_empty() {
+                break third;
+            }
+        };
+        assert!(Path::new(&format!("/proc/{pid}")).exists() && has_ended(pid));
+        child.wait().unwrap();
+        let last = both.sample(&third);
+        for sample in [&third, &last] {
+            let words = format!("Of the server's 2 processes [{pid}] ended in mid-run");
+            assert_eq!(both.died(sample), Some(words));
+            assert!(of_child(sample) >= of_child(&second));
+            assert!(sample.used_since(&first).cpu >= used);
+        }
+        let alone = Processes { pids: vec![pid] };
+        let words = "The server's process ended in mid-run".to_owned();
+        assert_eq!(alone.died(&alone.sample(&last)), Some(words));
     }
 }

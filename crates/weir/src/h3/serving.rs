@@ -121,6 +121,12 @@ impl Serving {
         self.address
     }
 
+    /// Its sockets.
+    #[cfg(test)]
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &UdpSocket> {
+        self.members.iter().map(|member| &member.socket)
+    }
+
     /// Serves until the request to stop; returns what all threads did together.
     pub(crate) fn serve(self) -> anyhow::Result<Counters> {
         let Self { members, stop, .. } = self;

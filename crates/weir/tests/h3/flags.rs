@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::stage::{Folder, Server, bench, json, text, weir};
+use crate::stage::{Folder, Server, bench, core, json, text, weir};
 
 /// What is reported of a run in which nothing fails.
 fn good(name: &str, url: &str, arguments: &[&str]) -> Value {
@@ -31,14 +31,6 @@ fn good(name: &str, url: &str, arguments: &[&str]) -> Value {
     assert_eq!(report["requests"]["failed"], 0, "{report}");
     assert_eq!(report["connections"]["refused"], 0, "{report}");
     report
-}
-
-/// The first core that this process may run on.
-fn core() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let (_, list) = status.split_once("Cpus_allowed_list:").unwrap();
-    let number = list.trim_start().split(|one: char| !one.is_ascii_digit());
-    number.into_iter().next().unwrap().parse().unwrap()
 }
 
 #[test]
@@ -162,7 +154,30 @@ fn several_processes_of_a_server_are_watched_together() {
     assert_eq!(report["server"]["pids"], serde_json::json!(pids));
     assert!(report["server"]["cpu_us_per_request"].as_f64().unwrap() > 0.0);
 
+    // One of them ends: what the others used is no longer what the requests cost.
+    let folder = Folder::new("one-ends");
+    let file = folder.file("report.json");
+    let mut command = weir();
+    command.args([
+        "h3",
+        "bench",
+        &server.url("/1k"),
+        "--insecure",
+        "--duration=3",
+    ]);
+    command.args(&flags).arg("--json").arg(&file);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut load = command.spawn().unwrap();
+    let mut lines = BufReader::new(load.stderr.take().unwrap());
+    lines.read_line(&mut String::new()).unwrap();
     other.terminate();
+    assert_eq!(load.wait().unwrap().code(), Some(0));
+    let report = json(&file);
+    let died = format!("Of the server's 2 processes [{}] ended in mid-run", pids[1]);
+    assert_eq!(report["server"]["died"], died);
+    assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
+    assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
+
     let output = bench(&server.url("/1k"), &[&flags[0], &flags[1]]);
     assert_eq!(output.status.code(), Some(2));
     let expected = format!("--server-pid: there is no process {} here", pids[1]);

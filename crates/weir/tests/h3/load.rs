@@ -6,6 +6,8 @@ use std::{
     process::Stdio,
 };
 
+use serde_json::Value;
+
 use crate::stage::{Folder, Server, bench, json, text, weir};
 
 #[test]
@@ -68,6 +70,27 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
     let longer = run("/1k", &["--expect-length=1025"]);
     assert_eq!(longer["requests"]["failures"][0]["kind"], "body_short");
     assert_eq!(longer["verdict"]["limit"], "nothing");
+    // One that lets nobody send a request, until it is lost or the time is over.
+    let stingy = Server::with(&["--requests-max=0"]);
+    for (idle_timeout, words) in [("1", "timed out"), ("60", "no request could be sent")] {
+        let idle_timeout = format!("--idle-timeout={idle_timeout}");
+        let arguments = [
+            "--duration=3",
+            "--json",
+            file.to_str().unwrap(),
+            &idle_timeout,
+        ];
+        let output = bench(&stingy.url("/1k"), &arguments);
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        let refusal = json(&file)["connections"]["refusals"][0].clone();
+        assert_eq!(refusal["kind"], "unusable", "{refusal}");
+        assert!(refusal["count"].as_u64().unwrap() >= 10, "{refusal}");
+        assert!(
+            refusal["words"].as_str().unwrap().contains(words),
+            "{refusal}"
+        );
+        assert!(text(&output.stdout).contains("unusable"));
+    }
     // A socket that nobody reads.
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let connect = format!("--connect={}", deaf.local_addr().unwrap());
@@ -126,6 +149,10 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
     let report = json(&file);
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended in mid-run"), "{died}");
+    // What it used in the first second is known, but not all of it.
+    assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
+    assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
+    assert_eq!(report["verdict"]["limit"], "unknown");
     assert!(report["requests"]["successes"].as_u64().unwrap() > 0);
     // What was on its way, and whoever comes after.
     for (part, field) in [("requests", "failures"), ("connections", "refusals")] {
@@ -154,6 +181,26 @@ fn what_cannot_be_run_is_said_before_anything_is_started() {
         (
             &["https://localhost:1/", "--duration=0"],
             "duration: expected",
+        ),
+        (
+            &["https://localhost:1/", "--handshake-timeout=1e19"],
+            "for '--handshake-timeout <TIME>': expected a day at most",
+        ),
+        (
+            &["https://localhost:1/", "--idle-timeout=1000000years"],
+            "for '--idle-timeout <TIME>': expected a day at most",
+        ),
+        (
+            &["https://localhost:1/", "--duration=1e19"],
+            "for '--duration <TIME>': expected a day at most",
+        ),
+        (
+            &["https://localhost:1/", "--warm-up=3601"],
+            "--warm-up: expected up to 3600 s",
+        ),
+        (
+            &["https://localhost:1/", "--idle-timeout=0"],
+            "for '--idle-timeout <TIME>': expected a millisecond",
         ),
         (
             &["https://localhost:1/", "--cores=4096"],
@@ -202,7 +249,8 @@ fn servers_are_compared_started_and_ended() {
         command.arg(flag).arg(folder.file(name));
     }
     let output = command.arg("--results").arg(&results).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // Not all runs were made.
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let shown = text(&output.stdout);
     assert!(shown.contains("5k: answers of 5120 bytes"), "{shown}");
     let comparison = json(&folder.file("a.json"));
@@ -249,8 +297,21 @@ fn a_comparison_that_is_wrong_is_not_begun() {
     for (described, expected) in [
         ("server = []\n", "expected 1 to 32"),
         (
-            "[[server]]\nname = \"a\"\nstart = [\"a\"]\nport = 1\n",
+            "[[server]]\nname = \"a\"\nstart = [\"a\"]\nports = 1\n",
             "line 4",
+        ),
+        (
+            "arguments = [\"--duration=20\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",
+            "arguments: --duration is the comparison's own: the file has `seconds`",
+        ),
+        // Long connections may have that, but not those of the last scenario.
+        (
+            "arguments = [\"--max-requests-per-conn=5\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",
+            "in scenario \"1k-short\"",
+        ),
+        (
+            "[[server]]\nname = \"a\"\nstart = [\"a\"]\ncore = 4096\n",
+            "server \"a\": core: there is no core 4096",
         ),
         (
             "arguments = [\"--speed=9\"]\n[[server]]\nname = \"a\"\nstart = [\"a\"]\n",

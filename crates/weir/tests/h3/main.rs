@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod certificates;
+mod compare;
 mod flags;
 mod load;
 mod odd;

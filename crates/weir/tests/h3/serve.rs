@@ -127,7 +127,9 @@ fn what_cannot_be_served_is_said_at_once() {
         ),
         (&["--listen", "nowhere"], "--listen"),
         (&["--listen", &taken], "--listen"),
-        (&["--idle-timeout=0s"], "idle_timeout"),
+        (&["--idle-timeout=0s"], "--idle-timeout"),
+        (&["--idle-timeout=1000000years"], "--idle-timeout"),
+        (&["--rest=1e19"], "--rest"),
         (&["--files-max=0", "--root", folder.path()], "--root"),
     ] {
         let mut command = weir();

@@ -125,6 +125,14 @@ pub(crate) fn bench(url: &str, arguments: &[&str]) -> Output {
     command.output().expect("weir is built")
 }
 
+/// The first core that this process may run on.
+pub(crate) fn core() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let (_, list) = status.split_once("Cpus_allowed_list:").unwrap();
+    let number = list.trim_start().split(|one: char| !one.is_ascii_digit());
+    number.into_iter().next().unwrap().parse().unwrap()
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

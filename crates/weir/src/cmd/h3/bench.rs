@@ -10,9 +10,11 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use weir_bench::http3::{Report, html, json, terminal};
+use weir_http3::client::limits::SECONDS_MAX;
 use weir_net::{certificate, raise_open_files_limit};
 use weir_quic::tls::Trust;
 
+use super::time::{time, time_limit};
 use crate::{
     cmd::{
         bench::{check_writable, hash_of, screen},
@@ -21,7 +23,7 @@ use crate::{
     },
     h3::{
         measuring::{self, Handshake, Plan},
-        processes::{Processes, loopback_mtu},
+        processes::{Processes, has_ended, mtu_to},
         url::{Url, check_isolated},
     },
     run::Machine,
@@ -62,10 +64,10 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     duration: Duration,
     /// How long a handshake may take
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit)]
     handshake_timeout: Duration,
     /// How long a connection may be silent
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time_limit)]
     idle_timeout: Duration,
     /// The same load before, which does not count
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
@@ -169,6 +171,9 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
             arguments.threads
         );
     }
+    if arguments.warm_up > Duration::from_secs(SECONDS_MAX as u64) {
+        bail!("--warm-up: expected up to {SECONDS_MAX} s");
+    }
     let limited = |count: u64| (count > 0).then_some(count);
     let (requests_per_connection, requests_at_once, handshake) = match arguments.short {
         None => (
@@ -200,7 +205,7 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         sockets: arguments.sockets,
         gro: !arguments.no_gro,
         server: server(arguments)?,
-        mtu_bytes: loopback_mtu().filter(|_| address.ip().is_loopback()),
+        mtu_bytes: mtu_to(address),
         command_line: std::env::args().collect::<Vec<_>>().join(" "),
         notes: Vec::new(),
         url,
@@ -239,7 +244,7 @@ fn server(arguments: &BenchArguments) -> anyhow::Result<Option<Processes>> {
         bail!("--server-process: no process here is called {name:?}");
     }
     for pid in &found.pids {
-        if !Path::new(&format!("/proc/{pid}")).exists() {
+        if has_ended(*pid) {
             bail!("--server-pid: there is no process {pid} here");
         }
     }
@@ -260,16 +265,6 @@ fn write_out(arguments: &BenchArguments, report: &Report) -> anyhow::Result<()> 
     print_out(&terminal::render(report, width, colour))
 }
 
-/// `1.5s`, `200ms`, or a plain number of seconds.
-fn time(text: &str) -> Result<Duration, String> {
-    let plain = text.parse().ok().map(Duration::try_from_secs_f64);
-    match plain {
-        Some(Ok(duration)) => Ok(duration),
-        Some(Err(error)) => Err(error.to_string()),
-        None => humantime::parse_duration(text).map_err(|error| error.to_string()),
-    }
-}
-
 /// More than a machine has cores for.
 const THREADS_MAX: usize = 256;
 /// Files that the process needs beside its sockets.
@@ -277,15 +272,34 @@ const FILES_BESIDE: u64 = 64;
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+    use weir_net::{SocketConfig, UdpSocket};
+
     use super::*;
 
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        bench: BenchArguments,
+    }
+
     #[test]
-    fn times_with_a_unit_and_without() {
-        assert_eq!(time("5"), Ok(Duration::from_secs(5)));
-        assert_eq!(time("0.2"), Ok(Duration::from_millis(200)));
-        assert_eq!(time("1500ms"), Ok(Duration::from_millis(1500)));
-        for wrong in ["-1", "nan", "5 parsecs", ""] {
-            assert!(time(wrong).is_err(), "{wrong}");
+    fn what_is_said_of_gro_reaches_the_sockets() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let plain = UdpSocket::bind(any, SocketConfig::default()).unwrap();
+        for (flag, offload) in [(None, true), (Some("--no-gro"), false)] {
+            let line = ["https://127.0.0.1:4433/", "--insecure", "--sockets=3"];
+            let Line { bench } = Line::try_parse_from(line.into_iter().chain(flag)).unwrap();
+            let sockets = plan(&bench, &Machine::this()).unwrap().sockets().unwrap();
+            assert_eq!(sockets.len(), 3);
+            // Not every kernel has it.
+            let expected = offload && plain.has_segmentation();
+            let mut sockets = sockets.iter();
+            assert!(
+                sockets.all(|socket| socket.has_segmentation() == expected),
+                "{flag:?}"
+            );
         }
     }
 }

@@ -1,9 +1,6 @@
 //! `weir h3 compare`: several HTTP/3 servers in turns, and a table of them.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser};
@@ -15,8 +12,9 @@ use crate::{
     h3::{
         comparing::{News, Turns},
         contenders::Described,
+        measuring::Plan,
         namespace,
-        processes::loopback_mtu,
+        processes::mtu_to,
     },
     results,
     run::Machine,
@@ -87,7 +85,9 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     // Everything that can be wrong is found before the namespace is entered, where this begins anew.
     let network = network(arguments)?;
     let stop = signals::stop_on_signals()?;
-    let make = |line: &[String]| plan(line, &machine, arguments.inside_namespace);
+    let make = |line: &[String]| plan(line, &machine);
+    let rounds = described.rounds;
+    let client = make(&described.line(&described.server[0], &described.loads()[0], ANY_PORT))?;
     let mut turns = Turns::new(described, machine.clone())?;
     let mut progress = Progress::new();
     let broken_off = turns.go(&make, &stop, &mut |news| match news {
@@ -98,9 +98,15 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         }
     });
     progress.end();
-    let comparison = turns.comparison(&network, broken_off);
+    let comparison = turns.comparison(&client, &network, broken_off);
     write_out(arguments, &forms, &comparison)?;
-    Ok(if comparison.broken_off.is_none() {
+    if !comparison.is_measured() {
+        let kept = arguments.results.as_ref().map_or_else(String::new, |file| {
+            format!("; {} is left as it is", file.display())
+        });
+        bail!("nothing was measured{kept}");
+    }
+    Ok(if comparison.has_all_runs(rounds) {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -138,10 +144,13 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
     };
     described.server_core = described.server_core.or_else(|| default(0));
     described.client_core = described.client_core.or_else(|| default(1));
-    for (what, core) in [
-        ("server_core", described.server_core),
-        ("client_core", described.client_core),
-    ] {
+    let cores = [
+        ("server_core".to_owned(), described.server_core),
+        ("client_core".to_owned(), described.client_core),
+    ];
+    let servers = described.server.iter();
+    let own = servers.map(|server| (format!("server {:?}: core", server.name), server.core));
+    for (what, core) in cores.into_iter().chain(own) {
         if let Some(core) = core.filter(|core| !machine.cores.contains(core)) {
             bail!(
                 "{file}: {what}: there is no core {core} here; there are {:?}",
@@ -149,26 +158,29 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
             );
         }
     }
-    // What is wrong with the arguments is found before anything is started.
-    let line = described.arguments.iter().cloned();
-    let line: Vec<String> = std::iter::once("https://localhost:4433/".to_owned())
-        .chain(["--connect=127.0.0.1:4433", "--insecure"].map(str::to_owned))
-        .chain(line)
-        .collect();
-    plan(&line, machine, false).with_context(|| format!("{file}: arguments"))?;
+    // What is wrong with a run is found before anything is started.
+    for server in &described.server {
+        for load in described.loads() {
+            let line = described.line(server, &load, ANY_PORT);
+            plan(&line, machine).with_context(|| {
+                let (server, load) = (&server.name, &load.name);
+                format!("{file}: arguments, or path of server {server:?}, in scenario {load:?}")
+            })?;
+        }
+    }
     Ok(described)
 }
 
 /// Enters a namespace if that is wanted and possible; says what carries the packets.
 fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
-    if arguments.inside_namespace {
+    let found = mtu_to((Ipv4Addr::LOCALHOST, ANY_PORT).into());
+    let mtu = found.map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
+    if arguments.inside_namespace && found == Some(namespace::MTU_BYTES) {
         return Ok(format!(
-            "A network namespace of its own with an MTU of {} bytes.",
-            namespace::MTU_BYTES
+            "A network namespace of its own with an MTU of {mtu} bytes."
         ));
     }
-    let mtu = loopback_mtu().map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
-    if arguments.no_namespace {
+    if arguments.no_namespace || arguments.inside_namespace {
         return Ok(format!(
             "The machine's own loopback interface with an MTU of {mtu} bytes."
         ));
@@ -181,18 +193,10 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
     ))
 }
 
-fn plan(
-    line: &[String],
-    machine: &Machine,
-    is_inside: bool,
-) -> anyhow::Result<crate::h3::measuring::Plan> {
+fn plan(line: &[String], machine: &Machine) -> anyhow::Result<Plan> {
     let parsed =
         RunLine::try_parse_from(line).map_err(|error| anyhow::anyhow!("{}", error.render()))?;
-    let mut plan = bench::plan(&parsed.run, machine)?;
-    if is_inside {
-        plan.mtu_bytes = Some(namespace::MTU_BYTES);
-    }
-    Ok(plan)
+    bench::plan(&parsed.run, machine)
 }
 
 fn write_out(
@@ -206,13 +210,19 @@ fn write_out(
                 .with_context(|| format!("{}: cannot be written", file.display()))?;
         }
     }
-    if let Some(file) = &arguments.results {
+    if let Some(file) = arguments
+        .results
+        .as_ref()
+        .filter(|_| comparison.is_measured())
+    {
         let body = format!("## HTTP/3 servers side by side\n\n{}", markdown(comparison));
-        results::write_section(Path::new(file), SECTION, COMMAND, &body)?;
+        results::write_section(file, SECTION, COMMAND, &body)?;
     }
     print_out(&table(comparison))
 }
 
+/// Of runs that are only checked.
+const ANY_PORT: u16 = 4433;
 /// The section of the results, and the command that makes it.
 const SECTION: &str = "http3-servers";
 const COMMAND: &str = "make results-h3";

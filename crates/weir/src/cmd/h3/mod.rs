@@ -3,6 +3,7 @@
 mod bench;
 mod compare;
 mod serve;
+mod time;
 
 use std::process::ExitCode;
 

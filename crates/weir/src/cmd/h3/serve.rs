@@ -6,12 +6,13 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_http3::server::{Site, SiteLimits};
-use weir_net::{certificate::Certificate, raise_open_files_limit};
+use weir_net::{Stop, certificate::Certificate, raise_open_files_limit};
 use weir_quic::{
     Limits, Packets, h3,
     tls::{ServerTls, certificate_hash},
 };
 
+use super::time::{time, time_limit};
 use crate::{
     cmd::print_out,
     h3::{folder, serving::Plan},
@@ -65,10 +66,10 @@ pub(crate) struct ServeArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 256)]
     requests_max: u32,
     /// Connections on which nothing was heard for so long are lost
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time_limit)]
     idle_timeout: Duration,
     /// Rest after packets were handled, so that more are handled together; costs no more latency than that
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time)]
     rest: Duration,
     /// Files at most
     #[arg(long, value_name = "COUNT", default_value_t = SiteLimits::default().files_max)]
@@ -87,22 +88,10 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         let cores = arguments.cores.len();
         bail!("--cores: expected as many as --threads, {threads}, not {cores}");
     }
-    let packets = arguments.packets()?;
     let site = arguments.site()?;
     let (tls, hash) = arguments.tls()?;
     raise_open_files_limit().context("cannot raise the limit of open files")?;
-    let plan = Plan {
-        listen: arguments.listen,
-        threads: arguments.threads,
-        cores: arguments.cores.clone(),
-        tls,
-        limits: arguments.limits(),
-        packets,
-        offload: !arguments.no_gso,
-        rest: arguments.rest,
-        site: Arc::clone(&site),
-        stop: signals::stop_on_signals()?,
-    };
+    let plan = arguments.plan(tls, Arc::clone(&site), signals::stop_on_signals()?)?;
     let serving = plan.bind().context("--listen")?;
     let ready = json!({
         "listening": serving.address().to_string(),
@@ -121,6 +110,21 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl ServeArguments {
+    fn plan(&self, tls: ServerTls, site: Arc<Site>, stop: Stop) -> anyhow::Result<Plan> {
+        Ok(Plan {
+            listen: self.listen,
+            threads: self.threads,
+            cores: self.cores.clone(),
+            tls,
+            limits: self.limits(),
+            packets: self.packets()?,
+            offload: !self.no_gso,
+            rest: self.rest,
+            site,
+            stop,
+        })
+    }
+
     fn packets(&self) -> anyhow::Result<Packets> {
         let size = self.max_udp_payload_size;
         if size != 0 && !(1200..=65_527).contains(&size) {
@@ -193,3 +197,44 @@ const TRAIN_BYTES_MAX: usize = 65_000;
 const TRAIN_PACKETS_MAX: usize = 64;
 /// Packets that a client may leave without an acknowledgement, if it knows how to be told.
 const UNACKNOWLEDGED_MAX: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use weir_net::{SocketConfig, UdpSocket};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    #[command(no_binary_name = true)]
+    struct Line {
+        #[command(flatten)]
+        serve: ServeArguments,
+    }
+
+    #[test]
+    fn what_is_said_of_gso_reaches_the_sockets() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let plain = UdpSocket::bind(any, SocketConfig::default()).unwrap();
+        for (flags, offload) in [
+            (&[][..], true),
+            (&["--threads=2"], true),
+            (&["--no-gso"], false),
+            (&["--disable-gso", "--threads=2"], false),
+        ] {
+            let line = ["--listen=127.0.0.1:0"].iter().chain(flags);
+            let Line { serve } = Line::try_parse_from(line).unwrap();
+            let (tls, _) = serve.tls().unwrap();
+            let plan = serve.plan(tls, serve.site().unwrap(), Stop::new().unwrap());
+            let serving = plan.unwrap().bind().unwrap();
+            assert_eq!(serving.sockets().count(), usize::from(serve.threads));
+            // Not every kernel has it.
+            let expected = offload && plain.has_segmentation();
+            let mut sockets = serving.sockets();
+            assert!(
+                sockets.all(|socket| socket.has_segmentation() == expected),
+                "{flags:?}"
+            );
+        }
+    }
+}
