@@ -240,6 +240,33 @@ const WITNESS = `if (globalThis.WebTransport && navigator.mediaDevices) {
   };
 }`;
 
+test("a page that publishes sends nothing while nobody watches, where the relay says so, and goes on when somebody does", { skip, timeout: 90_000 }, async () => {
+  const { ready } = await stage.relay("127.0.0.1:0", ["--set", "pauses_publishers=true"]);
+  const page = await stage.page(ready.listening);
+  const publishing = await stage.open(`${page}publish.html?fake`);
+  await publishing.page.click("#begin");
+  await publishing.says("live");
+  const frames = async () => Number(await publishing.page.evaluate("weir.publisher().counters.frames"));
+  // A second in which it stays the same: of a picture that moves thirty times a second.
+  const pauses = () => publishing.page.waitForFunction(`{
+    const { frames } = weir.publisher().counters;
+    if (globalThis.last?.frames !== frames) globalThis.last = { frames, at: performance.now() };
+    performance.now() - globalThis.last.at > 1000;
+  }`, undefined, { timeout: 30_000 });
+  await pauses();
+  assert.ok((await frames()) < 15, "of what was sent before the relay had answered");
+  for (let watches = 0; watches < 2; watches++) {
+    const watched = await stage.open(page);
+    await watched.says("live");
+    await watched.draws(12);
+    // It leaves in good order; of one that vanishes the relay knows later.
+    await watched.page.goto("about:blank");
+    await pauses();
+    await watched.page.context().close();
+  }
+  await publishing.page.context().close();
+});
+
 test("a camera that the relay refuses is let go with its connection; with a token it goes on from where it was, each time anew", { skip, timeout: 120_000 }, async () => {
   const key = join(stage.folder, "issuer");
   execFileSync(WEIR, ["token", "key", key], { stdio: "ignore" });
