@@ -17,6 +17,11 @@ impl Draft {
     /// All drafts, the preferred one first.
     pub const ALL: [Self; 1] = [Self::Draft18];
 
+    /// The one in which a relay keeps objects and hands them on: they are encoded once, and the same bytes go to all
+    /// subscribers, into the cache, and to other threads of the relay. A draft in which objects look different needs an
+    /// encoding of its own there, and so a decision.
+    pub const KEPT: Self = Self::Draft18;
+
     /// The protocol's name in TLS and in WebTransport [moqt-18 §3.1].
     pub const fn alpn(self) -> &'static str {
         match self {

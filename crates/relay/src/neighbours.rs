@@ -8,6 +8,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use weir_moqt::{
+    draft::Draft,
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     location::Location,
     message::{PublishDone, Setup},
@@ -51,7 +52,7 @@ impl Relay {
             return;
         };
         let mut session = Session::new(session::Config {
-            draft: DRAFT,
+            draft: Draft::KEPT,
             side,
             limits: self.neighbour_limits(),
             setup: Setup {
@@ -323,8 +324,6 @@ impl Relay {
 /// By this a neighbour tells that it has no publisher of a track any more, which says nothing about the track: others
 /// may have one.
 const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
-/// What threads of one program speak to each other.
-const DRAFT: weir_moqt::draft::Draft = weir_moqt::draft::Draft::Draft18;
 /// Control messages on their way to a neighbour on one stream.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;
 

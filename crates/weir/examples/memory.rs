@@ -154,7 +154,7 @@ fn start(
     let mut role = Clients {
         relay,
         config: ClientConfig {
-            tls: ClientTls::new(Trust::Anyone, &[Draft::Draft18.alpn()])?,
+            tls: ClientTls::new(Trust::Anyone, &[Draft::ALL[0].alpn()])?,
             web_transport: None,
         },
         track: "memory--speech".parse()?,
@@ -234,7 +234,7 @@ impl Clients {
                 return;
             };
             let session = Session::new(session::Config {
-                draft: Draft::Draft18,
+                draft: Draft::ALL[0],
                 side: Side::Client,
                 limits: limits::Limits::default(),
                 setup: Setup::default(),
@@ -274,7 +274,7 @@ impl Clients {
             status: ObjectStatus::Normal,
             payload: Bytes::from_static(&[7; 120]),
         }
-        .encode(Draft::Draft18, &mut encoded);
+        .encode(Draft::ALL[0], &mut encoded);
         let mut publication = None;
         self.with(now, endpoint, publisher, |session, connection| {
             if is_published {

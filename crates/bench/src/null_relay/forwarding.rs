@@ -52,7 +52,7 @@ impl NullRelay {
         let draft = self
             .peers
             .get(&source.0)
-            .map_or(Draft::Draft18, Session::draft);
+            .map_or(Draft::KEPT, Session::draft);
         if self.faults.drop_properties {
             datagram.properties = Properties::EMPTY;
         }
@@ -104,7 +104,7 @@ impl NullRelay {
         let draft = self
             .peers
             .get(&stream.0)
-            .map_or(Draft::Draft18, Session::draft);
+            .map_or(Draft::KEPT, Session::draft);
         header.track_alias = number as u64;
         let mut bytes = BytesMut::new();
         header.encode(draft, &mut bytes);

@@ -47,7 +47,7 @@ impl Entry {
     pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
         match &self.content {
             Content::Datagram(encoded) => {
-                let datagram = ObjectDatagram::decode(Draft::Draft18, encoded.clone());
+                let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
                 let payload = datagram.ok().flatten().map(|datagram| datagram.payload);
                 holds(payload.as_slice(), offset, data)
             }

@@ -42,7 +42,7 @@ pub(crate) fn run(
         delay: Delay::fixed(Duration::from_millis(1))?,
         ..Link::default()
     });
-    let server = Some(sim.server_tls(&[Draft::Draft18.alpn()]));
+    let server = Some(sim.server_tls(&[Draft::ALL[0].alpn()]));
     let relay = sim.add_node(NodeConfig {
         server,
         limits: Limits {
@@ -65,7 +65,7 @@ pub(crate) fn run(
     let target = Target {
         remote: sim.address(relay),
         server_name: SERVER_NAME.to_owned(),
-        client: sim.client_config(&[Draft::Draft18.alpn()]),
+        client: sim.client_config(&[Draft::ALL[0].alpn()]),
         setup: Setup::default(),
     };
     let timebase = Timebase {
