@@ -133,7 +133,7 @@ impl Relay {
         };
         let permitted = if tokens.is_empty() {
             let peer = self.peers.get(handle);
-            Ok(peer.and_then(|peer| peer.expiries.get(&joined).copied()))
+            Ok(peer.and_then(|peer| peer.expiries.get(joined)))
         } else {
             self.permit(now, handle, tokens, action, &namespace)
         };
@@ -142,13 +142,15 @@ impl Relay {
 
     /// A subscription was given another end: the fetches that stand and fall with it have it too.
     fn extend_joined(&mut self, handle: Handle, joined: RequestId, expires: Option<Instant>) {
+        let Some(peer) = self.peers.get(handle) else {
+            return;
+        };
         let own = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
         let heirs = self.fetches.range(own);
-        let heirs = heirs.filter(|(_, fetch)| fetch.stands_with == Some(joined));
-        let heirs: Vec<RequestId> = heirs.map(|(&(_, id), _)| id).collect();
-        for id in heirs {
-            self.note_expiry(handle, id, expires);
+        for (&(_, id), _) in heirs.filter(|(_, fetch)| fetch.stands_with == Some(joined)) {
+            peer.expiries.set(id, expires);
         }
+        self.set_expiry_timer(handle);
     }
 
     /// A request was dealt with: if it is over already, its authorization needs no end.
@@ -156,7 +158,7 @@ impl Relay {
         if let Some(peer) = self.peers.get(handle)
             && !peer.requests.contains_key(&id)
         {
-            peer.expiries.remove(&id);
+            peer.expiries.remove(id);
         }
     }
 
@@ -226,6 +228,10 @@ impl Relay {
             Ok(expires) => {
                 self.note_expiry(handle, id, expires);
                 self.extend_joined(handle, id, expires);
+                if let Some(fetch) = self.fetches.get_mut(&(handle, id)) {
+                    // It has tokens of its own from now on.
+                    fetch.stands_with = None;
+                }
                 true
             }
             Err(denial) => {
@@ -316,7 +322,7 @@ impl Relay {
         handle: Handle,
         id: RequestId,
     ) -> Option<Duration> {
-        let expires = *self.peers.get(handle)?.expiries.get(&id)?;
+        let expires = self.peers.get(handle)?.expiries.get(id)?;
         Some(
             expires
                 .saturating_duration_since(now)
@@ -329,10 +335,7 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        match expires {
-            Some(expires) => drop(peer.expiries.insert(id, expires)),
-            None => drop(peer.expiries.remove(&id)),
-        }
+        peer.expiries.set(id, expires);
         self.set_expiry_timer(handle);
     }
 
@@ -341,7 +344,7 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let Some(&next) = peer.expiries.values().min() else {
+        let Some(next) = peer.expiries.earliest() else {
             return;
         };
         if peer.expiry_timer.is_none_or(|at| next < at) {
@@ -358,12 +361,10 @@ impl Relay {
             return;
         };
         peer.expiry_timer = None;
-        let expiries = peer.expiries.iter();
-        let over: Vec<RequestId> = expiries
-            .filter(|&(_, &expires)| expires <= now)
-            .map(|(&id, _)| id)
-            .collect();
-        for id in over {
+        // The end of one may be that of others, which are not revoked then: they were told why.
+        while let Some(peer) = self.peers.get(handle)
+            && let Some(id) = peer.expiries.pop_due(now)
+        {
             self.revoke(now, endpoint, handle, id);
         }
         self.set_expiry_timer(handle);

@@ -5,6 +5,7 @@
 
 mod absent;
 mod contradiction;
+mod parts;
 mod span;
 
 use std::{
@@ -20,10 +21,12 @@ use weir_moqt::{
     parameter::GroupOrder,
     property::Properties,
 };
+use weir_quic::Handle;
 
-pub(crate) use self::contradiction::Contradiction;
+use self::parts::Parts;
 pub(crate) use self::{
     absent::{Absent, LAST, after, before},
+    contradiction::Contradiction,
     span::Span,
 };
 use crate::{Counters, Limits, tracks::TrackId};
@@ -33,8 +36,10 @@ use crate::{Counters, Limits, tracks::TrackId};
 pub(crate) struct Ledger {
     bytes: u64,
     objects: u64,
-    /// Bytes of objects that have arrived in part; they are not in `bytes`.
-    partial_bytes: u64,
+    /// Objects that have arrived in part on streams of subgroups; they are not in `bytes`.
+    pub(crate) parts: Parts,
+    /// Those that have in answer to fetches of the relay: what publishers begin leaves room for what others ask for.
+    pub(crate) fetched_parts: Parts,
     /// When the timer is set for.
     pub(crate) wake: Option<Instant>,
     /// Every cached group, the one that was begun or looked at longest ago first.
@@ -140,11 +145,6 @@ impl Ledger {
         self.objects
     }
 
-    /// Bytes of objects that have arrived in part have become more or fewer.
-    pub(crate) fn hold(&mut self, before: u64, after: u64) {
-        self.partial_bytes = self.partial_bytes + after - before;
-    }
-
     /// The track whose turn it is to forget something.
     pub(crate) fn oldest(&self) -> Option<TrackId> {
         self.queue.first_key_value().map(|(_, turn)| turn.track)
@@ -170,19 +170,21 @@ impl Ledger {
 }
 
 impl Keeper<'_> {
-    /// How many bytes may be held of an object that has not arrived in full, of which `held` are.
-    pub(crate) fn partial_max(&self, held: u64) -> u64 {
+    /// How many bytes may be held of an object of `session` that has not arrived in full, of which `held` are.
+    pub(crate) fn partial_max(&self, session: Option<Handle>, held: u64) -> u64 {
         let limits = self.limits;
         if limits.cache_track_bytes_max == 0 {
             return 0;
         }
-        self.partial_room(held).min(limits.cache_object_bytes_max)
+        let max = limits.cache_partial_bytes_max;
+        let room = self.ledger.parts.room(session, held, max);
+        room.min(limits.cache_object_bytes_max)
     }
 
-    /// How many bytes may be held of this object beside those of all others that have not arrived in full.
-    pub(crate) fn partial_room(&self, held: u64) -> u64 {
-        let others = self.ledger.partial_bytes.saturating_sub(held);
-        self.limits.cache_partial_bytes_max.saturating_sub(others)
+    /// How many may be of one that comes in answer to a fetch, however large it is.
+    pub(crate) fn fetched_partial_max(&self, session: Option<Handle>, held: u64) -> u64 {
+        let max = self.limits.cache_fetched_partial_bytes_max;
+        self.ledger.fetched_parts.room(session, held, max)
     }
 }
 
@@ -211,7 +213,7 @@ impl Entry {
     pub(crate) fn fetched(&self, group: u64, default_priority: u8) -> (FetchObject, Vec<Bytes>) {
         match &self.content {
             Content::Datagram(encoded) => {
-                let datagram = ObjectDatagram::decode(Draft::Draft18, encoded.clone());
+                let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
                 let datagram = datagram.ok().flatten();
                 let (priority, properties, payload) = datagram.map_or_else(
                     || (None, Properties::EMPTY, Bytes::new()),

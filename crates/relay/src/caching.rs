@@ -25,7 +25,12 @@ impl TrackCache {
     ) -> (Vec<Mark>, Result<(), Contradiction>) {
         let group = subgroup.header.group;
         let held = subgroup.partial_bytes();
-        let partial_max = keeper.partial_max(held);
+        let session = subgroup.session();
+        let partial_max = if subgroup.is_within_object() {
+            keeper.partial_max(session, held)
+        } else {
+            0
+        };
         let was_holding = subgroup.holds_part();
         let mut sound = Ok(());
         let marks = subgroup.publish(keeper.now, partial_max, |object, received, content| {
@@ -33,7 +38,8 @@ impl TrackCache {
             let kept = self.insert(keeper, location, received, content);
             sound = sound.and(kept);
         });
-        keeper.ledger.hold(held, subgroup.partial_bytes());
+        let parts = &mut keeper.ledger.parts;
+        parts.hold(session, held, subgroup.partial_bytes());
         let is_dropped = subgroup.is_within_object() && !subgroup.holds_part();
         if is_dropped && (was_holding || !marks.is_empty()) {
             keeper.counters.cache_objects_too_large += 1;

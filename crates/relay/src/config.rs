@@ -41,8 +41,8 @@ pub struct Limits {
     /// Updates of requests that one session may make in a second; refused with `EXCESSIVE_LOAD` beyond, which
     /// ends the request.
     pub updates_per_second_max: u32,
-    /// Streams that one session may reset or stop in a second, requests included; closed with
-    /// `INTERNAL_ERROR` beyond.
+    /// Streams that one session may reset or stop in a second, requests and streams of unknown aliases included; closed
+    /// with `INTERNAL_ERROR` beyond.
     pub resets_per_second_max: u32,
     /// Subscriptions of one session, waiting ones included; refused with `EXCESSIVE_LOAD` beyond.
     pub subscriptions_per_session_max: usize,
@@ -75,8 +75,8 @@ pub struct Limits {
     /// Subgroup streams of one subscription that may be open at once. For one more, the oldest that is behind
     /// is reset with `TOO_FAR_BEHIND`; if none is behind, the new one is skipped.
     pub streams_per_subscription_max: usize,
-    /// Streams of one session with a delivery time-out that have all of their subgroup and are not known to have
-    /// arrived. For one more, the one opened first is reset with `DELIVERY_TIMEOUT`.
+    /// Streams of one session that have all of their subgroup and are not known to have arrived, of those with a delivery
+    /// time-out and of those whose publisher another one has displaced. For one more, the one opened first is reset.
     pub streams_timed_per_session_max: usize,
     /// Subgroups of one track that may be open upstream at once; further ones are stopped.
     pub subgroups_per_track_max: usize,
@@ -100,10 +100,14 @@ pub struct Limits {
     pub cache_track_bytes_max: u64,
     /// Bytes of objects that are kept of all tracks; the oldest group of all makes room.
     pub cache_bytes_max: u64,
-    /// Bytes of one object that is kept; larger ones are passed on only.
+    /// Bytes of one object that is kept; larger ones are passed on only, and are unknown to those who fetch them.
     pub cache_object_bytes_max: u64,
-    /// Bytes of objects of all tracks that have arrived in part; one more is passed on only.
+    /// Bytes of objects of all tracks that have arrived in part on streams of subgroups, those of one session half as many;
+    /// one more is passed on only.
     pub cache_partial_bytes_max: u64,
+    /// The same of objects that publishers send in answer to fetches of the relay; one more is dropped, and is unknown to
+    /// those who fetch it.
+    pub cache_fetched_partial_bytes_max: u64,
     /// How long an object is kept. A publisher's `MAX_CACHE_DURATION` may say less [moqt-18 §12.3].
     pub cache_age_max: Duration,
     /// Ranges of one track that are known not to exist, not counting an end for each group of which objects are kept;
@@ -146,6 +150,7 @@ impl Default for Limits {
             cache_bytes_max: 512 << 20,
             cache_object_bytes_max: 8 << 20,
             cache_partial_bytes_max: 64 << 20,
+            cache_fetched_partial_bytes_max: 64 << 20,
             cache_age_max: Duration::from_mins(1),
             cache_gaps_per_track_max: 1024,
             gaps_told_per_track_max: 256,

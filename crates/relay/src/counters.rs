@@ -121,8 +121,11 @@ numbers! {
         cache_groups_expired,
         /// Objects forgotten of a group that was kept: it is alone and too large, or lasts too long.
         cache_objects_evicted,
-        /// Objects not kept because they are too large.
+        /// Objects of streams not kept because they are too large, or because others that had arrived in part left no room.
         cache_objects_too_large,
+        /// Objects of answers to fetches of the relay that were dropped for the same reasons: to those who fetch them they
+        /// are unknown.
+        fetched_objects_dropped,
         /// Ranges known not to exist that were forgotten because there are too many.
         cache_gaps_forgotten,
         /// Gaps that publishers told of and that were forgotten because there are too many.

@@ -1,9 +1,13 @@
 //! Streams of one session that have to arrive by a certain time: a delivery time-out does not end with the last write
 //! [moqt-18 §8].
 //!
-//! Of streams without a time-out it knows nothing.
+//! Of streams without a time-out it knows only those that have no end of their own, and are reset when they had time to
+//! arrive.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use weir_moqt::{
     error::ResetCode,
@@ -17,21 +21,50 @@ use crate::{Relay, timers::Timer, tracks::TrackId};
 /// Streams that are not known to have arrived in full, and by when they have to.
 #[derive(Debug, Default)]
 pub(crate) struct Deliveries {
-    due: BTreeMap<StreamId, Instant>,
+    due: BTreeMap<StreamId, Due>,
     /// When the relay looks at them.
     timer: Option<Instant>,
 }
 
+/// By when a stream has to arrive, and the code with which it is reset if it has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    at: Instant,
+    code: ResetCode,
+}
+
+impl Due {
+    /// Its delivery time-out is over at `at`.
+    pub(crate) fn timeout(at: Instant) -> Self {
+        let code = ResetCode::DELIVERY_TIMEOUT;
+        Self { at, code }
+    }
+
+    /// All of it was written that its publisher has sent before another one took its place. It has no end of its own, and a
+    /// reset may overtake what is on its way.
+    pub(crate) fn displaced(now: Instant) -> Self {
+        let (at, code) = (now + DISPLACED_LINGER, ResetCode::CANCELLED);
+        Self { at, code }
+    }
+}
+
 impl Deliveries {
-    /// A stream has to arrive by `at`, or earlier if that was said before. With more than `max` of them, gives the one
-    /// opened first, which is not waited for any longer.
-    pub(crate) fn insert(&mut self, stream: StreamId, at: Instant, max: usize) -> Option<StreamId> {
-        let due = self.due.entry(stream).or_insert(at);
-        *due = at.min(*due);
+    /// A stream has to arrive in time, or earlier if that was said before. With more than `max` of them, gives the one
+    /// opened first and its code; it is not waited for any longer.
+    pub(crate) fn insert(
+        &mut self,
+        stream: StreamId,
+        due: Due,
+        max: usize,
+    ) -> Option<(StreamId, ResetCode)> {
+        let known = self.due.entry(stream).or_insert(due);
+        if due.at < known.at {
+            *known = due;
+        }
         if self.due.len() <= max {
             return None;
         }
-        self.due.pop_first().map(|(oldest, _)| oldest)
+        self.due.pop_first().map(|(oldest, due)| (oldest, due.code))
     }
 
     /// A stream has arrived, or is given up.
@@ -39,17 +72,17 @@ impl Deliveries {
         self.due.remove(&stream);
     }
 
-    /// The streams whose time is over.
-    fn expired(&mut self, now: Instant) -> Vec<StreamId> {
+    /// The streams whose time is over, with their codes.
+    fn expired(&mut self, now: Instant) -> Vec<(StreamId, ResetCode)> {
         self.due
-            .extract_if(.., |_, due| *due <= now)
-            .map(|(stream, _)| stream)
+            .extract_if(.., |_, due| due.at <= now)
+            .map(|(stream, due)| (stream, due.code))
             .collect()
     }
 
     /// When it is to be looked at next; it is only noted if it is earlier than what was said before.
     pub(crate) fn rearm(&mut self) -> Option<(Option<Instant>, Instant)> {
-        let next = self.due.values().min().copied()?;
+        let next = self.due.values().map(|due| due.at).min()?;
         if self.timer.is_some_and(|timer| timer <= next) {
             return None;
         }
@@ -74,19 +107,19 @@ impl Relay {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        deliveries: Vec<(StreamId, Instant)>,
+        deliveries: Vec<(StreamId, Due)>,
     ) {
         let max = self.config.limits.streams_timed_per_session_max;
         let mut forgotten = Vec::new();
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        for (stream, at) in deliveries {
-            forgotten.extend(peer.deliveries.insert(stream, at, max));
+        for (stream, due) in deliveries {
+            forgotten.extend(peer.deliveries.insert(stream, due, max));
         }
         self.arm_deliveries(handle);
-        for stream in forgotten {
-            self.give_up_delivery(now, endpoint, handle, stream);
+        for overdue in forgotten {
+            self.give_up_delivery(now, endpoint, handle, overdue);
         }
     }
 
@@ -112,8 +145,8 @@ impl Relay {
             return;
         };
         peer.deliveries.disarm();
-        for stream in peer.deliveries.expired(now) {
-            self.give_up_delivery(now, endpoint, handle, stream);
+        for overdue in peer.deliveries.expired(now) {
+            self.give_up_delivery(now, endpoint, handle, overdue);
         }
         self.arm_deliveries(handle);
     }
@@ -124,10 +157,13 @@ impl Relay {
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
-        stream: StreamId,
+        (stream, code): (StreamId, ResetCode),
     ) {
-        self.counters.streams_reset_timeout += 1;
-        let code = ResetCode::DELIVERY_TIMEOUT;
+        if code == ResetCode::DELIVERY_TIMEOUT {
+            self.counters.streams_reset_timeout += 1;
+        } else {
+            self.counters.streams_reset_upstream += 1;
+        }
         if let Some((track_id, request)) = self.abort_stream(now, endpoint, handle, stream, code) {
             self.dismiss_if_drained(now, endpoint, track_id, handle, request);
         } else if let Some(mut connection) = endpoint.connection(now, handle) {
@@ -156,10 +192,11 @@ impl Relay {
     }
 }
 
+/// How long a stream stays open when another publisher has taken the place of its own.
+const DISPLACED_LINGER: Duration = Duration::from_secs(10);
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::tests::epoch;
 
@@ -167,23 +204,25 @@ mod tests {
     fn streams_with_a_time_are_bounded_and_looked_at_in_time() {
         let start = epoch();
         let at = |secs| start + Duration::from_secs(secs);
+        let due = |secs| Due::timeout(at(secs));
         let mut deliveries = Deliveries::default();
         assert_eq!(deliveries.rearm(), None);
-        assert_eq!(deliveries.insert(StreamId(3), at(5), 2), None);
+        assert_eq!(deliveries.insert(StreamId(3), due(5), 2), None);
         assert_eq!(deliveries.rearm(), Some((None, at(5))));
         assert_eq!(
-            deliveries.insert(StreamId(7), at(4), 2),
+            deliveries.insert(StreamId(7), due(4), 2),
             None,
             "at the limit"
         );
         assert_eq!(deliveries.rearm(), Some((Some(at(5)), at(4))));
-        assert_eq!(deliveries.insert(StreamId(7), at(9), 2), None, "the same");
+        assert_eq!(deliveries.insert(StreamId(7), due(9), 2), None, "the same");
         assert_eq!(deliveries.rearm(), None, "it is set for then already");
-        let forgotten = deliveries.insert(StreamId(11), at(6), 2);
-        assert_eq!(forgotten, Some(StreamId(3)), "one past it");
+        let forgotten = deliveries.insert(StreamId(11), due(6), 2);
+        let code = ResetCode::DELIVERY_TIMEOUT;
+        assert_eq!(forgotten, Some((StreamId(3), code)), "one past it");
         assert_eq!(deliveries.len(), 2);
         assert_eq!(deliveries.expired(at(3)), []);
-        assert_eq!(deliveries.expired(at(4)), [StreamId(7)]);
+        assert_eq!(deliveries.expired(at(4)), [(StreamId(7), code)]);
         assert_eq!(deliveries.disarm(), Some(at(4)));
         assert_eq!(deliveries.rearm(), Some((None, at(6))));
         deliveries.remove(StreamId(11));

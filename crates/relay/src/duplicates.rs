@@ -213,11 +213,23 @@ impl Duplicates {
         passed.is_live.then_some(passed.sender)
     }
 
-    /// Something came from the publisher whose subgroup it is.
-    pub(crate) fn touch(&mut self, now: Instant, key: SubgroupKey) {
-        if let Some(place) = self.place(key) {
-            self.subgroups[place].at = now;
+    /// Something of a subgroup came from `sender`, which passes it on. Returns whether another one has gone on with it
+    /// since. Late bytes of those who are silent beside a newcomer are no sign of life.
+    pub(crate) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: Sender) -> bool {
+        let Some(place) = self.place(key) else {
+            return false;
+        };
+        let passed = &mut self.subgroups[place];
+        if passed.sender != sender {
+            return true;
         }
+        if self
+            .newcomer
+            .is_none_or(|newcomer| newcomer.sender == sender)
+        {
+            passed.at = now;
+        }
+        false
     }
 
     /// The stream on which `sender` passed on a subgroup is over; `next` is the first object that did not
@@ -383,7 +395,7 @@ mod tests {
         seen.share();
         assert!(is_granted(seen.claim(now, (1, 0), sender(0), (0, 9), None)));
         let later = now + REPETITION_MAX + Duration::from_nanos(1);
-        seen.touch(now + REPETITION_MAX, (1, 0));
+        assert!(!seen.touch(now + REPETITION_MAX, (1, 0), sender(0)));
         assert!(!is_granted(seen.claim(
             later,
             (1, 0),
@@ -398,6 +410,7 @@ mod tests {
             (0, 9),
             None
         )));
+        assert!(seen.touch(later + REPETITION_MAX, (1, 0), sender(0)));
     }
 
     #[test]

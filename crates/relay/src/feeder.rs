@@ -19,6 +19,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Feeder {
     pub(crate) track: TrackId,
+    /// The session that was asked, unless that is a neighbour.
+    pub(crate) session: Option<Handle>,
     /// What was asked for; once it is granted, as far as there are objects.
     pub(crate) span: Span,
     /// The first location of which nothing was said yet, or whose object has not come in full.
@@ -42,7 +44,7 @@ struct Arriving {
     received: Instant,
     payload: BytesMut,
     missing: u64,
-    /// There was no room for it.
+    /// It is too large, or there was no room for it.
     is_dropped: bool,
 }
 
@@ -62,9 +64,15 @@ impl From<Contradiction> for Fault {
 }
 
 impl Feeder {
-    pub(crate) fn new(track: TrackId, span: Span, others: Vec<Handle>) -> Self {
+    pub(crate) fn new(
+        track: TrackId,
+        session: Option<Handle>,
+        span: Span,
+        others: Vec<Handle>,
+    ) -> Self {
         Self {
             track,
+            session,
             span,
             at: Some(span.first()),
             others,
@@ -142,7 +150,7 @@ impl Feeder {
     }
 
     /// The next bytes of the object have come. What is too large to be kept, by itself or beside what of other objects
-    /// has come in part, is not held.
+    /// has come in part, is dropped: to those who fetch it, it is unknown.
     pub(crate) fn take_payload(
         &mut self,
         cache: &mut TrackCache,
@@ -156,7 +164,8 @@ impl Feeder {
         let held = object.payload.len() as u64;
         let is_too_large = object.header.payload_len > keeper.limits.cache_object_bytes_max;
         let is_part = object.missing > 0;
-        let is_past_room = is_part && held + data.len() as u64 > keeper.partial_room(held);
+        let is_past_room =
+            is_part && held + data.len() as u64 > keeper.fetched_partial_max(self.session, held);
         object.is_dropped |= is_too_large || is_past_room;
         if object.is_dropped {
             object.payload = BytesMut::new();
@@ -183,7 +192,7 @@ impl Feeder {
         let location = Location::new(header.group, header.object);
         self.at = self.span.after(location);
         if header.payload_len != payload.len() as u64 {
-            keeper.counters.cache_objects_too_large += 1;
+            keeper.counters.fetched_objects_dropped += 1;
             return Ok(());
         }
         cache.insert_fetched(keeper, &header, received, payload.freeze())

@@ -172,8 +172,9 @@ impl Relay {
             };
             self.counters.fetches_upstream += 1;
             let id = (handle, request);
-            self.feeders
-                .insert(id, Feeder::new(track_id, span, publishers));
+            let session = (!self.is_neighbour(handle)).then_some(handle);
+            let feeder = Feeder::new(track_id, session, span, publishers);
+            self.feeders.insert(id, feeder);
             if let Some(peer) = self.peers.get(handle) {
                 peer.insert(request, Part::Feeder(track_id));
             }
@@ -473,7 +474,8 @@ impl Relay {
 
     fn remove_feeder(&mut self, id: FetchId) -> Option<Feeder> {
         let feeder = self.feeders.remove(&id)?;
-        self.ledger.hold(feeder.held_bytes(), 0);
+        let held = feeder.held_bytes();
+        self.ledger.fetched_parts.hold(feeder.session, held, 0);
         if let Some(peer) = self.peers.get(id.0) {
             peer.remove(id.1);
             if let Some(stream) = feeder.stream {
@@ -503,7 +505,8 @@ impl Relay {
         };
         let before = feeder.held_bytes();
         let result = act(feeder, &mut track.cache, &mut keeper);
-        self.ledger.hold(before, feeder.held_bytes());
+        let (parts, after) = (&mut self.ledger.fetched_parts, feeder.held_bytes());
+        parts.hold(feeder.session, before, after);
         self.tend_cache();
         Some(result)
     }

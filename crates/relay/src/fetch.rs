@@ -40,6 +40,8 @@ pub(crate) struct Fetch {
     /// Whether the end of the span is the end of the track.
     pub(crate) is_end_of_track: bool,
     pub(crate) is_answered: bool,
+    /// Updates that are answered with it.
+    pub(crate) updates_due: usize,
     /// The next location to look at.
     pub(crate) at: Option<Location>,
     /// Up to where, in its order, publishers were asked for all that was unknown.
@@ -51,6 +53,7 @@ pub(crate) struct Fetch {
     waits: Option<Wait>,
     priority: u8,
     publisher_priority: u8,
+    draft: Draft,
     encoder: FetchEncoder,
     /// Last location of a range without objects behind the last entry.
     skipped: Option<Location>,
@@ -89,8 +92,10 @@ pub(crate) enum Written {
 }
 
 impl Fetch {
-    /// A fetch of the objects of `span` with the parameters of its FETCH, which may wait for `budget`.
+    /// A fetch of the objects of `span` with the parameters of its FETCH, in a session of `draft`, which may wait for
+    /// `budget`.
     pub(crate) fn new(
+        draft: Draft,
         track: TrackId,
         span: Span,
         parameters: &Parameters,
@@ -105,6 +110,7 @@ impl Fetch {
             is_end_known: false,
             is_end_of_track: false,
             is_answered: false,
+            updates_due: 0,
             at: Some(span.first()),
             asked: None,
             failure: None,
@@ -112,7 +118,8 @@ impl Fetch {
             waits: None,
             priority: priority.unwrap_or(SUBSCRIBER_PRIORITY_DEFAULT),
             publisher_priority: 0,
-            encoder: FetchEncoder::new(Draft::Draft18, span.order),
+            draft,
+            encoder: FetchEncoder::new(draft, span.order),
             skipped: None,
             has_entries: false,
             state: State::Idle,
@@ -201,7 +208,7 @@ impl Fetch {
                 };
                 let mut header = BytesMut::with_capacity(ENTRY_BYTES);
                 let request_id = request.0;
-                FetchHeader { request_id }.encode(Draft::Draft18, &mut header);
+                FetchHeader { request_id }.encode(self.draft, &mut header);
                 self.unsent.push_front(header.freeze());
                 self.state = State::Open(stream);
                 stream

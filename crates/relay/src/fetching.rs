@@ -5,7 +5,7 @@ use std::time::Instant;
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
-    message::{Fetch as FetchMessage, FetchKind, FetchOk},
+    message::{Fetch as FetchMessage, FetchKind, FetchOk, RequestOk},
     parameter::Parameters,
     session::RequestId,
     transport::{StreamId, Transport as _},
@@ -63,6 +63,7 @@ impl Relay {
             self.counters.refused_limit_fetches += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
+        let draft = peer.session.draft();
         let track_id = match self.fetched_track(handle, &message.kind) {
             Ok(track_id) => track_id,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
@@ -88,7 +89,7 @@ impl Relay {
         let span = Span { start, end, order };
         let longest = self.config.limits.fill_max;
         let budget = parameters.fill_timeout.unwrap_or(longest).min(longest);
-        let mut fetch = Fetch::new(track_id, span, parameters, budget);
+        let mut fetch = Fetch::new(draft, track_id, span, parameters, budget);
         if let &FetchKind::RelativeJoining { request_id, .. }
         | &FetchKind::AbsoluteJoining { request_id, .. } = &message.kind
         {
@@ -248,8 +249,10 @@ impl Relay {
         match self.advance_fetch(now, endpoint, id, &mut fetch) {
             Step::Rest => {
                 if let (Some(stream), Some(peer)) = (fetch.full_stream(), self.peers.get(handle)) {
-                    peer.full
+                    let is_new = peer
+                        .full
                         .insert(stream, fetch.rank(), Reader::Fetch(request));
+                    self.counters.streams_waited += u64::from(is_new);
                 }
                 if let (Some(stream), Some(peer)) = (fetch.stream(), self.peers.get(handle)) {
                     peer.fetch_streams.insert(stream, request);
@@ -407,8 +410,12 @@ impl Relay {
             properties: track.properties.clone(),
         };
         fetch.is_answered = true;
+        let updates = std::mem::take(&mut fetch.updates_due);
         self.with_session(now, endpoint, handle, |session, connection| {
             session.fetch_ok(connection, request, ok);
+            for _ in 0..updates {
+                session.request_ok(connection, request, RequestOk::default());
+            }
         });
     }
 
@@ -515,17 +522,20 @@ impl Relay {
         true
     }
 
-    /// The peer changes its FETCH: only its priority can be.
+    /// The peer changes its FETCH: only its priority can be. Returns whether the answer to that has to wait, for the one to
+    /// the FETCH itself.
     pub(crate) fn update_fetch(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: FetchId,
         parameters: &Parameters,
-    ) {
+    ) -> bool {
         let Some(fetch) = self.fetches.get_mut(&id) else {
-            return;
+            return false;
         };
+        let has_to_wait = !fetch.is_answered;
+        fetch.updates_due += usize::from(has_to_wait);
         if let Some(priority) = parameters.subscriber_priority {
             fetch.set_priority(priority);
         }
@@ -538,6 +548,7 @@ impl Relay {
             let reader = Reader::Fetch(id.1);
             peer.full.insert(stream, fetch.rank(), reader);
         }
+        has_to_wait
     }
 
     /// The connection takes more of a fetch, or another stream.
@@ -562,20 +573,6 @@ impl Relay {
         for id in std::mem::take(&mut track.hungry) {
             self.serve_fetch(now, endpoint, id);
         }
-    }
-}
-
-impl Track {
-    /// The largest location known, and whether nothing will ever follow.
-    pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
-        let largest = self.largest.max(self.cache.largest)?;
-        Some((largest, self.cache.is_final(largest)))
-    }
-
-    /// Whether objects come as they are published, so that the largest location is known at any time.
-    fn is_live(&self) -> bool {
-        let mut sources = self.sources.iter();
-        sources.any(|source| source.is_established() && source.forward)
     }
 }
 

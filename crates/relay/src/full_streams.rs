@@ -26,10 +26,12 @@ pub(crate) struct FullStreams {
 }
 
 impl FullStreams {
-    pub(crate) fn insert(&mut self, stream: StreamId, rank: i32, reader: Reader) {
-        self.remove(stream);
+    /// Puts a stream on the list, or gives it another rank; returns whether it was not there yet.
+    pub(crate) fn insert(&mut self, stream: StreamId, rank: i32, reader: Reader) -> bool {
+        let is_new = self.remove(stream).is_none();
         self.readers.insert(stream, (rank, reader));
         self.ranked.insert((Reverse(rank), stream));
+        is_new
     }
 
     /// Takes a stream off the list, with its rank.
@@ -63,7 +65,7 @@ mod tests {
         let mut full = FullStreams::default();
         for number in 0..20 {
             let rank = i32::try_from(number % 10).unwrap();
-            full.insert(StreamId(number), rank, reader(number));
+            assert!(full.insert(StreamId(number), rank, reader(number)));
         }
         let above = full.above(7);
         assert_eq!(above, [9, 19, 8, 18].map(StreamId));
@@ -71,7 +73,8 @@ mod tests {
         assert_eq!(full.above(9), []);
         assert_eq!(full.remove(StreamId(9)), Some((9, reader(9))));
         assert_eq!(full.remove(StreamId(9)), None);
-        full.insert(StreamId(19), 3, reader(19));
+        let is_new = full.insert(StreamId(19), 3, reader(19));
+        assert!(!is_new, "it waits already");
         assert_eq!(full.above(7), [8, 18].map(StreamId));
         assert_eq!(full.readers.len(), full.ranked.len());
     }

@@ -19,6 +19,7 @@ use crate::{
     duplicates::{Claim, Sender, SubgroupKey},
     peer::{Flow, Inbound, Repetition},
     subgroup::{Ended, SubgroupId, resumed},
+    track::Track,
     tracks::TrackId,
 };
 
@@ -84,7 +85,7 @@ impl Relay {
         let mut encoded = BytesMut::with_capacity(
             datagram.payload.len() + datagram.properties.as_bytes().len() + DATAGRAM_HEADER_BYTES,
         );
-        datagram.encode(Draft::Draft18, &mut encoded);
+        datagram.encode(Draft::KEPT, &mut encoded);
         let encoded = encoded.freeze();
         let mut keeper = Keeper {
             ledger,
@@ -191,7 +192,6 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let draft = peer.session.draft();
         let is_neighbour = peer.is_neighbour;
         let Some(inbound) = peer.inbound.get_mut(&stream) else {
             return;
@@ -236,16 +236,15 @@ impl Relay {
         }
         let number = match inbound.flow {
             Flow::Passed(id) => {
-                if let Some(subgroup) = track.subgroup(id) {
-                    let key = subgroup.key();
-                    subgroup.begin(object);
-                    track.observe(location);
-                    if track.duplicates.is_shared() {
-                        track.duplicates.touch(now, key);
+                mark_grown(&mut self.grown, track_id, id);
+                let Some(number) = track.end_displaced(now, id, sender) else {
+                    if let Some(subgroup) = track.subgroup(id) {
+                        subgroup.begin(object);
+                        track.observe(location);
                     }
-                    self.mark_grown(track_id, id);
-                }
-                return;
+                    return;
+                };
+                number
             }
             Flow::Fresh => inbound.header.subgroup.resolve(object.id),
             Flow::Repeated(repetition) => repetition.number,
@@ -276,22 +275,31 @@ impl Relay {
             Flow::Fresh => inbound.header,
             Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
         };
-        let subgroup = track.open_subgroup(header, number, draft);
+        let subgroup = track.open_subgroup(header, number, Draft::KEPT);
         subgroup.from_neighbour = is_neighbour;
         subgroup.sender = Some(sender);
+        let next = anew.is_none().then_some(object.id);
         subgroup.begin(object);
         let id = subgroup.id;
         inbound.flow = Flow::Passed(id);
         track.observe(location);
-        self.mark_grown(track_id, id);
+        mark_grown(&mut self.grown, track_id, id);
         if let Some(former) = former {
-            self.displace(now, track_id, key, former);
+            self.displace(now, track_id, key, former, next);
         }
     }
 
-    /// A publisher had fallen silent, and another one goes on with its subgroup: what the first still sends of it is
-    /// a repetition.
-    fn displace(&mut self, now: Instant, track_id: TrackId, key: SubgroupKey, former: Sender) {
+    /// A publisher had fallen silent, and another one goes on with its subgroup, at the object `next` unless it counts
+    /// anew: what the first still sends of it is a repetition. But an object that it is in the middle of may have been
+    /// repeated while it was not silent yet; then it is left to complete that.
+    fn displace(
+        &mut self,
+        now: Instant,
+        track_id: TrackId,
+        key: SubgroupKey,
+        former: Sender,
+        next: Option<u64>,
+    ) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
@@ -301,11 +309,16 @@ impl Relay {
         }) else {
             return;
         };
-        let before = subgroup.partial_bytes();
-        subgroup.end(now, CUT);
-        self.ledger.hold(before, subgroup.partial_bytes());
         let (id, last) = (subgroup.id, subgroup.last_begun());
-        self.mark_grown(track_id, id);
+        // Nothing is less than `None`.
+        if subgroup.is_within_object() && last < next {
+            return;
+        }
+        let before = subgroup.partial_bytes();
+        subgroup.end(now, Ended::Displaced);
+        let parts = &mut self.ledger.parts;
+        parts.hold(subgroup.session(), before, subgroup.partial_bytes());
+        mark_grown(&mut self.grown, track_id, id);
         let Some(peer) = self.peers.get(former.0) else {
             return;
         };
@@ -354,9 +367,9 @@ impl Relay {
                     let key = subgroup.key();
                     subgroup.extend(data);
                     if track.duplicates.is_shared() {
-                        track.duplicates.touch(now, key);
+                        track.duplicates.touch(now, key, (handle, request));
                     }
-                    self.mark_grown(track_id, id);
+                    mark_grown(&mut self.grown, track_id, id);
                 }
             }
             Flow::Repeated(repetition) => {
@@ -428,7 +441,8 @@ impl Relay {
         {
             let before = subgroup.partial_bytes();
             subgroup.end(now, ended);
-            self.ledger.hold(before, subgroup.partial_bytes());
+            let parts = &mut self.ledger.parts;
+            parts.hold(subgroup.session(), before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
             let sender = (handle, inbound.request);
             track.duplicates.release(now, key, sender, next);
@@ -441,7 +455,7 @@ impl Relay {
                     track.ends.end_group(key.0, last);
                 }
             }
-            self.mark_grown(inbound.track, id);
+            mark_grown(&mut self.grown, inbound.track, id);
             return sound;
         }
         Ok(())
@@ -465,11 +479,28 @@ impl Relay {
             let _sound = self.end_stream(now, handle, &inbound, CUT);
         }
     }
+}
 
-    fn mark_grown(&mut self, track: TrackId, subgroup: SubgroupId) {
-        if !self.grown.contains(&(track, subgroup)) {
-            self.grown.push((track, subgroup));
+impl Track {
+    /// Ends a subgroup that `sender` passes on, if another one has gone on with it while `sender` was in the middle of an
+    /// object; that one is complete now. Gives the subgroup's ID then.
+    fn end_displaced(&mut self, now: Instant, id: SubgroupId, sender: Sender) -> Option<u64> {
+        if !self.duplicates.is_shared() {
+            return None;
         }
+        let mut subgroups = self.subgroups.iter_mut();
+        let subgroup = subgroups.find(|subgroup| subgroup.id == id)?;
+        let key = subgroup.key();
+        self.duplicates.touch(now, key, sender).then(|| {
+            subgroup.end(now, Ended::Displaced);
+            key.1
+        })
+    }
+}
+
+fn mark_grown(grown: &mut Vec<(TrackId, SubgroupId)>, track: TrackId, subgroup: SubgroupId) {
+    if !grown.contains(&(track, subgroup)) {
+        grown.push((track, subgroup));
     }
 }
 

@@ -20,6 +20,7 @@ mod draining;
 mod duplicates;
 mod ending;
 mod ends;
+mod expiries;
 mod feeder;
 mod feeding;
 mod fetch;

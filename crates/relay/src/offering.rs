@@ -44,7 +44,7 @@ impl Relay {
             return;
         };
         let is_full = peer.counts.subscribers >= self.config.limits.subscriptions_per_session_max;
-        let expires = peer.expiries.get(&request).copied();
+        let expires = peer.expiries.get(request);
         let Some(Interest {
             subject: Subject::Tracks { forward, blocked },
             ..

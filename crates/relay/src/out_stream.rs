@@ -12,6 +12,7 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     Counters, Limits,
+    deliveries::Due,
     subgroup::{Start, Subgroup, SubgroupId},
     subscriber::TrackDefaults,
     timeouts::{Timeouts, is_late, is_over},
@@ -77,7 +78,7 @@ pub(crate) struct Turn<'a> {
     /// Subscriptions that are at their end because they are too slow.
     pub(crate) fallen: Vec<(Handle, RequestId)>,
     /// Streams of which nothing more comes, and by when they have to arrive.
-    pub(crate) deliveries: Vec<(StreamId, Instant)>,
+    pub(crate) deliveries: Vec<(StreamId, Due)>,
 }
 
 /// A change in what waits for room.

@@ -14,6 +14,7 @@ use crate::{
     Credentials, Denial, Grant,
     deliveries::Deliveries,
     discovering::Interest,
+    expiries::Expiries,
     full_streams::{FullStreams, Reader},
     newcomers::Origin,
     out_stream::{Turn, Wait},
@@ -54,7 +55,7 @@ pub(crate) struct Peer {
     /// It said that it serves no FETCH.
     pub(crate) declines_fetch: bool,
     pub(crate) counts: Counts,
-    /// Streams that it had reset before it was known what they are for, when it was looked at last.
+    /// Streams of which it never became known what they are for, when it was looked at last.
     pub(crate) resets_early: u64,
     /// Bytes that its subscriptions are behind.
     pub(crate) lag_bytes: u64,
@@ -63,7 +64,7 @@ pub(crate) struct Peer {
     /// What that is good for.
     pub(crate) grants: Result<Vec<Grant>, Denial>,
     /// When requests end because their authorization does; most have no such end.
-    pub(crate) expiries: BTreeMap<RequestId, Instant>,
+    pub(crate) expiries: Expiries,
     /// When the first of them is looked at.
     pub(crate) expiry_timer: Option<Instant>,
 }
@@ -158,7 +159,7 @@ impl Peer {
             lag_bytes: 0,
             credentials: None,
             grants: Err(Denial::Unauthorized),
-            expiries: BTreeMap::new(),
+            expiries: Expiries::default(),
             expiry_timer: None,
         }
     }
@@ -187,7 +188,7 @@ impl Peer {
 
     pub(crate) fn remove(&mut self, request: RequestId) -> Option<Part> {
         let part = self.requests.remove(&request)?;
-        self.expiries.remove(&request);
+        self.expiries.remove(request);
         match part {
             Part::Source(_) => {
                 self.sources.retain(|&(other, _)| other != request);
@@ -266,9 +267,8 @@ impl Peer {
         for wait in waits {
             match wait {
                 Wait::For(stream, rank, id) => {
-                    begun += 1;
                     let reader = Reader::Subgroup(track, request, id);
-                    self.full.insert(stream, rank, reader);
+                    begun += u64::from(self.full.insert(stream, rank, reader));
                 }
                 Wait::Over(stream) => drop(self.full.remove(stream)),
             }

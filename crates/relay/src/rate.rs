@@ -66,7 +66,8 @@ impl Relay {
         }
     }
 
-    /// Streams that the peer reset before it was known what they are for count as well.
+    /// Streams that the peer reset before it was known what they are for count as well. So do those whose alias nothing
+    /// explained: they are not read, and it is not known how they end.
     #[inline]
     pub(crate) fn note_early_resets(
         &mut self,
@@ -77,7 +78,9 @@ impl Relay {
         let Some(peer) = self.peers.get(handle) else {
             return;
         };
-        let count = peer.session.counters().streams_reset_early;
+        let counters = peer.session.counters();
+        let unknown = counters.streams_unknown_over_limit + counters.streams_unknown_expired;
+        let count = counters.streams_reset_early + unknown;
         for _ in std::mem::replace(&mut peer.resets_early, count)..count {
             self.note_reset(now, endpoint, handle);
         }

@@ -46,6 +46,13 @@ impl Relay {
             track.ends = Ends::default();
             track.group_asked = None;
             track.largest = None;
+            // What the others are in the middle of is not what it will send in that place.
+            let subgroups = track.subgroups.iter_mut();
+            for subgroup in subgroups.filter(|subgroup| subgroup.sender != Some(sender)) {
+                let before = subgroup.partial_bytes();
+                subgroup.forget_part();
+                self.ledger.parts.hold(subgroup.session(), before, 0);
+            }
         }
     }
 

@@ -9,6 +9,7 @@ use weir_moqt::{
     error::ResetCode,
     location::Location,
 };
+use weir_quic::Handle;
 
 use crate::{
     cache::Content,
@@ -87,11 +88,15 @@ pub(crate) struct Mark {
     first: bool,
 }
 
-/// How the publisher ended a subgroup.
+/// How a subgroup came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
+    /// Its publisher finished it.
     Finished,
+    /// Its publisher reset it, or is gone.
     Reset(ResetCode),
+    /// Another publisher goes on with it: all that came is passed on, and nothing more.
+    Displaced,
 }
 
 /// Where a subscriber's stream starts.
@@ -163,17 +168,24 @@ impl Subgroup {
         self.fresh.extend_from_slice(payload);
     }
 
-    /// The publisher ended it; nothing follows. An object that was not complete is no longer held for the cache.
+    /// It is over; nothing follows. An object that was not complete is no longer held for the cache.
     pub(crate) fn end(&mut self, now: Instant, ended: Ended) {
         match ended {
             Ended::Finished => self.finished_at = Some(now),
-            Ended::Reset(_) => self.partial = None,
+            Ended::Displaced if self.missing == 0 => {}
+            Ended::Reset(_) | Ended::Displaced => self.forget_part(),
         }
         self.ended = Some(ended);
     }
 
     pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended
+    }
+
+    /// The session that it comes from, unless that is a neighbour.
+    pub(crate) fn session(&self) -> Option<Handle> {
+        let sender = self.sender.filter(|_| !self.from_neighbour);
+        sender.map(|(session, _)| session)
     }
 
     /// When its publisher finished it.
@@ -321,7 +333,7 @@ impl Subgroup {
                 );
             }
         }
-        let is_cut = matches!(self.ended, Some(Ended::Reset(_)));
+        let is_cut = matches!(self.ended, Some(Ended::Reset(_) | Ended::Displaced));
         self.partial = partial.filter(|partial| !is_cut && partial.bytes <= partial_max);
     }
 
@@ -333,6 +345,11 @@ impl Subgroup {
     /// Whether it holds for the cache what has come of that object.
     pub(crate) fn holds_part(&self) -> bool {
         self.partial.is_some()
+    }
+
+    /// Forgets what has come of that object: the cache is not to have it.
+    pub(crate) fn forget_part(&mut self) {
+        self.partial = None;
     }
 
     /// Bytes held for the cache of an object that has not arrived in full.

@@ -17,6 +17,7 @@ use weir_moqt::{
 use weir_quic::{Connection, Handle};
 
 use crate::{
+    deliveries::Due,
     out_stream::{OutState, OutStream, Outcome, Turn, Wait},
     subgroup::{Ended, Mark, Subgroup, SubgroupId},
     timeouts::{Timeouts, smaller},
@@ -354,11 +355,15 @@ impl Subscriber {
         match self.write(connection, subgroup, index, turn) {
             Outcome::Level => {
                 turn.note_behind(&mut self.streams[index].behind, 0);
-                if subgroup.ended().is_some()
+                if let Some(ended) = subgroup.ended()
                     && let Some(stream) = self.streams.swap_remove(index).stream()
                 {
-                    connection.finish(stream);
-                    self.watch(connection, subgroup, stream, true, turn);
+                    if ended == Ended::Displaced {
+                        turn.deliveries.push((stream, Due::displaced(turn.now)));
+                    } else {
+                        connection.finish(stream);
+                        self.watch(connection, subgroup, stream, true, turn);
+                    }
                 }
                 return Progress::Level;
             }

@@ -315,7 +315,9 @@ impl Relay {
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
             answer.parameters.expires = self.expires_in(now, handle, id);
         }
-        self.update_fetch(now, endpoint, (handle, id), parameters);
+        if self.update_fetch(now, endpoint, (handle, id), parameters) {
+            return;
+        }
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, answer);
         });

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_quic::Connection;
 
-use crate::subgroup::Subgroup;
+use crate::{deliveries::Due, subgroup::Subgroup};
 
 /// How long objects and subgroups may take [moqt-18 §8]; `None` for as long as it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Timeouts {
         subgroup: &Subgroup,
         is_written: bool,
         connection: &Connection<'_>,
-    ) -> Option<Instant> {
+    ) -> Option<Due> {
         let of_subgroup = self.subgroup.zip(subgroup.finished_at());
         let of_object = self.object.zip(subgroup.last_received());
         let of_object = of_object.map(|(timeout, received)| received + timeout);
@@ -36,7 +36,8 @@ impl Timeouts {
             due + round_trip * 3 / 2 + ACKNOWLEDGEMENT_DELAY_MAX
         });
         let of_subgroup = of_subgroup.map(|(timeout, finished)| finished + timeout);
-        of_subgroup.into_iter().chain(of_object).min()
+        let at = of_subgroup.into_iter().chain(of_object).min();
+        at.map(Due::timeout)
     }
 }
 

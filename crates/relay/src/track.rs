@@ -308,6 +308,18 @@ impl Track {
             })
     }
 
+    /// The largest location known, and whether nothing will ever follow.
+    pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
+        let largest = self.largest.max(self.cache.largest)?;
+        Some((largest, self.cache.is_final(largest)))
+    }
+
+    /// Whether objects come as they are published, so that the largest location is known at any time.
+    pub(crate) fn is_live(&self) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| source.is_established() && source.forward)
+    }
+
     pub(crate) fn source(&mut self, handle: Handle, request: RequestId) -> Option<&mut Source> {
         self.sources
             .iter_mut()

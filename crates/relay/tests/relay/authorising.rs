@@ -299,36 +299,43 @@ fn a_new_token_outlasts_that_of_the_session() {
     });
 }
 
+/// A subscription with a token for five seconds, of a track whose publisher never answers a FETCH.
+fn with_a_past(stage: &mut Stage) -> Asked {
+    let publisher = client_with(stage, &["publish::99"]);
+    let begun = Parameters {
+        largest_object: Some(Location::new(5, 0)),
+        ..Parameters::default()
+    };
+    stage.publish_with(publisher, "a--x", begun, Properties::EMPTY);
+    stage.wait(millis(100));
+    let node = stage.client();
+    let asked = stage.subscribe_with(node, "a--x", with_token("subscribe:a:5"));
+    stage.wait(millis(100));
+    asked
+}
+
+/// A fetch that joins a subscription, and waits for long.
+fn join(stage: &mut Stage, asked: Asked, tokens: &[&str]) -> Asked {
+    let kind = FetchKind::AbsoluteJoining {
+        request_id: asked.id.0,
+        group: 0,
+    };
+    let parameters = Parameters {
+        authorization_tokens: tokens.iter().map(|text| token(text)).collect(),
+        fill_timeout: Some(secs(60)),
+        ..Parameters::default()
+    };
+    stage.fetch_with(asked.node, kind, parameters)
+}
+
 #[test]
 fn a_fetch_that_joins_a_subscription_stands_and_falls_with_it() {
     let mut setting = guarded();
     setting.relay.fill_max = secs(60);
     story(&setting, |stage| {
-        let publisher = client_with(stage, &["publish::99"]);
-        let begun = Parameters {
-            largest_object: Some(Location::new(5, 0)),
-            ..Parameters::default()
-        };
-        // It never answers a FETCH.
-        stage.publish_with(publisher, "a--x", begun, Properties::EMPTY);
-        stage.wait(millis(100));
-        let node = stage.client();
-        let asked = stage.subscribe_with(node, "a--x", with_token("subscribe:a:5"));
-        stage.wait(millis(100));
-        let join = |stage: &mut Stage, tokens: &[&str]| {
-            let kind = FetchKind::AbsoluteJoining {
-                request_id: asked.id.0,
-                group: 0,
-            };
-            let parameters = Parameters {
-                authorization_tokens: tokens.iter().map(|text| token(text)).collect(),
-                fill_timeout: Some(secs(60)),
-                ..Parameters::default()
-            };
-            stage.fetch_with(node, kind, parameters)
-        };
-        let fetch = join(stage, &[]);
-        let bad = ["what", "subscribe:b:9"].map(|text| join(stage, &[text]));
+        let asked = with_a_past(stage);
+        let fetch = join(stage, asked, &[]);
+        let bad = ["what", "subscribe:b:9"].map(|text| join(stage, asked, &[text]));
         stage.step("fetches that wait for the publisher", secs(4));
         let malformed = Some(RequestErrorCode::MALFORMED_AUTH_TOKEN);
         assert_eq!(stage.refusal(bad[0]), malformed);
@@ -345,6 +352,50 @@ fn a_fetch_that_joins_a_subscription_stands_and_falls_with_it() {
         assert_eq!(done.map(|done| done.code), Some(PublishDoneCode::EXPIRED));
         assert_eq!(stage.gauges().fetches, 0);
         assert!(stage.outcome(fetch).closed.is_some() || stage.refusal(fetch).is_some());
+    });
+}
+
+#[test]
+fn a_fetch_that_gets_a_token_of_its_own_no_longer_falls_with_its_subscription() {
+    let mut setting = guarded();
+    setting.relay.fill_max = secs(60);
+    story(&setting, |stage| {
+        let asked = with_a_past(stage);
+        let fetches = [(); 2].map(|()| join(stage, asked, &[]));
+        stage.step("two fetches that join", millis(100));
+        stage.update(fetches[0], with_token("subscribe:a:60"));
+        stage.wait(millis(100));
+        stage.update(asked, with_token("subscribe:a:5"));
+        stage.step("one of them has its own token", secs(6));
+        let done = stage.outcome(asked).done.as_ref();
+        assert_eq!(done.map(|done| done.code), Some(PublishDoneCode::EXPIRED));
+        assert_eq!(stage.gauges().fetches, 1);
+        assert!(stage.outcome(fetches[0]).closed.is_none());
+        assert!(stage.outcome(fetches[1]).closed.is_some());
+        assert_eq!(stage.counters().requests_expired, 2);
+    });
+}
+
+#[test]
+fn a_fetch_that_joins_what_expires_before_it_is_there_is_told_so_once() {
+    story(&guarded(), |stage| {
+        let node = stage.client();
+        let parameters = Parameters {
+            rendezvous_timeout: Some(secs(20)),
+            ..with_token("subscribe:a:5")
+        };
+        let asked = stage.subscribe_with(node, "a--x", parameters);
+        stage.wait(millis(50));
+        let fetch = join(stage, asked, &[]);
+        stage.step("a subscription waits, and a fetch for it", secs(4));
+        assert_eq!(stage.gauges().fetches, 1);
+        stage.step("the time of both is over", secs(2));
+        let expired = Some(RequestErrorCode::EXPIRED_AUTH_TOKEN);
+        assert_eq!(stage.refusal(asked), expired);
+        let joining = Some(RequestErrorCode::INVALID_JOINING_REQUEST_ID);
+        assert_eq!(stage.refusal(fetch), joining);
+        assert_eq!(stage.counters().requests_expired, 1);
+        assert_eq!(stage.gauges().fetches, 0);
     });
 }
 

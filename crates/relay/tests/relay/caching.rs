@@ -11,7 +11,7 @@ use weir_moqt::{
 
 use crate::{
     actor::Manner,
-    archive::ALL,
+    archive::{ALL, Serving},
     fetching::{all_of, published, whole_group},
     stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
 };
@@ -87,69 +87,99 @@ fn objects_that_arrive_in_part_are_bounded_together() {
     let mut setting = Setting::default();
     setting.relay.cache_partial_bytes_max = 1000;
     story(&setting, |stage| {
-        let publication = published(stage, 0);
-        let mut streams = [7, 8].map(|group| stage.open(publication, group));
-        for stream in &mut streams {
-            stage.object_with(publication, stream, &object(0, 600), &[1; 500]);
+        let first = published(stage, 0);
+        let others = [stage.client(), stage.client()];
+        let [second, third] = [(others[0], "a--y"), (others[1], "a--z")]
+            .map(|(node, track)| stage.publish(node, track));
+        stage.wait(millis(50));
+        let begin = |stage: &mut Stage, from: Asked, group: u64, bytes: usize, sent: usize| {
+            let mut stream = stage.open(from, group);
+            stage.object_with(from, &mut stream, &object(0, bytes), &vec![1; sent]);
             stage.wait(millis(50));
-        }
-        stage.step("500 bytes twice", millis(50));
+            stream
+        };
+        let streams = [first, second].map(|from| (from, begin(stage, from, 7, 600, 500)));
+        stage.step("500 bytes from each of two", millis(50));
         assert_eq!(stage.counters().cache_objects_too_large, 0, "at the limit");
-        let one_more = Bytes::from_static(&[1]);
-        stage.write(publication, streams[1].stream, one_more, false);
+        begin(stage, third, 7, 600, 1);
         stage.step("one byte past it", millis(50));
         assert_eq!(stage.counters().cache_objects_too_large, 1);
-        for (stream, missing) in streams.iter().zip([100, 99]) {
-            stage.write(publication, stream.stream, vec![1; missing].into(), true);
+        for (from, stream) in streams {
+            stage.write(from, stream.stream, vec![1; 100].into(), true);
         }
         stage.step("the rest", millis(50));
-        assert_eq!(stage.gauges().cache_objects, 1);
-        let mut cut = stage.open(publication, 9);
-        stage.object_with(publication, &mut cut, &object(0, 2000), &[1; 1000]);
-        stage.step("all the room is taken", millis(50));
-        stage.reset(publication, &cut, ResetCode::CANCELLED);
-        stage.wait(millis(50));
-        let mut stream = stage.open(publication, 10);
-        stage.object_with(publication, &mut stream, &object(0, 1001), &[1; 1000]);
-        stage.wait(millis(50));
-        let last = Bytes::from_static(&[1]);
-        stage.write(publication, stream.stream, last, true);
-        stage.step("and free again", millis(50));
         assert_eq!(stage.gauges().cache_objects, 2);
+        let cut = begin(stage, first, 9, 2000, 500);
+        assert_eq!(stage.counters().cache_objects_too_large, 1);
+        begin(stage, first, 10, 600, 1);
+        stage.step("all the room of one session is taken", millis(50));
+        assert_eq!(stage.counters().cache_objects_too_large, 2);
+        stage.reset(first, &cut, ResetCode::CANCELLED);
+        stage.wait(millis(50));
+        let stream = begin(stage, first, 11, 501, 500);
+        let last = Bytes::from_static(&[1]);
+        stage.write(first, stream.stream, last, true);
+        stage.step("and free again", millis(50));
+        assert_eq!(stage.gauges().cache_objects, 3);
+        assert_eq!(stage.counters().cache_objects_too_large, 2);
     });
 }
 
 #[test]
-fn objects_that_are_fetched_are_bounded_with_them() {
+fn objects_that_are_fetched_are_bounded_together() {
     let mut setting = Setting::default();
-    setting.relay.cache_partial_bytes_max = 1000;
+    setting.relay.cache_fetched_partial_bytes_max = 8000;
     story(&setting, |stage| {
         let publication = published(stage, 0);
+        stage.group(publication, 7, 1, 100);
         stage.direct(publication.node, |actor| {
-            actor.archive.fill(0, 0, 1, 5000);
-            actor.archive.serving = crate::archive::Serving::Serve;
+            actor.archive.fill(0, 0, 1, 5500);
+            actor.archive.serving = Serving::Serve;
         });
-        let mut stream = stage.open(publication, 7);
-        stage.object_with(publication, &mut stream, &object(0, 700), &[1; 600]);
-        stage.step("most of the room is taken", millis(50));
         let client = stage.client();
         let fetch = stage.fetch(client, "a--x", (0, 0), (0, 0));
         stage.step("an object of several packets", millis(300));
-        assert_eq!(stage.counters().cache_objects_too_large, 1);
+        assert_eq!(stage.counters().fetched_objects_dropped, 1);
         stage.expect_complete(fetch);
-        assert_eq!(stage.fetched(fetch).places(5000), []);
+        assert_eq!(stage.fetched(fetch).places(5500), []);
         let unknown = (true, Location::new(0, 0));
         assert_eq!(stage.fetched(fetch).ranges(), [unknown]);
-        stage.reset(publication, &stream, ResetCode::CANCELLED);
-        stage.wait(millis(50));
-        let rest = stage.fetch(client, "a--x", (0, 0), (0, 0));
-        stage.step("there is room, but for so large an object", millis(300));
-        assert_eq!(stage.counters().cache_objects_too_large, 2);
-        assert_eq!(stage.fetched(rest).places(5000), []);
-        stage.direct(publication.node, |actor| actor.archive.fill(0, 0, 1, 900));
+        stage.direct(publication.node, |actor| actor.archive.fill(0, 0, 1, 3500));
         let small = stage.fetch(client, "a--x", (0, 0), (0, 0));
-        stage.step("and for a smaller one", millis(300));
-        assert_eq!(stage.fetched(small).places(900), [(0, 0)]);
+        stage.step("and a smaller one", millis(300));
+        assert_eq!(stage.fetched(small).places(3500), [(0, 0)]);
+        assert_eq!(stage.counters().fetched_objects_dropped, 1);
+        assert_eq!(stage.counters().cache_objects_too_large, 0);
+    });
+}
+
+#[test]
+fn who_sends_only_beginnings_leaves_room_for_what_others_send_and_fetch() {
+    let mut setting = Setting::default();
+    setting.relay.cache_partial_bytes_max = 10_000;
+    setting.relay.cache_fetched_partial_bytes_max = 10_000;
+    story(&setting, |stage| {
+        let [idler, archive, client] = [(); 3].map(|()| stage.client());
+        let begun = stage.publish(idler, "b--x");
+        stage.wait(millis(50));
+        for group in 0..8 {
+            let mut stream = stage.open(begun, group);
+            stage.object_with(begun, &mut stream, &object(0, 2000), &[1; 1250]);
+        }
+        stage.step("eight objects that never end", millis(100));
+        stage.direct(archive, |actor| {
+            actor.archive.fill(0, 0, 1, 4500);
+            actor.archive.serving = Serving::Serve;
+        });
+        let publication = stage.publish(archive, "a--y");
+        stage.announce(archive, "a");
+        stage.wait(millis(50));
+        let fetch = stage.fetch(client, "a--x", (0, 0), (0, 0));
+        stage.step("an object of several packets is fetched", millis(300));
+        assert_eq!(stage.fetched(fetch).places(4500), [(0, 0)]);
+        stage.group(publication, 0, 1, 4500);
+        stage.step("another one is published", millis(300));
+        assert_eq!(stage.gauges().cache_objects, 2);
     });
 }
 
@@ -187,7 +217,7 @@ fn a_relay_without_a_cache_still_serves_what_publishers_have() {
         assert_eq!(stage.gauges().cache_objects, 0);
         stage.direct(publication.node, |actor| {
             actor.archive.fill(0, 2, 3, 500);
-            actor.archive.serving = crate::archive::Serving::Serve;
+            actor.archive.serving = Serving::Serve;
         });
         let client = stage.client();
         for _ in 0..2 {

@@ -13,7 +13,7 @@ use weir_moqt::{
 use weir_relay::Gauges;
 
 use crate::{
-    archive::{ALL, standalone},
+    archive::{ALL, Serving, standalone},
     stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
 };
 
@@ -418,5 +418,45 @@ fn an_update_changes_the_priority_and_is_answered() {
         stage.expect_complete(fetch);
         let ranges = [(false, Location::new(0, ALL)), (true, Location::new(1, 0))];
         assert_eq!(stage.fetched(fetch).ranges(), ranges);
+    });
+}
+
+#[test]
+fn an_update_of_a_fetch_that_waits_is_answered_after_it() {
+    let mut setting = Setting::default();
+    setting.relay.fill_max = millis(500);
+    story(&setting, |stage| {
+        let client = stage.client();
+        let archive = stage.client();
+        stage.announce(archive, "a");
+        stage.wait(millis(50));
+        let refused = stage.fetch(client, "a--x", (0, 0), (1, 0));
+        stage.wait(millis(50));
+        let mut urgent = || {
+            let parameters = Parameters {
+                subscriber_priority: Some(3),
+                ..Parameters::default()
+            };
+            stage.update(refused, parameters);
+        };
+        urgent();
+        urgent();
+        stage.step("two updates of a fetch that nobody answers", secs(1));
+        assert_eq!(stage.refusal(refused), Some(RequestErrorCode::TIMEOUT));
+        stage.direct(archive, |actor| {
+            actor.archive.fill(0, 1, 3, 500);
+            actor.archive.serving = Serving::Serve;
+        });
+        let served = stage.fetch(client, "a--x", (0, 0), (1, 2));
+        let parameters = Parameters {
+            subscriber_priority: Some(3),
+            ..Parameters::default()
+        };
+        stage.update(served, parameters);
+        stage.step("an update right behind a fetch", secs(1));
+        stage.expect_complete(served);
+        assert_eq!(stage.fetched(served).places(500), all_of(0..2));
+        assert_eq!(stage.outcome(served).updates_answered, 1);
+        assert_eq!(stage.gauges().fetches, 0);
     });
 }

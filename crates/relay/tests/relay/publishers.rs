@@ -8,7 +8,7 @@ use weir_moqt::{
 
 use crate::{
     actor::Manner,
-    stage::{Asked, Setting, Stage, millis, secs, story},
+    stage::{Asked, Setting, Stage, millis, object, payload, secs, story},
 };
 
 /// How a publisher vanishes, and how long it takes the relay to notice.
@@ -370,4 +370,41 @@ fn who_joins_another_that_goes_on_is_one_of_two() {
         stage.step("and is done", secs(5));
         assert!(stage.outcome(subscription).done.is_none());
     });
+}
+
+#[test]
+fn late_bytes_of_a_fallen_publisher_do_not_silence_the_one_that_begins_anew() {
+    // The newcomer begins with the group that the other one was in the middle of, or comes to it later.
+    for before in [None, Some(0)] {
+        story(&Setting::default(), |stage| {
+            let [first, second, subscriber] = [(); 3].map(|()| stage.client());
+            let publication = stage.publish(first, "a--x");
+            stage.wait(millis(50));
+            let subscription = stage.subscribe(subscriber, "a--x");
+            stage.wait(millis(50));
+            let mut old = stage.open(publication, 1);
+            stage.object_with(publication, &mut old, &object(0, 300), &[1; 100]);
+            stage.step("in the middle of an object", millis(50));
+            let again = stage.publish(second, "a--x");
+            stage.step("a newcomer has published nothing", millis(50));
+            if let Some(group) = before {
+                stage.group(again, group, 1, 200);
+                stage.wait(millis(50));
+            }
+            let late = if before.is_some() { 200 } else { 100 };
+            stage.write(publication, old.stream, vec![1; late].into(), false);
+            stage.step("late bytes", millis(50));
+            stage.group(again, 1, 2, 200);
+            stage.step("the newcomer has that object, too", millis(50));
+            stage.write(publication, old.stream, vec![1; 200 - late].into(), false);
+            stage.step("and that is all", millis(100));
+            let received = stage.outcome(subscription).objects();
+            for id in 0..2 {
+                assert!(received.contains(&(1, id, payload(1, id, 200))), "{id}");
+            }
+            let counters = stage.counters();
+            let found = (counters.duplicates, counters.tracks_malformed);
+            assert_eq!((found, counters.publishers_anew), ((0, 0), 1));
+        });
+    }
 }

@@ -6,6 +6,7 @@ use weir_moqt::{data::SubgroupHeader, error::ResetCode, session::StreamEnd};
 
 use crate::{
     actor::Manner,
+    slow::slow_down,
     stage::{Asked, Setting, Stage, millis, object, payload, plain, secs, story},
 };
 
@@ -149,7 +150,7 @@ fn what_two_publishers_send_rarely_is_delivered_once() {
         for (publication, stream) in publications.iter().zip(&streams) {
             stage.finish(*publication, stream);
         }
-        stage.step("the end of the group, twice", millis(100));
+        stage.step("the end of the group, twice", secs(10));
         stage.expect_objects(subscription, &[1], 5, 100);
         assert_eq!(stage.outcome(subscription).objects().len(), 5);
         assert_eq!(stage.counters().duplicates, 5);
@@ -192,6 +193,88 @@ fn a_publisher_in_the_middle_of_a_large_object_is_not_silent() {
         stage.step("all of it", millis(100));
         stage.expect_objects(subscription, &[1], 2, 300);
         assert_eq!(stage.outcome(subscription).streams.len(), 1);
+    });
+}
+
+#[test]
+fn who_is_behind_gets_all_that_a_silent_publisher_has_sent() {
+    // What waits lies in the connection, or in the relay.
+    for send_bytes_max in [1 << 20, 30_000] {
+        let mut setting = Setting::default();
+        setting.quic.send_bytes_max = send_bytes_max;
+        story(&setting, |stage| {
+            let (publications, subscription) = pair(stage);
+            slow_down(stage, subscription, 20_000);
+            let [mut silent, mut other] = publications.map(|from| stage.open(from, 1));
+            for id in 0..6 {
+                let data = payload(1, id, 20_000);
+                stage.object(publications[0], &mut silent, id, &data);
+            }
+            stage.step("120 kB over a link that takes ten seconds for it", secs(6));
+            let data = payload(1, 6, 20_000);
+            stage.object(publications[1], &mut other, 6, &data);
+            stage.finish(publications[1], &other);
+            stage.step("another publisher goes on", secs(20));
+            stage.expect_objects(subscription, &[1], 7, 20_000);
+            let streams = stage.outcome(subscription).streams.iter();
+            let ends: Vec<_> = streams.map(|stream| stream.end).collect();
+            let cut = Some(StreamEnd::Reset(ResetCode::CANCELLED));
+            assert_eq!(ends, [cut, Some(StreamEnd::Fin)]);
+            assert_eq!(stage.gauges().subgroups, 0);
+        });
+    }
+}
+
+#[test]
+fn who_falls_silent_in_an_object_that_others_have_repeated_may_complete_it() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let [mut slow, mut quick] = publications.map(|from| stage.open(from, 1));
+        let data = |id| payload(1, id, 300);
+        stage.object_with(publications[0], &mut slow, &object(0, 300), &data(0)[..100]);
+        stage.wait(millis(50));
+        stage.object(publications[1], &mut quick, 0, &data(0));
+        stage.step("a part of an object, and all of it", secs(6));
+        stage.object(publications[1], &mut quick, 1, &data(1));
+        stage.step("who had all of it goes on", secs(1));
+        let rest = data(0).split_off(100);
+        stage.write(publications[0], slow.stream, rest.into(), false);
+        for id in 1..3 {
+            stage.object(publications[0], &mut slow, id, &data(id));
+            stage.wait(millis(50));
+        }
+        stage.object(publications[1], &mut quick, 2, &data(2));
+        stage.finish(publications[0], &slow);
+        stage.finish(publications[1], &quick);
+        stage.step("the first is back", secs(11));
+        stage.expect_objects(subscription, &[1], 3, 300);
+        assert_eq!(stage.counters().duplicates, 3);
+        assert_eq!(stage.gauges().subgroups, 0);
+        assert_eq!(stage.gauges().cache_objects, 3);
+        let streams = &stage.outcome(subscription).streams;
+        assert!(streams.iter().all(|stream| stream.end.is_some()));
+    });
+}
+
+#[test]
+fn an_object_that_another_sends_in_place_of_a_silent_publisher_comes_once() {
+    story(&Setting::default(), |stage| {
+        let (publications, subscription) = pair(stage);
+        let [mut slow, mut quick] = publications.map(|from| stage.open(from, 1));
+        let data = |id| payload(1, id, 300);
+        stage.object_with(publications[0], &mut slow, &object(0, 300), &data(0)[..100]);
+        stage.step("a part of an object", secs(6));
+        stage.object(publications[1], &mut quick, 0, &data(0));
+        stage.step("another has all of it", millis(50));
+        let rest = data(0).split_off(100);
+        stage.write(publications[0], slow.stream, rest.into(), false);
+        stage.object(publications[0], &mut slow, 1, &data(1));
+        stage.object(publications[1], &mut quick, 1, &data(1));
+        stage.finish(publications[0], &slow);
+        stage.finish(publications[1], &quick);
+        stage.step("both go on", secs(11));
+        stage.expect_objects(subscription, &[1], 2, 300);
+        assert_eq!(stage.gauges().subgroups, 0);
     });
 }
 

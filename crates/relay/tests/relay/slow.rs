@@ -28,7 +28,7 @@ fn setting() -> Setting {
 }
 
 /// Gives a client a link with a tenth of the rate that is published.
-fn slow_down(stage: &mut Stage, subscription: Asked, queue_bytes_max: u64) {
+pub(crate) fn slow_down(stage: &mut Stage, subscription: Asked, queue_bytes_max: u64) {
     let link = weir_link::Config {
         rate: Rate::Fixed(Bitrate::from_kilobits_per_second(RATE_KBIT / 10)),
         queue: Queue {
@@ -537,4 +537,39 @@ fn what_a_connection_does_not_take_waits_and_is_counted() {
             assert_eq!(stage.counters().streams_waited > 0, waits);
         });
     }
+}
+
+#[test]
+fn a_stream_that_waits_is_counted_once_however_often_its_priority_changes() {
+    let mut setting = Setting::default();
+    setting.quic.send_bytes_max = 30_000;
+    story(&setting, |stage| {
+        let [publisher, subscriber] = [stage.client(), stage.client()];
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let subscription = stage.subscribe(subscriber, "a--x");
+        stage.wait(millis(50));
+        let (now, relay) = (stage.sim.elapsed(), stage.relay);
+        stage.sim.blackhole(relay, subscriber, now, now + secs(2));
+        stage.group(publication, 0, 1, 60_000);
+        stage.step("an object that does not get through", millis(500));
+        assert_eq!(stage.counters().streams_waited, 1);
+        let fetch = stage.fetch(subscriber, "a--x", (0, 0), (0, 0));
+        stage.step("nor when it is fetched", millis(100));
+        assert_eq!(stage.counters().streams_waited, 2);
+        for priority in 0..5 {
+            for asked in [subscription, fetch] {
+                let changed = Parameters {
+                    subscriber_priority: Some(priority),
+                    ..Parameters::default()
+                };
+                stage.update(asked, changed);
+            }
+            stage.wait(millis(20));
+        }
+        assert_eq!(stage.counters().streams_waited, 2);
+        stage.step("it does now", secs(10));
+        stage.expect_objects(subscription, &[0], 1, 60_000);
+        stage.expect_complete(fetch);
+    });
 }

@@ -1,0 +1,68 @@
+//! Bytes of objects that have arrived in part: in all, and of each session that sends them.
+
+use std::collections::BTreeMap;
+
+use weir_quic::Handle;
+
+/// Bytes of objects that have arrived in part, and may never arrive in full.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    bytes: u64,
+    /// Of the sessions of which something is held.
+    of_sessions: BTreeMap<Handle, u64>,
+}
+
+impl Parts {
+    /// What is held of an object has become more or less. It comes from `session`, unless that is a neighbour, which stands
+    /// for many.
+    #[inline]
+    pub(crate) fn hold(&mut self, session: Option<Handle>, before: u64, after: u64) {
+        if before == after {
+            return;
+        }
+        self.bytes = self.bytes + after - before;
+        let Some(session) = session else { return };
+        let of_session = self.of_sessions.entry(session).or_default();
+        *of_session = *of_session + after - before;
+        if *of_session == 0 {
+            self.of_sessions.remove(&session);
+        }
+    }
+
+    /// How many bytes may be held of an object of which `held` are. All of them have `max`, those of one session half of
+    /// it: who sends only beginnings leaves room for the others.
+    pub(crate) fn room(&self, session: Option<Handle>, held: u64, max: u64) -> u64 {
+        let of_all = max.saturating_sub(self.bytes.saturating_sub(held));
+        let Some(session) = session else {
+            return of_all;
+        };
+        let of_session = self.of_sessions.get(&session).copied().unwrap_or_default();
+        of_all.min((max / 2).saturating_sub(of_session.saturating_sub(held)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::handles;
+
+    #[test]
+    fn one_session_may_take_half_of_the_room() {
+        let [one, other, third] = handles::<3>().map(Some);
+        let mut parts = Parts::default();
+        parts.hold(one, 0, 40);
+        assert_eq!(parts.room(one, 40, 100), 50, "of the same object");
+        assert_eq!(parts.room(one, 0, 100), 10, "of another one");
+        parts.hold(one, 40, 50);
+        assert_eq!(parts.room(one, 0, 100), 0, "at the limit");
+        assert_eq!(parts.room(other, 0, 100), 50);
+        parts.hold(other, 0, 50);
+        assert_eq!(parts.room(third, 0, 100), 0, "there is none in all");
+        assert_eq!(parts.room(None, 0, 100), 0);
+        parts.hold(one, 50, 0);
+        assert_eq!(parts.room(third, 0, 100), 50);
+        assert_eq!(parts.room(None, 0, 100), 50, "of many sessions");
+        parts.hold(other, 50, 0);
+        assert!(parts.of_sessions.is_empty());
+    }
+}
