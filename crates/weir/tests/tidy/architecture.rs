@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use crate::tree::{Finding, SourceFile};
+use crate::tree::{Finding, SourceFile, shipped};
 
 /// Where a crate stands.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -152,6 +152,24 @@ pub(crate) fn check_lints(files: &[SourceFile]) -> Vec<Finding> {
             file.finding(line_of(file, |line| line.starts_with("[lints")), rule)
         })
         .collect()
+}
+
+/// Only `moqt` knows one draft from another, and so names one; tests may.
+pub(crate) fn check_drafts(files: &[SourceFile]) -> Vec<Finding> {
+    let files = files.iter().filter(|file| {
+        let in_crate = file.path.strip_prefix("crates/");
+        let may_not = |path: &str| !path.starts_with("moqt/") && !path.contains("/tests/");
+        file.is_rust() && in_crate.is_some_and(may_not)
+    });
+    let mut findings = Vec::new();
+    for file in shipped(files.collect()) {
+        let lines = file.shipped_lines().into_iter();
+        for (number, _) in lines.filter(|(_, line)| line.contains("Draft::Draft")) {
+            let rule = "a draft is named: take the session's own, or a constant of Draft";
+            findings.push(file.finding(number, rule));
+        }
+    }
+    findings
 }
 
 /// The manifests of our crates, with their folders' names.
@@ -329,5 +347,26 @@ mod tests {
         assert_eq!(lints("[lints]\nworkspace = true"), 0);
         assert_eq!(lints("[lints.rust]\nunsafe_code = \"warn\""), 1);
         assert_eq!(lints(""), 1);
+    }
+
+    #[test]
+    fn finds_drafts_that_are_named_outside_of_moqt() {
+        let line = "    datagram.encode(Draft::Draft18, &mut encoded);\n";
+        let in_test = format!("#[cfg(test)]\nmod tests {{\n{line}}}\n");
+        let count = |path, text: &str| check_drafts(&[SourceFile::new(path, text)]).len();
+        for path in [
+            "crates/relay/src/incoming.rs",
+            "crates/weir/examples/memory.rs",
+        ] {
+            assert_eq!(count(path, line), 1);
+            assert_eq!(count(path, &in_test), 0);
+            assert_eq!(count(path, "    Draft::KEPT\n"), 0);
+        }
+        for path in [
+            "crates/moqt/src/draft.rs",
+            "crates/relay/tests/relay/stage.rs",
+        ] {
+            assert_eq!(count(path, line), 0);
+        }
     }
 }

@@ -24,6 +24,11 @@ fn every_crate_has_its_place() {
 }
 
 #[test]
+fn only_moqt_names_drafts() {
+    assert_kept(&architecture::check_drafts(&read_tree_without_tidy()));
+}
+
+#[test]
 fn crates_have_no_features() {
     assert_kept(&architecture::check_features(&read_tree()));
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     architecture::pure_crates,
-    tree::{Finding, SourceFile, has_word},
+    tree::{Finding, SourceFile, has_word, shipped},
 };
 
 /// What reaches out of a state machine, and what to do instead.
@@ -53,18 +53,7 @@ pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
         .iter()
         .filter(|file| file.is_rust() && folders.iter().any(|folder| file.path.starts_with(folder)))
         .collect();
-    let test_modules: Vec<String> = files.iter().flat_map(|file| file.test_modules()).collect();
-    let is_test = |file: &SourceFile| {
-        test_modules.iter().any(|module| {
-            let rest = file.path.strip_prefix(module.as_str());
-            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-        })
-    };
-    files
-        .into_iter()
-        .filter(|file| !is_test(file))
-        .flat_map(check_file)
-        .collect()
+    shipped(files).into_iter().flat_map(check_file).collect()
 }
 
 fn check_file(file: &SourceFile) -> Vec<Finding> {

@@ -98,6 +98,18 @@ impl fmt::Display for Finding {
     }
 }
 
+/// The files that are not modules of others for tests only.
+pub(crate) fn shipped(files: Vec<&SourceFile>) -> Vec<&SourceFile> {
+    let test_modules: Vec<String> = files.iter().flat_map(|file| file.test_modules()).collect();
+    let is_test = |file: &SourceFile| {
+        test_modules.iter().any(|module| {
+            let rest = file.path.strip_prefix(module.as_str());
+            rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        })
+    };
+    files.into_iter().filter(|file| !is_test(file)).collect()
+}
+
 /// The root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
