@@ -53,6 +53,7 @@ pub fn run(input: &[u8]) {
             object: u64::from(*place & 7),
             head: &object[..object.len().min(HEAD_BYTES)],
             bytes: object.len() as u64,
+            intact: place % 2 == 0,
         };
         if let Received::Data { .. } = receiver.handle_object(now, &plan, &delivered) {
             received += 1;

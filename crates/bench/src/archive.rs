@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::limits::ARCHIVE_LINES_MAX;
 use crate::metrics::figures;
-use crate::report::{LatencySecond, Report, SCHEMA, json};
+use crate::report::{Altered, LatencySecond, Report, SCHEMA, json};
 use crate::series::Series;
 use crate::service_level::{Measured, ServiceLevel};
 use weir_histogram::Histogram;
@@ -223,6 +223,7 @@ impl Archive {
             judged_objects: lost_objects + report.objects_delivered(),
             expected_objects: lost_objects + report.objects_delivered(),
             late_objects: sum(|track| track.delivery.late),
+            altered_objects: Altered::over(&report.tracks).map(|altered| altered.objects()),
             failed,
             subscriptions: failed + sum(|track| track.status.good),
             latency: &all,

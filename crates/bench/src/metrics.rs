@@ -22,4 +22,4 @@ pub use self::plan::TrackPlan;
 pub use self::receiver::{
     Delivered, End, Failure, PublisherVariance, Received, SentTotals, TrackReceiver, TrackResult,
 };
-pub use self::sender::{Refusal, Refusals, SenderResult, TrackSender};
+pub use self::sender::{Dropped, Refusal, Refusals, SenderResult, TrackSender};

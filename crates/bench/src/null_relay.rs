@@ -37,8 +37,12 @@ pub(crate) struct Faults {
     pub(crate) drop_properties: bool,
     /// The first byte of every object is none that a message begins with.
     pub(crate) garble: bool,
-    /// The first byte behind the tag of every object is changed.
+    /// The last byte of every object in a datagram is changed.
     pub(crate) corrupt: bool,
+    /// Datagrams of these MOQT groups come under the number of another group.
+    pub(crate) move_groups: Option<(u64, u64)>,
+    /// Every object in a datagram is followed by one that says that it is of another run.
+    pub(crate) echo_another_run: bool,
 }
 
 /// What the relay has done so far.

@@ -13,8 +13,8 @@ use crate::{
     profile::{Conduct, Profile, TrackMode, TrackProfile},
     publisher::{PublicationResult, PublisherRole},
     report::{
-        Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status, SubscriberReport,
-        TrackDefinition, TrackReport,
+        Altered, Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status,
+        SubscriberReport, TrackDefinition, TrackReport,
     },
     service_level::{Measured, ServiceLevel},
     subscriber::{SubscriberRole, SubscriptionResult},
@@ -248,7 +248,9 @@ fn published(
         published.publishers += 1;
         published.objects += result.totals.objects;
         published.groups += result.totals.groups;
-        published.expired_objects += result.sender.refusals.expired;
+        let (refusals, dropped) = (&result.sender.refusals, &result.sender.dropped);
+        published.expired_objects += refusals.expired + dropped.expired;
+        published.crowded_out_objects += refusals.queue_full + dropped.crowded_out;
     }
     published.lateness = figures::distribution(&publishers.lateness(plan));
     published
@@ -290,6 +292,7 @@ fn measured<'a>(
             track.completion.objects_received.sum + track.completion.lost_objects.sum
         }),
         late_objects: sum(|track| track.delivery.late),
+        altered_objects: Altered::over(tracks).map(|altered| altered.objects()),
         failed,
         subscriptions,
         latency,

@@ -120,7 +120,7 @@ pub struct PublisherProgress {
     pub tracks: u64,
     /// Those that the relay takes objects of.
     pub served: u64,
-    /// Those whose end was announced.
+    /// Those that were sent to their end.
     pub done: u64,
     /// DATA objects sent.
     pub objects_sent: u64,
@@ -229,6 +229,11 @@ impl PublisherRole {
 
     /// Closes all connections now: the run is over.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if !self.closed {
+            for (number, stats) in self.connection_stats(now, endpoint) {
+                self.clients[number].note_dropped(&stats, &self.config.plans);
+            }
+        }
         for number in 0..self.clients.len() {
             self.peers
                 .close(now, endpoint, number, "the benchmark is over");
@@ -268,6 +273,13 @@ impl PublisherRole {
     pub fn failures(&self) -> impl Iterator<Item = (usize, &str)> {
         let clients = self.clients.iter().enumerate();
         clients.filter_map(|(number, client)| Some((number, client.failure()?)))
+    }
+
+    /// Why publishers failed before all of their tracks had come to an end, by their numbers.
+    pub fn cut_off(&self) -> impl Iterator<Item = (usize, &str)> {
+        let clients = self.clients.iter().enumerate();
+        let cut_off = clients.filter(|(_, client)| client.is_cut_off());
+        cut_off.filter_map(|(number, client)| Some((number, client.failure()?)))
     }
 
     /// The draft that sessions agreed on, by the first publisher that has one.

@@ -1,6 +1,7 @@
 //! Whole runs of the roles over two real QUIC endpoints in virtual time, with a relay of the simplest
 //! kind between them.
 
+mod altered;
 mod load;
 mod patterns;
 mod world;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use weir_quic::App as _;
 
-use self::load::StartRule;
+use self::load::{Load, StartRule};
 use self::world::{Options, World};
 use crate::metrics::End;
 use crate::null_relay::Faults;
@@ -74,7 +75,8 @@ fn audio_is_measured_by_every_subscriber() {
                 result.track.delivery.lost_tail + result.track.delivery.lost_join,
                 0
             );
-            assert_eq!((result.track.misplaced, result.track.corrupt), (0, 0));
+            let delivery = result.track.delivery;
+            assert_eq!((delivery.misplaced, delivery.corrupt), (0, 0));
             // One millisecond to the relay, and one to the subscriber.
             let latency = result.track.latency.unwrap();
             assert!((latency.max_ms - 2.0).abs() < 1e-6, "{latency:?}");
@@ -106,7 +108,7 @@ fn audio_and_video_together() {
     for result in &results {
         assert_eq!(result.track.status, Status::Good, "{result:?}");
         assert_eq!(result.track.completion.lost_objects, 0);
-        assert_eq!(result.track.corrupt, 0);
+        assert_eq!(result.track.delivery.corrupt, 0);
         let expected = if result.plan == 0 { (50, 50) } else { (31, 4) };
         let completion = result.track.completion;
         assert_eq!(
@@ -196,26 +198,43 @@ fn a_reset_stream_is_told_from_other_loss() {
 }
 
 #[test]
-fn changed_content_is_noticed() {
-    let faults = Faults {
-        corrupt: true,
-        ..Faults::default()
-    };
-    let mut world = World::new(
-        AUDIO,
-        Options {
-            faults,
-            ..Options::default()
-        },
-    );
+fn what_expires_behind_a_path_that_is_cut_is_counted() {
+    let profile = AUDIO
+        .replace("ttl = 2000", "ttl = 200")
+        .replace("size = 120", "size = 1000")
+        .replace("time_interval = 20", "time_interval = 5")
+        .replace("total_transmit_time = 1500", "total_transmit_time = 2500");
+    let mut world = World::new(&profile, Options::default());
+    let sent = |load: &Load| load.publishers().progress().objects_sent;
+    world.run_while(|load| sent(load) < 100);
+    world.cut = true;
+    world.run_while(|load| sent(load) < 300);
+    world.cut = false;
     world.run();
-    assert!(
-        world
-            .load
-            .results()
-            .iter()
-            .all(|result| result.track.corrupt == 50)
-    );
+    let publication = world.load.publishers().results().remove(0);
+    // The connection took them all, and COMPLETION has said so.
+    assert_eq!(publication.totals.objects, 400);
+    let expired = publication.sender.dropped.expired;
+    assert!(expired > 50, "{:?}", publication.sender);
+    let report = world.report();
+    assert_eq!(report.tracks[0].published.expired_objects, expired);
+    let lost = report.objects_lost() / 3;
+    assert!(expired <= lost, "{expired} of {lost}");
+}
+
+#[test]
+fn a_publisher_that_is_cut_off_says_so() {
+    let mut world = World::new(AUDIO, Options::default());
+    world.run_while(|load| load.publishers().progress().objects_sent < 20);
+    assert_eq!(world.load.publishers().cut_off().count(), 0);
+    world.kill_relay();
+    world.run();
+    let publishers = world.load.publishers();
+    let reasons: Vec<_> = publishers.cut_off().collect();
+    assert!(matches!(reasons[..], [(0, _)]), "{reasons:?}");
+    // Its track was not published to the end.
+    let progress = publishers.progress();
+    assert_eq!((progress.failed, progress.tracks, progress.done), (1, 1, 0));
 }
 
 #[test]

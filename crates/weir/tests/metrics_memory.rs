@@ -77,6 +77,7 @@ fn expect_flat(early: u64, late: u64) {
             object,
             head: &head,
             bytes: 120,
+            intact: true,
         };
         let received = receiver.handle_object(now, &plan, &object);
         let Received::Data { latency_ns, .. } = received else {
@@ -103,6 +104,7 @@ fn delivered<'a>(plan: &TrackPlan, group: u64, head: &'a [u8]) -> Delivered<'a> 
         object: 0,
         head,
         bytes: head.len() as u64,
+        intact: true,
     }
 }
 

@@ -180,6 +180,11 @@ fn a_page_that_cannot_be_is_not_left_empty() {
         "{text}"
     );
     assert!(!Path::new(&html).exists());
+    // What was there before stays, empty or not.
+    fs::write(&html, "").unwrap();
+    weir(&[&run[..], &SHORT, &[ANY], &never].concat());
+    assert!(Path::new(&html).exists());
+    fs::remove_file(&html).unwrap();
 }
 
 #[test]

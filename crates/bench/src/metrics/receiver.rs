@@ -24,6 +24,8 @@ pub struct TrackReceiver {
     phase: Phase,
     failure: Option<Failure>,
     started: bool,
+    /// Whether any object carried a tag, so that the publisher is one of ours.
+    tagged: bool,
     completion: Option<Completion>,
     /// The last object of this run, of any kind.
     last_message: Option<Instant>,
@@ -132,6 +134,8 @@ pub struct Delivered<'a> {
     pub head: &'a [u8],
     /// Its size.
     pub bytes: u64,
+    /// Whether its content and extension headers are those that were sent, as far as they were compared.
+    pub intact: bool,
 }
 
 impl Counters {
@@ -148,6 +152,7 @@ impl TrackReceiver {
             phase: Phase::Open,
             failure: None,
             started: false,
+            tagged: false,
             completion: None,
             last_message: None,
             bytes: 0,
@@ -194,11 +199,6 @@ impl TrackReceiver {
             self.fail(Failure::Malformed);
         }
         Received::Malformed
-    }
-
-    /// An object that was counted holds other content than the publisher sent.
-    pub fn handle_corrupt(&mut self) {
-        self.counters.corrupt += 1;
     }
 
     /// A stream of MOQT group `group` was reset before its object `next_object` was received whole:
@@ -333,6 +333,7 @@ impl TrackReceiver {
         self.require_start(plan);
         self.last_message = Some(now);
         self.check_place(delivered, header);
+        self.check_content(delivered, header, tag.is_some());
         match self.sequence.insert(number) {
             Arrival::Next => {}
             Arrival::Reordered => self.counters.reordered += 1,
@@ -465,6 +466,18 @@ impl TrackReceiver {
         if !kept || delivered.object != header.object_number {
             self.counters.misplaced += 1;
         }
+    }
+
+    /// Checks that the relay passed on what it was given. An object with room for a tag and without one is of a publisher
+    /// of another make, whose content nobody knows here, unless others of its track have one.
+    fn check_content(&mut self, delivered: &Delivered<'_>, header: &DataHeader, has_tag: bool) {
+        self.tagged |= has_tag;
+        let is_corrupt = if has_tag || !Tag::fits(header.data_length) {
+            !delivered.intact
+        } else {
+            self.tagged
+        };
+        self.counters.corrupt += u64::from(is_corrupt);
     }
 
     fn measure_latency(&mut self, now: Instant, plan: &TrackPlan, tag: &Tag) -> u64 {

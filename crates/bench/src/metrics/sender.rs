@@ -25,6 +25,7 @@ pub struct TrackSender {
     starts: u64,
     lateness: Histogram,
     refusals: Refusals,
+    dropped: Dropped,
 }
 
 /// Why an object that was due was not sent, or was dropped after it had been handed over.
@@ -61,6 +62,16 @@ pub struct Refusals {
     pub disconnected: u64,
 }
 
+/// Datagrams of any kind that the connection took and did not send. They stay among what was sent, as COMPLETION has
+/// said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// Because their time to live had passed.
+    pub expired: u64,
+    /// Because too much waited to be sent.
+    pub crowded_out: u64,
+}
+
 /// What a publisher says of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SenderResult {
@@ -78,6 +89,8 @@ pub struct SenderResult {
     pub lateness: Option<Distribution>,
     /// Objects not sent.
     pub refusals: Refusals,
+    /// Datagrams that were dropped after they had been handed over.
+    pub dropped: Dropped,
 }
 
 impl TrackSender {
@@ -92,6 +105,7 @@ impl TrackSender {
             starts: 0,
             lateness: Histogram::new(),
             refusals: Refusals::default(),
+            dropped: Dropped::default(),
         }
     }
 
@@ -147,6 +161,12 @@ impl TrackSender {
         *self.refusals.of_mut(refusal) += 1;
     }
 
+    /// The connection has dropped datagrams that it had taken.
+    pub fn on_dropped(&mut self, dropped: Dropped) {
+        self.dropped.expired += dropped.expired;
+        self.dropped.crowded_out += dropped.crowded_out;
+    }
+
     /// The COMPLETION message for what has been sent. [evens-00 §5.4.3]
     pub fn completion(&self) -> Completion {
         Completion {
@@ -185,6 +205,7 @@ impl TrackSender {
             total_duration_ms: completion.total_duration_ms,
             lateness: distribution(&self.lateness),
             refusals: self.refusals,
+            dropped: self.dropped,
         }
     }
 }

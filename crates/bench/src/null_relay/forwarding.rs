@@ -14,6 +14,7 @@ use weir_quic::{Endpoint, Handle};
 
 use super::NullRelay;
 use crate::limits::NULL_RELAY_BACKLOG_BYTES_MAX;
+use crate::message::DATA_HEADER_BYTES;
 
 /// A publisher's stream and its copies.
 #[derive(Debug)]
@@ -56,12 +57,17 @@ impl NullRelay {
         if self.faults.drop_properties {
             datagram.properties = Properties::EMPTY;
         }
+        let moved = self.faults.move_groups;
+        if moved.is_some_and(|(from, to)| (from..=to).contains(&datagram.group)) {
+            datagram.group += 1000;
+        }
         datagram.track_alias = number as u64;
         let mut bytes = BytesMut::new();
         datagram.encode(draft, &mut bytes);
         let payload = bytes.len() - datagram.payload.len();
+        let is_data = datagram.payload.len() > DATA_HEADER_BYTES;
         if self.faults.corrupt
-            && let Some(byte) = bytes.get_mut(payload + crate::payload::HEAD_BYTES)
+            && let Some(byte) = bytes.last_mut().filter(|_| is_data)
         {
             *byte ^= 1;
         }
@@ -70,12 +76,22 @@ impl NullRelay {
         {
             *byte = 0x99;
         }
-        let bytes = bytes.freeze();
-        for (handle, _) in &self.tracks[number].subscribers {
-            if let Some(mut connection) = endpoint.connection(now, *handle) {
-                // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
-                let _is_sent = connection.send_datagram(bytes.clone(), None);
-                endpoint.fill_from(now, *handle);
+        let mut echo = None;
+        if self.faults.echo_another_run {
+            let mut other = bytes.clone();
+            // The number of the run stands behind the four bytes that a tag begins with.
+            if let Some(byte) = other.get_mut(payload + DATA_HEADER_BYTES + 4) {
+                *byte ^= 1;
+                echo = Some(other.freeze());
+            }
+        }
+        for bytes in std::iter::once(bytes.freeze()).chain(echo) {
+            for (handle, _) in &self.tracks[number].subscribers {
+                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                    // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
+                    let _is_sent = connection.send_datagram(bytes.clone(), None);
+                    endpoint.fill_from(now, *handle);
+                }
             }
         }
     }

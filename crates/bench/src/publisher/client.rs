@@ -9,7 +9,7 @@ use weir_moqt::location::Location;
 use weir_moqt::message::{Fetch, FetchKind, PublishDone, RequestError, RequestOk};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
-use weir_quic::Endpoint;
+use weir_quic::{ConnectionStats, Endpoint};
 
 use super::fetching::{Fetching, Progress, fetch_ok};
 use super::offer::{
@@ -20,7 +20,7 @@ use super::{
     PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
 };
 use crate::limits::FETCHES_MAX;
-use crate::metrics::TrackPlan;
+use crate::metrics::{Dropped, TrackPlan};
 use crate::peer::{Peer, Rest};
 use crate::profile::{Pattern, TrackMode};
 use weir_histogram::Histogram;
@@ -59,6 +59,25 @@ impl PublisherClient {
     /// Why the publisher is of no more use.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    /// Whether a track was at work when the connection was lost.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.tracks.iter().any(Publication::is_cut_off)
+    }
+
+    /// Counts the datagrams that the connection took and did not send. It does not tell of which track they were: they
+    /// count for the first that has datagrams.
+    pub(super) fn note_dropped(&mut self, stats: &ConnectionStats, plans: &[TrackPlan]) {
+        let has_datagrams = |track: &&mut Publication| {
+            !track.is_fetched() && plans[track.plan].track_mode() == TrackMode::Datagram
+        };
+        if let Some(track) = self.tracks.iter_mut().find(has_datagrams) {
+            track.sender.on_dropped(Dropped {
+                expired: stats.datagrams_dropped_expired,
+                crowded_out: stats.datagrams_dropped_oldest,
+            });
+        }
     }
 
     pub(super) fn has_announced(&self) -> bool {
@@ -193,7 +212,7 @@ impl PublisherClient {
         for track in &self.tracks {
             progress.tracks += 1;
             progress.served += u64::from(track.is_served());
-            progress.done += u64::from(track.is_done());
+            progress.done += u64::from(track.is_done() && !track.is_cut_off());
             progress.objects_sent += track.sender.totals().objects;
             progress.refused += track.sender.refusals().total();
         }

@@ -39,6 +39,8 @@ pub(super) struct Publication {
     /// Whether objects are fetched instead of sent by the schedule.
     is_fetched: bool,
     done: bool,
+    /// Whether the connection was lost before it was done.
+    cut_off: bool,
 }
 
 /// The subscription that the relay holds.
@@ -63,6 +65,7 @@ impl Publication {
             streams_opened: 0,
             is_fetched,
             done: false,
+            cut_off: false,
         }
     }
 
@@ -105,7 +108,7 @@ impl Publication {
             outgoing.abandon(&mut self.sender, Refusal::Disconnected);
         }
         self.streams.clear();
-        self.done = true;
+        self.cut_off |= !std::mem::replace(&mut self.done, true);
     }
 
     pub(super) fn request(&self) -> Option<RequestId> {
@@ -126,6 +129,11 @@ impl Publication {
     /// Whether the relay was told that nothing more comes, or cannot be told any more.
     pub(super) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Whether the connection was lost before the relay could be told that nothing more comes.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.cut_off
     }
 
     /// The largest location published so far.

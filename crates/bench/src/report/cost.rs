@@ -184,7 +184,7 @@ pub struct GeneratorThread {
 pub struct ServiceLevel {
     /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
     pub text: String,
-    /// Its clauses in that order.
+    /// Its clauses in that order, and behind them `altered=0`, which is always asked for where anybody subscribes.
     pub clauses: Vec<Clause>,
     /// The text of the first clause in that order that broke; none if all held.
     pub first_broken: Option<String>,

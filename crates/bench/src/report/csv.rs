@@ -29,6 +29,10 @@ pub fn subscriptions(report: &Report) -> String {
         "reordered",
         "duplicates",
         "malformed",
+        "corrupt",
+        "misplaced",
+        "foreign",
+        "negative_latencies",
         "latency_p50_ms",
         "latency_p99_ms",
         "latency_max_ms",
@@ -75,6 +79,10 @@ pub fn subscriptions(report: &Report) -> String {
                 delivery.reordered.to_string(),
                 delivery.duplicates.to_string(),
                 delivery.malformed.to_string(),
+                delivery.corrupt.to_string(),
+                delivery.misplaced.to_string(),
+                delivery.foreign.to_string(),
+                delivery.negative_latencies.to_string(),
                 figure(latency(|one| one.p50_ms)),
                 figure(latency(|one| one.p99_ms)),
                 figure(latency(|one| one.max_ms)),
@@ -172,7 +180,7 @@ mod tests {
         let report = example_report(7);
         let text = subscriptions(&report);
         let widths: Vec<usize> = text.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(widths, [30; 8]);
+        assert_eq!(widths, [34; 8]);
         assert_eq!(
             seconds(&report).lines().count(),
             1 + report.tracks[0].latency.per_second.len()

@@ -273,6 +273,7 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
         objects,
         groups: objects / definition.objects_per_group,
         expired_objects: 0,
+        crowded_out_objects: 0,
         lateness: Some(lateness),
     };
     let variance = Distribution {

@@ -13,6 +13,7 @@ pub mod live;
 pub mod prometheus;
 pub mod terminal;
 
+mod altered;
 mod cost;
 pub(crate) mod figures;
 mod heat;
@@ -30,6 +31,7 @@ pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::altered::Altered;
 pub use self::cost::{
     Clause, Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost,
     RelayMetric, RelaySecond, RelaySource, ServiceLevel, Window,
@@ -49,7 +51,7 @@ pub use self::track::{
 pub use self::verdict::{Outcome, Verdict};
 
 /// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// All that one run has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

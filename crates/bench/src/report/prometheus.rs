@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::statistics::float;
-use super::{Distribution, Report};
+use super::{Altered, Distribution, Report};
 
 /// Renders the figures that are worth a time series over many runs.
 pub fn render(report: &Report) -> String {
@@ -95,6 +95,16 @@ fn per_track(text: &mut Text, report: &Report) {
         &count(|track| track.delivery.late),
     );
     text.gauge(
+        "objects_altered",
+        "Objects that came with other content, or under another number, than they were sent with.",
+        &count(|track| Altered::of(&track.delivery).objects()),
+    );
+    text.gauge(
+        "objects_foreign",
+        "Objects of other runs.",
+        &count(|track| track.delivery.foreign),
+    );
+    text.gauge(
         "subscriptions_failed",
         "Subscriptions that failed or stayed incomplete.",
         &count(|track| track.status.failed + track.status.incomplete),
@@ -171,6 +181,8 @@ mod tests {
             assert!(value.parse::<f64>().is_ok(), "{line}");
         }
         assert!(text.contains("weir_bench_held 1\n"), "{text}");
+        let altered = "weir_bench_objects_altered{track=\"a\\\"b\\\\c\\nd\"} 0\n";
+        assert!(text.contains(altered), "{text}");
         let latency = "weir_bench_latency_seconds{track=\"a\\\"b\\\\c\\nd\",quantile=\"0.99\"} ";
         assert!(text.contains(latency), "{text}");
     }

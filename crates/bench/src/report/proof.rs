@@ -77,8 +77,7 @@ pub struct Calibration {
 }
 
 /// What a report without a calibration says.
-pub(super) const NOT_CALIBRATED: &str =
-    "not calibrated: --calibrate proves that the generator can make this load";
+pub(super) const NOT_CALIBRATED: &str = "not calibrated against a null relay";
 
 impl Calibration {
     /// What it shows, in a sentence.
@@ -89,10 +88,16 @@ impl Calibration {
                 self.reasons.join("; ")
             );
         }
-        let mut parts = vec![format!(
-            "{} objects/s",
-            super::figures::decimal(self.objects_per_second)
-        )];
+        // A search calibrates the load that broke, and shows it with the one that held: so the load has its own figure.
+        let load = if self.objects_per_second > 0.0 {
+            format!(
+                "{} objects/s",
+                super::figures::decimal(self.objects_per_second)
+            )
+        } else {
+            "the same load".to_owned()
+        };
+        let mut parts = vec![format!("Against a null relay {load} held")];
         parts.extend(
             self.latency_p99_ms
                 .map(|p99| format!("p99 {}", super::figures::milliseconds(p99))),
@@ -106,10 +111,7 @@ impl Calibration {
                 super::figures::decimal(us)
             )
         }));
-        format!(
-            "Against a null relay the same load held: {}.",
-            parts.join(", ")
-        )
+        parts.join(", ") + "."
     }
 
     /// What a run against the null relay says.
@@ -212,6 +214,28 @@ mod tests {
         let one = Fairness::over(subscribers).jain_objects.unwrap();
         assert!((one - 0.1).abs() < 1e-12, "{one}");
         assert_eq!(Fairness::over(&[]), Fairness::default());
+    }
+
+    #[test]
+    fn a_calibration_names_the_load_that_it_was_of() {
+        let of = |objects_per_second| Calibration {
+            held: true,
+            reasons: Vec::new(),
+            objects_per_second,
+            latency_p99_ms: Some(1.5),
+            generator_cpu_percent: None,
+            null_relay_cpu_us_per_object: None,
+        };
+        let sentence = of(10_000.0).sentence();
+        assert!(
+            sentence.starts_with("Against a null relay 10,000 objects/s held, p99 "),
+            "{sentence}"
+        );
+        let sentence = of(0.0).sentence();
+        assert!(
+            sentence.starts_with("Against a null relay the same load held, p99 "),
+            "{sentence}"
+        );
     }
 
     #[test]

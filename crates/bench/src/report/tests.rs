@@ -89,11 +89,11 @@ fn a_kept_report_reads_back_the_same() {
 #[test]
 fn a_report_of_another_form_is_refused() {
     let text = json::render(&example::empty());
-    for other in [2, 4] {
-        let text = text.replacen("\"schema\": 3", &format!("\"schema\": {other}"), 1);
+    for other in [3, 5] {
+        let text = text.replacen("\"schema\": 4", &format!("\"schema\": {other}"), 1);
         assert_eq!(
             json::parse(&text).unwrap_err().to_string(),
-            format!("the report has schema {other}, and this version of weir reads schema 3")
+            format!("the report has schema {other}, and this version of weir reads schema 4")
         );
     }
     let unknown = text.replacen("\"seed\"", "\"unheard_of\": 1, \"seed\"", 1);

@@ -162,6 +162,8 @@ pub struct Published {
     pub groups: u64,
     /// Objects that the publishers themselves dropped, because their time to live had passed.
     pub expired_objects: u64,
+    /// Objects that the publishers themselves dropped, because too much waited to be sent.
+    pub crowded_out_objects: u64,
     /// How long after its planned time each object was handed to the transport.
     pub lateness: Option<Distribution>,
 }
@@ -406,6 +408,14 @@ pub struct Delivery {
     pub dropped: u64,
     /// Messages that are none of the benchmark's.
     pub malformed: u64,
+    /// Objects with other content, or other extension headers, than were sent; copies count too.
+    pub corrupt: u64,
+    /// Objects under another group or object number than they were sent with; copies count too.
+    pub misplaced: u64,
+    /// Objects of other runs; they measure nothing.
+    pub foreign: u64,
+    /// Objects that arrived before they were sent, by two clocks that disagree; their latency counts as zero.
+    pub negative_latencies: u64,
     /// Lost before the first object received.
     pub lost_join: u64,
     /// Lost between the first and the last object received.
@@ -435,6 +445,10 @@ impl Delivery {
             cut_by_reset: sum(|one| one.cut_by_reset),
             dropped: sum(|one| one.dropped),
             malformed: sum(|one| one.malformed),
+            corrupt: sum(|one| one.corrupt),
+            misplaced: sum(|one| one.misplaced),
+            foreign: sum(|one| one.foreign),
+            negative_latencies: sum(|one| one.negative_latencies),
             lost_join: sum(|one| one.lost_join),
             lost_middle: sum(|one| one.lost_middle),
             lost_tail: sum(|one| one.lost_tail),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Clause, Generator, Relay, Report, Run, ServiceLevel, TrackReport, figures, statistics,
+    Altered, Clause, Generator, Relay, Report, Run, ServiceLevel, TrackReport, figures, statistics,
 };
 
 /// The conclusion of a run.
@@ -183,6 +183,7 @@ fn carried(run: &Run, tracks: &[TrackReport], relay: &Relay) -> String {
             figures::loss(lost, received.saturating_add(lost)),
         )
     }];
+    parts.extend(Altered::over(tracks).and_then(|altered| altered.words()));
     let failed: u64 = tracks
         .iter()
         .map(|one| one.status.failed + one.status.incomplete)

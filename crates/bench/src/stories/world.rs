@@ -15,10 +15,13 @@ use super::load::{Load, StartRule};
 use crate::clock::{RunClock, any_instant};
 use crate::metrics::TrackPlan;
 use crate::null_relay::{Faults, NullRelay};
+use crate::outcome::{self, Judged, Surroundings};
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
+use crate::report::{Report, example_report};
 use crate::scenario::Scenario;
+use crate::service_level::ServiceLevel;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use crate::target::Target;
 
@@ -58,6 +61,7 @@ pub(super) struct World {
     pub(super) start: Instant,
     pub(super) now: Instant,
     pub(super) load: Load,
+    profile: Profile,
     clients: Endpoint,
     relay: NullRelay,
     server: Endpoint,
@@ -141,6 +145,7 @@ impl World {
             start,
             now: start,
             load: Load::new(publishers, subscribers, options.start, start),
+            profile,
             clients: endpoint(None, 1),
             relay: NullRelay::with_faults(options.faults),
             server: endpoint(Some(server), 2),
@@ -161,6 +166,24 @@ impl World {
         while condition(&self.load) && self.now < limit {
             self.step();
         }
+    }
+
+    /// The report of the run by the usual service level. What a host knows of a run is that of an example.
+    pub(super) fn report(&self) -> Report {
+        let example = example_report(1);
+        outcome::report(
+            &self.profile,
+            self.load.subscribers().plans(),
+            self.load.publishers(),
+            self.load.subscribers(),
+            &ServiceLevel::default(),
+            Surroundings {
+                run: example.run,
+                relay: example.relay,
+                generator: example.generator,
+                judged: Judged::default(),
+            },
+        )
     }
 
     /// Streams that the relay forwarded.

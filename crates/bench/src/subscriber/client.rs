@@ -12,7 +12,7 @@ use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
 
 use super::audience::Tracks;
-use super::incoming::{Complete, Incoming, matches};
+use super::incoming::{Complete, Incoming, carries, matches};
 use super::subscription::Subscription;
 use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult, Wanted};
 use crate::limits::INCOMING_STREAMS_MAX;
@@ -228,10 +228,11 @@ impl SubscriberClient {
             object: datagram.object,
             head: &payload[..payload.len().min(HEAD_BYTES)],
             bytes: payload.len() as u64,
+            intact: !config.verify_content
+                || (matches(payload, plan.content())
+                    && carries(&datagram.properties, plan.properties())),
         };
-        let intact = !config.verify_content
-            || (matches(payload, plan.content()) && datagram.properties == *plan.properties());
-        self.on_delivered(now, config, tracks, number, &delivered, intact);
+        self.on_delivered(now, config, tracks, number, &delivered);
     }
 
     /// An object has arrived in whole.
@@ -242,7 +243,6 @@ impl SubscriberClient {
         tracks: &mut Tracks,
         number: usize,
         delivered: &Delivered<'_>,
-        intact: bool,
     ) {
         let plan_number = self.wanted[number].plan;
         let plan = &config.plans[plan_number];
@@ -257,13 +257,8 @@ impl SubscriberClient {
                     let planned_ns = plan.schedule().planned_ns(number);
                     tracks.heat[plan_number].record(self.number, planned_ns, latency_ns);
                 }
-                if let Some(latency_ns) = latency_ns {
-                    if is_steady {
-                        tracks.latency[plan_number].record_ns(now, latency_ns);
-                    }
-                    if !intact {
-                        receiver.handle_corrupt();
-                    }
+                if let Some(latency_ns) = latency_ns.filter(|_| is_steady) {
+                    tracks.latency[plan_number].record_ns(now, latency_ns);
                 }
             }
             Received::Start
@@ -308,7 +303,8 @@ impl SubscriberClient {
                     .find(|one| one.stream == stream);
                 let complete = complete.and_then(|incoming| {
                     let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                    let intact = !config.verify_content || object.properties == *plan.properties();
+                    let intact =
+                        !config.verify_content || carries(&object.properties, plan.properties());
                     Some((incoming.subscription, incoming.on_object(&object, intact)?))
                 });
                 self.on_complete(now, config, tracks, complete);
@@ -504,8 +500,7 @@ impl SubscriberClient {
         complete: Option<(usize, Complete)>,
     ) {
         if let Some((number, complete)) = complete {
-            let (delivered, intact) = (complete.delivered(), complete.matches);
-            self.on_delivered(now, config, tracks, number, &delivered, intact);
+            self.on_delivered(now, config, tracks, number, &complete.delivered());
         }
     }
 

@@ -14,7 +14,7 @@ use weir_quic::Endpoint;
 use super::SubscriberConfig;
 use super::audience::Tracks;
 use super::client::{SubscriberClient, insert_request};
-use super::incoming::{Complete, Incoming};
+use super::incoming::{Complete, Incoming, carries};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
 use crate::peer::Peer;
@@ -108,7 +108,7 @@ impl SubscriberClient {
         };
         let incoming = self.streams.iter_mut().find(|one| one.stream == stream)?;
         let plan = &config.plans[self.wanted[incoming.subscription].plan];
-        let intact = !config.verify_content || object.properties == *plan.properties();
+        let intact = !config.verify_content || carries(&object.properties, plan.properties());
         incoming.enter_group(object.group);
         let header = ObjectHeader {
             id: object.object,

@@ -1,11 +1,12 @@
 //! One subgroup stream of a subscriber: objects put together from chunks, as far as they are needed.
 
 use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupId};
+use weir_moqt::property::Properties;
 use weir_moqt::transport::StreamId;
 
 use crate::message::DATA_HEADER_BYTES;
 use crate::metrics::Delivered;
-use crate::payload::{Content, HEAD_BYTES, TAG_BYTES};
+use crate::payload::{Content, HEAD_BYTES};
 
 /// A stream of which objects are being received.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub(super) struct Complete {
     bytes: u64,
     head: [u8; HEAD_BYTES],
     /// Whether its content was the expected one, as far as it was compared.
-    pub(super) matches: bool,
+    matches: bool,
 }
 
 impl Incoming {
@@ -101,11 +102,11 @@ impl Incoming {
         let start = usize::try_from(from).unwrap_or(usize::MAX).min(HEAD_BYTES);
         let head_bytes = (HEAD_BYTES - start).min(data.len());
         current.head[start..start + head_bytes].copy_from_slice(&data[..head_bytes]);
-        if let Some(content) = content
-            && current.bytes >= HEAD_BYTES as u64
-        {
-            let rest = &data[head_bytes..];
-            let offset = from.max(HEAD_BYTES as u64) - DATA_HEADER_BYTES as u64;
+        if let Some(content) = content {
+            let begin = content_begin(current.bytes) as u64;
+            let before = usize::try_from(begin.saturating_sub(from)).unwrap_or(usize::MAX);
+            let rest = &data[before.min(data.len())..];
+            let offset = from.max(begin) - DATA_HEADER_BYTES as u64;
             current.matches &= rest.is_empty() || content.matches(offset, rest);
         }
         self.take_complete()
@@ -141,22 +142,42 @@ impl Complete {
             object: self.object,
             head: &self.head[..head_bytes],
             bytes: self.bytes,
+            intact: self.matches,
         }
     }
 }
 
-/// Whether the content behind the head of a whole object is what was sent.
+/// Whether the content of a whole object is what was sent.
 pub(super) fn matches(object: &[u8], content: &Content) -> bool {
+    let begin = content_begin(object.len() as u64);
+    let offset = (begin - DATA_HEADER_BYTES) as u64;
     object
-        .get(HEAD_BYTES..)
-        .is_none_or(|rest| content.matches(TAG_BYTES as u64, rest))
+        .get(begin..)
+        .is_none_or(|rest| content.matches(offset, rest))
+}
+
+/// Whether an object came with the extension headers that it was sent with. A relay may add properties that it knows
+/// itself. [moqt-18 §2.5]
+pub(super) fn carries(found: &Properties, sent: &Properties) -> bool {
+    found == sent
+        || sent
+            .iter()
+            .all(|one| found.iter().any(|other| other == one))
+}
+
+/// Where content begins in an object of `bytes`: behind the tag, or behind the header if there is no room for one.
+fn content_begin(bytes: u64) -> usize {
+    if bytes >= HEAD_BYTES as u64 {
+        HEAD_BYTES
+    } else {
+        DATA_HEADER_BYTES
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
     use proptest::prelude::*;
-    use weir_moqt::property::Properties;
 
     use super::*;
     use crate::message::DataHeader;
@@ -206,13 +227,38 @@ mod tests {
     #[test]
     fn a_changed_byte_is_noticed() {
         let content = Content::new(8, 500);
-        let mut bytes = object(&content, 500);
-        assert!(matches(&bytes, &content));
-        bytes[HEAD_BYTES] ^= 1;
-        assert!(!matches(&bytes, &content));
-        let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
-        incoming.on_object(&header(0, bytes.len() as u64), true);
-        assert!(!incoming.on_payload(&bytes, Some(&content)).unwrap().matches);
+        // With a tag, with room for nothing else, and without.
+        for (data_length, changed) in [
+            (500, HEAD_BYTES),
+            (500, HEAD_BYTES + 463),
+            (35, DATA_HEADER_BYTES),
+            (35, DATA_HEADER_BYTES + 34),
+            (1, DATA_HEADER_BYTES),
+        ] {
+            let mut bytes = object(&content, data_length);
+            assert!(matches(&bytes, &content));
+            bytes[changed] ^= 1;
+            assert!(!matches(&bytes, &content), "{data_length} {changed}");
+            let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
+            incoming.on_object(&header(0, bytes.len() as u64), true);
+            let (first, second) = bytes.split_at(20);
+            assert!(incoming.on_payload(first, Some(&content)).is_none());
+            let complete = incoming.on_payload(second, Some(&content)).unwrap();
+            assert!(!complete.delivered().intact, "{data_length} {changed}");
+        }
+    }
+
+    #[test]
+    fn extension_headers_may_be_added_to_but_not_changed() {
+        let sent = Properties::builder().bytes(0x1F01, &b"one"[..]).build();
+        let added = Properties::builder()
+            .int(0x3C, 7)
+            .bytes(0x1F01, &b"one"[..])
+            .build();
+        let changed = Properties::builder().bytes(0x1F01, &b"two"[..]).build();
+        assert!(carries(&sent, &sent) && carries(&added, &sent));
+        assert!(carries(&added, &Properties::EMPTY));
+        assert!(!carries(&changed, &sent) && !carries(&Properties::EMPTY, &sent));
     }
 
     proptest! {
@@ -235,8 +281,8 @@ mod tests {
                 rest = after;
             }
             let complete = complete.unwrap();
-            prop_assert!(complete.matches);
             let delivered = complete.delivered();
+            prop_assert!(delivered.intact);
             prop_assert_eq!((delivered.group, delivered.object), (9, 7));
             prop_assert_eq!(delivered.bytes, bytes.len() as u64);
             prop_assert_eq!(delivered.head, &bytes[..bytes.len().min(HEAD_BYTES)]);

@@ -252,9 +252,6 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         Role::Subscribe => Mode::Subscriber,
         Role::Both => Mode::Both,
     });
-    // Who only publishes sees no loss and no latency.
-    let publishes_only =
-        arguments.meetings.is_none() && Roles { given: role }.part(&profile) == Mode::Publisher;
     if arguments.subscribers == 0 || arguments.subscribers > SUBSCRIBERS_MAX {
         bail!(
             "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
@@ -282,7 +279,8 @@ pub(super) fn plan(arguments: &BenchArguments, machine: &Machine) -> anyhow::Res
         profile: &profile,
         wire,
         relay: &relay,
-        publishes_only,
+        roles: Roles { given: role },
+        is_meeting: meetings.is_some(),
     };
     let level = level::level(arguments.slo.as_deref(), sight)?;
     let cores = cores::choose(arguments, machine, &relay)?;

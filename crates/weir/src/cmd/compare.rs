@@ -36,7 +36,7 @@ use crate::{
 ///
 /// A TOML file says how each relay is started and reached; profiles/relays.toml is an example. Each turn starts a
 /// relay on its core, warms it up, measures it, and ends it with all that it started. Exit code 0: all runs were
-/// made; 1: not, or a relay could not be started for one; 2: nothing was measured.
+/// made; 1: not, or a relay could not be started for one, or one could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct CompareArguments {
     /// Description of the relays, TOML
@@ -108,6 +108,7 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let mut turns = Turns::new(described, folder)?;
     let stop = signals::stop_on_signals()?;
     let broken_off = turns.go(&stop)?;
+    let is_calibrated = turns.not_calibrated.is_none();
     let comparison = turns.comparison(broken_off);
     for (file, render) in forms {
         if let Some(file) = file {
@@ -120,7 +121,7 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         results::write_section(file, "relays-compared", &bench::command_line(), &body)?;
     }
     print_out(&terminal(&comparison))?;
-    Ok(if comparison.broken_off.is_none() {
+    Ok(if comparison.broken_off.is_none() && is_calibrated {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
@@ -212,6 +213,8 @@ struct Turns {
     core_problems: BTreeSet<String>,
     /// Why a relay could not be started for a run, if that happened.
     not_started: Option<String>,
+    /// The first run that was to be calibrated and is not, and why.
+    not_calibrated: Option<String>,
 }
 
 impl Turns {
@@ -236,6 +239,7 @@ impl Turns {
             entries,
             core_problems: BTreeSet::new(),
             not_started: None,
+            not_calibrated: None,
         };
         // What is wrong with the arguments of any relay is found before the first is started.
         for relay in &turns.described.relay {
@@ -299,7 +303,12 @@ impl Turns {
         }
         let subscribers = plan.subscribers_total() as u64;
         let probe = match outcome {
-            Ok(report) => {
+            Ok((report, not_calibrated)) => {
+                if let Some(problem) = not_calibrated {
+                    let problem = format!("{label}: not calibrated: {problem}");
+                    print_line(&problem);
+                    self.not_calibrated.get_or_insert(problem);
+                }
                 let entry = &mut self.entries[number];
                 entry.draft.clone_from(&report.run.draft);
                 if entry.version.is_empty() {
@@ -334,7 +343,7 @@ impl Turns {
         plan.calibrate = false;
         let outcome = self.measure(&plan, &format!("{}, warming up", relay.name), stop);
         // One that fails says so in the run that counts.
-        let cost = outcome.ok().and_then(|report| report.relay.cost);
+        let cost = outcome.ok().and_then(|(report, _)| report.relay.cost);
         Ok(Some(WarmedUp {
             bytes_per_session: cost.and_then(|cost| cost.bytes_per_session),
         }))
@@ -347,7 +356,13 @@ impl Turns {
         self.entries[number].runs.push(probe);
     }
 
-    fn measure(&self, plan: &Plan, label: &str, stop: &Stop) -> anyhow::Result<Report> {
+    /// A run's report, and why it is not calibrated although it was to be.
+    fn measure(
+        &self,
+        plan: &Plan,
+        label: &str,
+        stop: &Stop,
+    ) -> anyhow::Result<(Report, Option<String>)> {
         let mut progress = Progress::new();
         let outcome = run::run(plan, &self.machine, stop, |moment| {
             progress.show(&Moment {
@@ -356,10 +371,7 @@ impl Turns {
             });
         });
         let ran = outcome?;
-        if let Some(problem) = &ran.calibration_problem {
-            print_line(&format!("{label}: not calibrated: {problem}"));
-        }
-        Ok(ran.archive.report)
+        Ok((ran.archive.report, ran.calibration_problem))
     }
 
     fn plan(&self, relay: &DescribedRelay, pid: u32) -> anyhow::Result<Plan> {
@@ -395,6 +407,7 @@ impl Turns {
         let mut setting = vec![setting];
         let problems = self.core_problems.iter();
         setting.extend(problems.map(|problem| format!("{problem}.")));
+        setting.extend(self.not_calibrated.map(|problem| format!("{problem}.")));
         Comparison::new(setting, self.entries, broken_off)
     }
 }
@@ -433,6 +446,7 @@ mod tests {
             kernel: String::new(),
             cpu_model: String::new(),
             cores: (0..cores).collect(),
+            online: (0..cores).collect(),
         };
         parse_plan(&described, &line, relay, &machine)
     }

@@ -141,10 +141,9 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
             );
         }
     }
-    for file in [&arguments.run.json, &arguments.run.html]
-        .into_iter()
-        .flatten()
-    {
+    let html = arguments.run.html.as_deref();
+    let makes_html = html.is_some_and(|file| fs::symlink_metadata(file).is_err());
+    for file in [json, html].into_iter().flatten() {
         bench::check_writable(file)?;
     }
     print(&heading(search.recorded.dimension.unit()))?;
@@ -163,8 +162,8 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         keep(file, &record)?;
     }
     print(&format!("\n{}", record.sentence))?;
-    if let Some(file) = &arguments.run.html {
-        write_best(file, &search)?;
+    if let Some(file) = html {
+        write_best(file, makes_html, &search)?;
     }
     let is_found = match record.answer {
         Answer::Found { .. } | Answer::AtLeast { .. } => record.calibration_problem.is_none(),
@@ -177,8 +176,9 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Writes the report of the largest load that held, or says why there is none to write.
-fn write_best(file: &Path, search: &Search) -> anyhow::Result<()> {
+/// Writes the report of the largest load that held, or says why there is none to write, and leaves no empty file that was
+/// not there before.
+fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> {
     let held = search.probes.iter();
     let held = held.filter(|probe| probe.outcome == ProbeOutcome::Held);
     let largest = held.map(|probe| probe.load).max();
@@ -195,7 +195,8 @@ fn write_best(file: &Path, search: &Search) -> anyhow::Result<()> {
     };
     print_line(&format!("weir: {}: not written: {reason}", file.display()));
     // It was made to see whether it could be.
-    if fs::metadata(file).is_ok_and(|file| file.len() == 0) {
+    let is_empty = |file: fs::Metadata| file.is_file() && file.len() == 0;
+    if is_new && fs::symlink_metadata(file).is_ok_and(is_empty) {
         fs::remove_file(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
     }
     Ok(())

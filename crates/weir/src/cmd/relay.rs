@@ -246,7 +246,8 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
     operations.ready();
     print_json(&ready)?;
     let done = crew.serve()?;
-    let (counters, sessions) = (by_name(done.counters.iter()), by_name(done.sessions.iter()));
+    let counters = by_name(done.counters.iter().chain(done.datagrams.iter()));
+    let sessions = by_name(done.sessions.iter());
     print_json(&json!({ "counters": counters, "session_counters": sessions }))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -199,7 +199,7 @@ impl Member {
             host = host.with_post(post);
         }
         host.run(&mut self.relay).context("the event loop failed")?;
-        Ok(self.relay.done())
+        Ok(self.relay.done(&host.endpoint().counters()))
     }
 }
 

@@ -20,6 +20,48 @@ pub(crate) struct Done {
     pub(crate) counters: Counters,
     /// What sessions did not pass on.
     pub(crate) sessions: session::Counters,
+    /// What was dropped from queues of datagrams.
+    pub(crate) datagrams: DatagramDrops,
+}
+
+/// Datagrams that were dropped, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DatagramDrops {
+    /// To make room for newer ones.
+    oldest: u64,
+    /// At their deadline.
+    expired: u64,
+    /// Received, and not read before newer ones came.
+    unread: u64,
+}
+
+impl DatagramDrops {
+    /// Those of an endpoint.
+    pub(crate) fn of(counters: &weir_quic::Counters) -> Self {
+        Self {
+            oldest: counters.datagrams_dropped_oldest,
+            expired: counters.datagrams_dropped_expired,
+            unread: counters.datagrams_dropped_unread,
+        }
+    }
+
+    /// With the names that they have beside the relay's counters.
+    pub(crate) fn iter(self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("datagrams_dropped_oldest", self.oldest),
+            ("datagrams_dropped_expired", self.expired),
+            ("datagrams_dropped_unread", self.unread),
+        ]
+        .into_iter()
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            oldest: self.oldest + other.oldest,
+            expired: self.expired + other.expired,
+            unread: self.unread + other.unread,
+        }
+    }
 }
 
 impl Done {
@@ -28,6 +70,7 @@ impl Done {
         Self {
             counters: self.counters.plus(other.counters),
             sessions: self.sessions.plus(other.sessions),
+            datagrams: self.datagrams.plus(other.datagrams),
         }
     }
 }
@@ -114,11 +157,12 @@ impl Observed {
         }
     }
 
-    /// What the relay did, once it is over.
-    pub(crate) fn done(&self) -> Done {
+    /// What the relay did, once it is over, on an endpoint that counted this.
+    pub(crate) fn done(&self, quic: &weir_quic::Counters) -> Done {
         Done {
             counters: self.relay.counters(),
             sessions: self.relay.session_counters(),
+            datagrams: DatagramDrops::of(quic),
         }
     }
 

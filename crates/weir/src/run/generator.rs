@@ -1,24 +1,27 @@
 //! The load generator: what its clients are made from, its threads, and who is let do what when.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
     clock::RunClock,
     lookout::Lookout,
     meeting::MeetingRole,
-    metrics::TrackPlan,
-    profile::{Mode, Profile},
+    metrics::{End, TrackPlan},
+    profile::{Conduct, Mode, Profile},
     publisher::{PublisherConfig, PublisherRole},
-    report::{Clause, live::Moment},
+    report::{Clause, Status, live::Moment},
     scenario::{Roles, Scenario},
-    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole},
+    subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
 };
 use weir_net::{Stop, clock};
 
 use super::{
     Plan, RelayUrl,
-    hosting::{Gate, Hosted, Load, LoadHost, Seen, Setting},
+    hosting::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
     target,
     watch::Watch,
 };
@@ -122,7 +125,7 @@ impl Generator {
     /// Leads the run to its end; returns why it was broken off, if it was.
     pub(super) fn conduct(
         &self,
-        plan: &Plan,
+        (plan, url): (&Plan, &RelayUrl),
         stop: &Stop,
         watch: &mut Watch,
         say: &mut impl FnMut(&Moment),
@@ -156,6 +159,15 @@ impl Generator {
             };
             if now - started > START_TIMEOUT && !seen.iter().any(has_met) {
                 return because(&format!("no answer within {} s", START_TIMEOUT.as_secs()));
+            }
+            let heard = watch.last_heard(now);
+            let is_open = |one: &Seen| one.publishers.ready + one.subscribers.ready > 0;
+            if now - heard > SILENCE_MAX && seen.iter().any(is_open) {
+                return because(&format!(
+                    "nothing has come from the relay at {url} for {} s, no answer to a ping either; it fell silent {}",
+                    (now - heard).as_secs(),
+                    watch.into_the_run(heard)
+                ));
             }
             let is_late = now - started > patience;
             if seen.iter().all(|one| one.has_announced) || is_late {
@@ -216,6 +228,56 @@ impl Finished {
     pub(super) fn hopeless(&self) -> Vec<Clause> {
         let threads = self.threads.iter();
         threads.flat_map(|one| one.hopeless().to_vec()).collect()
+    }
+
+    /// Why the run is only a part of one although it was not broken off: sessions were lost in its midst, or the relay fell
+    /// silent. None if it is whole, whatever was lost.
+    pub(super) fn cut_short(
+        &self,
+        url: &RelayUrl,
+        watch: &mut Watch,
+        now: Instant,
+    ) -> Option<String> {
+        let heard = watch.last_heard(now);
+        let last_word = format!("the last word came {}", watch.into_the_run(heard));
+        let results = self.subscribers().results(|_| None);
+        let steady = || results.iter().filter(|one| one.conduct == Conduct::Steady);
+        // Whether every subscription ended before its time, and so that `is_meant` holds.
+        let all_ended = |is_meant: fn(End) -> bool| {
+            let cut = |one: &SubscriptionResult| {
+                one.track.status != Status::Good && one.track.end.is_some_and(is_meant)
+            };
+            !results.is_empty() && steady().all(cut)
+        };
+        let has_received = || steady().any(|one| one.track.completion.objects_received > 0);
+        let progress = self.subscribers().progress();
+        if progress.failed == progress.subscribers
+            && all_ended(|end| end == End::Disconnected)
+            && has_received()
+        {
+            let reason = results.iter().rev().find_map(|one| one.failure.as_deref());
+            return Some(format!(
+                "all sessions with the relay at {url} were lost ({last_word}): {}",
+                reason.unwrap_or("no reason is known")
+            ));
+        }
+        let publishers = self.publishers();
+        let published = publishers.progress();
+        if published.failed > 0
+            && published.failed == published.publishers
+            && let Some((_, reason)) = publishers.cut_off().last()
+        {
+            return Some(format!(
+                "the publisher at the relay {url} failed before its tracks came to their end: {reason}"
+            ));
+        }
+        let is_silent = now - heard > KEEP_ALIVE + PING_PATIENCE;
+        (is_silent
+            && all_ended(|end| matches!(end, End::Idle | End::Disconnected))
+            && has_received())
+        .then(|| {
+            format!("the relay at {url} fell silent, and answered no ping either; {last_word}")
+        })
     }
 
     /// Whether there is anything to report; if not, why.
@@ -362,5 +424,9 @@ const AUDIENCE_TIMEOUT: Duration = Duration::from_mins(1);
 const REQUESTS_BESIDE: usize = 128;
 /// How long a relay may take to let clients in, after the last has started.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long nothing at all may come from a relay: clients ping it before.
+const SILENCE_MAX: Duration = Duration::from_secs(8);
+/// How long the answer to a ping may take.
+const PING_PATIENCE: Duration = Duration::from_millis(200);
 /// How much longer than its profile says a run may take.
 const END_TIMEOUT: Duration = Duration::from_secs(20);

@@ -451,7 +451,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(10);
 /// Time is wasted in stretches of this: long enough to be seen as lag, whatever else the machine does.
 const WASTE_PERIOD: Duration = Duration::from_millis(200);
 /// Pings of clients, so that relays with short idle time-outs keep them while they wait for the start.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// Receive buffer when all subscribers share one socket: a burst to ten thousand of them.
 const ONE_BUFFER_BYTES: usize = 16 << 20;
 /// Receive buffer when each subscriber has its own.

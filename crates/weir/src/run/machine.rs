@@ -9,6 +9,8 @@ pub(crate) struct Machine {
     pub(crate) cpu_model: String,
     /// Cores that this process may run on.
     pub(crate) cores: Vec<usize>,
+    /// All cores, on which other processes may run.
+    pub(crate) online: Vec<usize>,
 }
 
 impl Machine {
@@ -21,10 +23,17 @@ impl Machine {
             .find_map(|line| line.strip_prefix("model name"));
         let cpu_model = model.map_or("unknown", |rest| rest.trim_start_matches([' ', '\t', ':']));
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let cores = allowed_cores(&status);
+        let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+        let mut online = parse_list(online.trim());
+        if online.is_empty() {
+            online.clone_from(&cores);
+        }
         Self {
             kernel: kernel.trim().to_owned(),
             cpu_model: cpu_model.to_owned(),
-            cores: allowed_cores(&status),
+            cores,
+            online,
         }
     }
 }
@@ -58,6 +67,9 @@ mod tests {
 
     #[test]
     fn this_machine_has_cores() {
-        assert!(!Machine::this().cores.is_empty());
+        let machine = Machine::this();
+        assert!(!machine.cores.is_empty());
+        let is_online = |core: &usize| machine.online.contains(core);
+        assert!(machine.cores.iter().all(is_online), "{machine:?}");
     }
 }

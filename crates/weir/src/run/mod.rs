@@ -285,10 +285,11 @@ fn run_once(
     let scraper = scraper.map(|url| Scraper::start(url, started));
     let scraper = scraper.transpose().context("--relay-metrics")?;
     let mut watch = Watch::new(started, pid, own, views);
-    let broken_off = generator.conduct(plan, stop, &mut watch, &mut say);
+    let broken_off = generator.conduct((plan, &url), stop, &mut watch, &mut say);
+    let conducted = clock::now();
     let finished = generator.end(broken_off.is_some())?;
     let (interrupted, hopeless) = match broken_off {
-        None => (None, Vec::new()),
+        None => (finished.cut_short(&url, &mut watch, conducted), Vec::new()),
         Some(BrokenOff::Because(reason)) => (Some(reason), Vec::new()),
         Some(BrokenOff::Hopeless) => (None, finished.hopeless()),
     };

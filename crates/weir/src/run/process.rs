@@ -30,7 +30,7 @@ pub(crate) struct Usage {
 /// Looks at a process.
 ///
 /// # Errors
-/// The process is gone, or `/proc` is not there.
+/// The process is gone, or has ended and nobody has waited for it yet, or `/proc` is not there.
 pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
     let mut usage = Usage::default();
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -51,11 +51,14 @@ pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
         usage.switches_voluntary += field(&status, "voluntary_ctxt_switches:");
         usage.switches_involuntary += field(&status, "nonvoluntary_ctxt_switches:");
     }
+    let line = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    if has_ended(&line) {
+        return Err(io::Error::from(io::ErrorKind::NotFound));
+    }
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     usage.resident_bytes = field(&status, "VmRSS:") * KILOBYTE;
     usage.resident_peak_bytes = field(&status, "VmHWM:") * KILOBYTE;
-    let ticks = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    usage.cpu = usage.cpu.max(ticks_of(&ticks).unwrap_or_default());
+    usage.cpu = usage.cpu.max(ticks_of(&line).unwrap_or_default());
     Ok(usage)
 }
 
@@ -112,6 +115,14 @@ pub(crate) fn is_called(pid: u32, name: &str) -> bool {
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let first = command.split(|byte| *byte == 0).next().unwrap_or_default();
     file_name(Path::new(OsStr::from_bytes(first)))
+}
+
+/// Whether a line of `/proc/PID/stat` is of a process that has ended: one that nobody has waited for, or that is just
+/// being cleared away.
+fn has_ended(line: &str) -> bool {
+    // The name, in parentheses, may hold anything.
+    let after = line.rsplit_once(") ").map(|(_, after)| after);
+    after.is_some_and(|after| after.starts_with(['Z', 'X', 'x']))
 }
 
 /// User and system time of all threads, ended ones included, from a line of `/proc/PID/stat`.
@@ -216,5 +227,22 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_an_error() {
         assert!(usage(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_process_that_nobody_waited_for_is_gone_too() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        assert!(usage(child.id()).is_ok());
+        child.kill().unwrap();
+        let stat = format!("/proc/{}/stat", child.id());
+        while !has_ended(&fs::read_to_string(&stat).unwrap()) {
+            std::thread::yield_now();
+        }
+        assert!(usage(child.id()).is_err());
+        child.wait().unwrap();
+        assert!(has_ended("42 (a) b) Z 1 2") && !has_ended("42 (a) Z) S 1 2"));
     }
 }

@@ -218,8 +218,7 @@ fn named(url: &RelayUrl) -> Setup {
             let is_address = url.host.parse::<IpAddr>().is_ok();
             Setup {
                 path: (!url.path.is_empty()).then(|| url.path.clone()),
-                authority: (!is_address || url.port != DEFAULT_PORT)
-                    .then(|| format!("{}:{}", url.host, url.port)),
+                authority: (!is_address || url.port != DEFAULT_PORT).then(|| url.authority()),
                 ..Setup::default()
             }
         }
@@ -259,6 +258,24 @@ mod tests {
         assert_eq!((target.setup.path, target.setup.authority), (None, None));
         let one = target_with(&url, &TrustChoice::Anyone, 1, &["moqt-99"]).unwrap();
         assert_eq!(one.client.web_transport.unwrap().protocols, ["moqt-99"]);
+    }
+
+    #[test]
+    fn what_setup_says_of_the_url() {
+        for (url, authority, path) in [
+            ("moqt://[::1]:99/live", Some("[::1]:99"), Some("/live")),
+            ("moqt://127.0.0.1:99", Some("127.0.0.1:99"), None),
+            // An address at the usual port says nothing that the packets do not.
+            ("moqt://[::1]", None, None),
+            ("moqt://localhost", Some("localhost:443"), None),
+            ("moqt://localhost:99?x", Some("localhost:99"), Some("?x")),
+        ] {
+            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone, 1)
+                .unwrap()
+                .setup;
+            assert_eq!(setup.authority.as_deref(), authority, "{url}");
+            assert_eq!(setup.path.as_deref(), path, "{url}");
+        }
     }
 
     #[test]

@@ -49,6 +49,7 @@ pub(crate) struct Watch {
     last: Option<Usage>,
     second: Option<Second>,
     seconds: Seconds,
+    heard: Heard,
     /// When the schedules began, and when the last track's objects begin and end.
     released: Option<Released>,
 }
@@ -60,6 +61,15 @@ struct Released {
     first_object: Instant,
     last_object: Instant,
     end: Instant,
+}
+
+/// What was heard of the relay.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    packets: u64,
+    /// When the last of them was noticed.
+    at: Instant,
+    next_look: Instant,
 }
 
 /// Everything at one moment.
@@ -108,6 +118,11 @@ impl Watch {
             last: None,
             second: None,
             seconds: Seconds::new(),
+            heard: Heard {
+                packets: 0,
+                at: started,
+                next_look: started,
+            },
             released: None,
         }
     }
@@ -146,6 +161,25 @@ impl Watch {
             }
             (None, _) => None,
         }
+    }
+
+    /// When the last packet came from the relay, late by [`LISTEN_PERIOD`] at most.
+    pub(crate) fn last_heard(&mut self, now: Instant) -> Instant {
+        if self.heard.next_look <= now {
+            self.heard.next_look = now + LISTEN_PERIOD;
+            let received = |view: &View| view.telemetry.snapshot().packets_received;
+            let packets: u64 = self.views.iter().map(received).sum();
+            if std::mem::replace(&mut self.heard.packets, packets) != packets {
+                self.heard.at = now;
+            }
+        }
+        self.heard.at
+    }
+
+    /// From the beginning of the run to a moment of it, in words.
+    pub(crate) fn into_the_run(&self, at: Instant) -> String {
+        let seconds = at.saturating_duration_since(self.started).as_secs_f64();
+        format!("{seconds:.1} s into the run")
     }
 
     /// Takes the samples that are due; once a second, what is to be seen.
@@ -350,6 +384,9 @@ impl Watch {
         }
     }
 }
+
+/// How often it is looked whether the relay is heard of.
+const LISTEN_PERIOD: Duration = Duration::from_millis(100);
 
 /// The steady part of the data phase, in which all tracks send: a second or a tenth of it after the last has
 /// begun, until the first ends.

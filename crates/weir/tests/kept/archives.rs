@@ -57,7 +57,10 @@ fn an_archive_has_every_form_of_its_report() {
     let text = folder.text("text");
     assert!(text.contains("# TYPE weir_bench_"), "{text}");
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("not calibrated: --calibrate"), "{shown}");
+    assert!(
+        shown.contains("not calibrated against a null relay"),
+        "{shown}"
+    );
 }
 
 #[test]

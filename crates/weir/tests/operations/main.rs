@@ -6,6 +6,7 @@ mod access;
 mod admin;
 mod client;
 mod configuration;
+mod measured;
 mod moving;
 mod program;
 mod reload;

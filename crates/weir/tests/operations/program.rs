@@ -20,6 +20,16 @@ pub(crate) fn weir(arguments: &[&str]) -> Output {
     weir_with(arguments, &[])
 }
 
+/// Starts `weir`; what it says is kept.
+pub(crate) fn start(arguments: &[&str]) -> Child {
+    command(arguments, &[])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 /// The lines of a run that was refused.
 #[track_caller]
 pub(crate) fn refusal(arguments: &[&str]) -> String {
@@ -56,9 +66,18 @@ impl Relay {
     }
 
     pub(crate) fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
-        let mut all = vec!["relay", "--listen", "127.0.0.1:0"];
-        all.extend(arguments);
-        let mut child = command(&all, variables)
+        let all = [&["relay", "--listen", "127.0.0.1:0"][..], arguments].concat();
+        Self::launch(&all, variables)
+    }
+
+    /// Starts a relay at an address.
+    pub(crate) fn at(address: &str) -> Self {
+        Self::launch(&["relay", "--listen", address], &[])
+    }
+
+    /// Starts something that stands where a relay is looked for, such as a link before one.
+    pub(crate) fn launch(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut child = command(arguments, variables)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

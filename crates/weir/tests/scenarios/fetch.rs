@@ -45,7 +45,8 @@ fn everybody_fetches_all_of_it_faster_than_it_plays() {
             (completion.objects_received, completion.lost_objects),
             (300, 0)
         );
-        assert_eq!((result.track.corrupt, result.track.misplaced), (0, 0));
+        let delivery = result.track.delivery;
+        assert_eq!((delivery.corrupt, delivery.misplaced), (0, 0));
         assert!(result.track.latency.is_none());
         // Thirty seconds of media in less than three.
         assert!(completion.actual_duration_ms < 3_000.0, "{completion:?}");

@@ -61,7 +61,8 @@ fn expect_whole(
             (objects, 0),
             "{flows}: {result:?}"
         );
-        assert_eq!((result.track.corrupt, result.track.misplaced), (0, 0));
+        let delivery = result.track.delivery;
+        assert_eq!((delivery.corrupt, delivery.misplaced), (0, 0));
     }
 }
 

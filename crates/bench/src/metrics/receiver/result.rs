@@ -32,14 +32,6 @@ pub struct TrackResult {
     pub publisher_variance: PublisherVariance,
     /// From the planned time to the arrival; `None` if no object carried a tag.
     pub latency: Option<Distribution>,
-    /// Objects of other runs.
-    pub foreign: u64,
-    /// Objects that the relay delivered under another group or object number.
-    pub misplaced: u64,
-    /// Objects with other content than was sent.
-    pub corrupt: u64,
-    /// Objects that arrived before they were sent, by two clocks that disagree.
-    pub negative_latencies: u64,
 }
 
 /// How punctual the publisher was by its own messages; decision 19.
@@ -77,10 +69,6 @@ impl TrackReceiver {
                 max_ms: self.punctuality.max_ms(),
             },
             latency: distribution(&self.latency),
-            foreign: self.counters.foreign,
-            misplaced: self.counters.misplaced,
-            corrupt: self.counters.corrupt,
-            negative_latencies: self.counters.negative_latencies,
         }
     }
 
@@ -191,6 +179,10 @@ impl TrackReceiver {
             cut_by_reset: self.counters.cut_by_reset.min(lost),
             dropped: lost.saturating_sub(self.counters.cut_by_reset),
             malformed: self.counters.malformed,
+            corrupt: self.counters.corrupt,
+            misplaced: self.counters.misplaced,
+            foreign: self.counters.foreign,
+            negative_latencies: self.counters.negative_latencies,
             lost_join: place.join,
             lost_middle: place.middle,
             lost_tail: place.tail,

@@ -213,9 +213,20 @@ pub(super) fn delivery(markup: &mut Markup, track: &TrackReport) {
             ("First lost", place(delivery.first_lost)),
             ("First late", place(delivery.first_late)),
             ("Malformed messages", figures::count(delivery.malformed)),
+            ("With other content", figures::count(delivery.corrupt)),
+            ("Under another number", figures::count(delivery.misplaced)),
+            ("Of other runs", figures::count(delivery.foreign)),
+            (
+                "Arrived before they were sent",
+                figures::count(delivery.negative_latencies),
+            ),
             (
                 "Expired at the publisher",
                 figures::count(track.published.expired_objects),
+            ),
+            (
+                "Crowded out at the publisher",
+                figures::count(track.published.crowded_out_objects),
             ),
             ("Signed drift, mean", spread(track.variance.signed_drift_ms)),
             (

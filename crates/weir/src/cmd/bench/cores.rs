@@ -11,7 +11,7 @@ pub(super) fn choose(
     machine: &Machine,
     relay: &RelayChoice,
 ) -> anyhow::Result<CoreChoice> {
-    check(arguments, machine)?;
+    check(arguments, machine, relay)?;
     let relay = match relay {
         // Wherever the system wants.
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) if cores.is_empty() => machine.cores.clone(),
@@ -46,20 +46,22 @@ fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
     free.or_else(|| cores.last().copied())
 }
 
-/// Whether there are the cores that are named.
-fn check(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<()> {
+/// Whether there are the cores that are named. A relay that is not started here may be on cores that this process is
+/// kept off.
+fn check(arguments: &BenchArguments, machine: &Machine, relay: &RelayChoice) -> anyhow::Result<()> {
+    let of_relay = match relay {
+        RelayChoice::Own(_) => &machine.cores,
+        RelayChoice::At { .. } => &machine.online,
+    };
     let relay = arguments.relay_cores.iter();
-    let relay = relay.map(|core| ("--relay-cores", *core));
+    let relay = relay.map(|core| ("--relay-cores", *core, of_relay));
     let publishers = arguments.publishers_core;
-    let publishers = publishers.map(|core| ("--publishers-core", core));
+    let publishers = publishers.map(|core| ("--publishers-core", core, &machine.cores));
     let subscribers = arguments.subscribers_core;
-    let subscribers = subscribers.map(|core| ("--subscribers-core", core));
-    for (flag, core) in relay.chain(publishers).chain(subscribers) {
-        if !machine.cores.contains(&core) {
-            bail!(
-                "{flag}: there is no core {core} here; there are {:?}",
-                machine.cores
-            );
+    let subscribers = subscribers.map(|core| ("--subscribers-core", core, &machine.cores));
+    for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
+        if !cores.contains(&core) {
+            bail!("{flag}: there is no core {core} here; there are {cores:?}");
         }
     }
     Ok(())
@@ -105,12 +107,18 @@ mod tests {
 
     /// Who runs where on a machine with so many cores.
     fn chosen(cores: usize, flags: &[&str]) -> CoreChoice {
+        choose_of((0..cores).collect(), cores, flags).unwrap()
+    }
+
+    /// Who runs where if this process may use `cores` of so many.
+    fn choose_of(cores: Vec<usize>, online: usize, flags: &[&str]) -> anyhow::Result<CoreChoice> {
         let line = ["weir", "profile.ini"].iter().chain(flags);
         let arguments = Line::try_parse_from(line).unwrap().run;
         let machine = Machine {
             kernel: String::new(),
             cpu_model: String::new(),
-            cores: (0..cores).collect(),
+            cores,
+            online: (0..online).collect(),
         };
         let relay = match &arguments.relay {
             None => RelayChoice::Own(own_relay(&arguments, &machine).unwrap()),
@@ -120,7 +128,22 @@ mod tests {
                 by_name: false,
             },
         };
-        choose(&arguments, &machine, &relay).unwrap()
+        choose(&arguments, &machine, &relay)
+    }
+
+    #[test]
+    fn a_relay_of_somebody_else_may_be_where_this_process_may_not() {
+        let other = "--relay=moqt://127.0.0.1:4443";
+        let cores = choose_of(vec![1], 2, &[other, "--relay-cores=0"]).unwrap();
+        assert_eq!((cores.relay, cores.subscribers), (vec![0], Some(1)));
+        for flags in [
+            &[other, "--relay-cores=2"][..],
+            &[other, "--subscribers-core=0"],
+            &["--relay-cores=0"],
+        ] {
+            let error = choose_of(vec![1], 2, flags).unwrap_err().to_string();
+            assert!(error.contains("there is no core"), "{flags:?}: {error}");
+        }
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
-    profile::Profile,
+    profile::{Pattern, Profile, TrackProfile},
     qperf::Wire,
+    scenario::Roles,
     service_level::{ServiceLevel, Subject},
 };
 
@@ -15,18 +16,28 @@ pub(super) struct Sight<'a> {
     pub(super) profile: &'a Profile,
     pub(super) wire: Wire,
     pub(super) relay: &'a RelayChoice,
-    /// Nobody subscribes here.
-    pub(super) publishes_only: bool,
+    /// Who does what here in a fan-out.
+    pub(super) roles: Roles,
+    /// Whether there are meetings instead, in which everybody does both.
+    pub(super) is_meeting: bool,
 }
 
-impl Sight<'_> {
+impl<'a> Sight<'a> {
+    /// The tracks that somebody here subscribes to.
+    fn subscribed(self) -> impl Iterator<Item = &'a TrackProfile> {
+        let tracks = self.profile.tracks.iter();
+        tracks.filter(move |track| self.is_meeting || self.roles.subscribes(track.mode))
+    }
+
     /// Why nothing is measured of a subject; none if it is.
     fn problem(self, subject: Subject) -> Option<String> {
+        let is_blind = || self.subscribed().next().is_none();
         match subject {
-            Subject::Loss | Subject::Latency if self.publishes_only => {
+            Subject::Loss | Subject::Late | Subject::Latency if is_blind() => {
                 Some("nobody subscribes here, so nothing is seen of what arrived".to_owned())
             }
             Subject::Failures | Subject::Loss => None,
+            Subject::Late => self.lateness_problem(),
             Subject::Latency => self.latency_problem(),
             Subject::Cpu => matches!(self.relay, RelayChoice::At { pid: None, .. }).then(|| {
                 "it takes --relay-pid or --relay-process to see the relay's CPU".to_owned()
@@ -34,10 +45,25 @@ impl Sight<'_> {
         }
     }
 
+    /// Why no object of any track is ever late; none if one may be.
+    fn lateness_problem(self) -> Option<String> {
+        let mut fetched = self
+            .subscribed()
+            .take_while(|track| track.pattern == Pattern::Fetch);
+        let first = fetched.next()?;
+        let is_all = fetched.count() + 1 == self.subscribed().count();
+        is_all.then(|| {
+            format!(
+                "[{}]: pattern = fetch: what is fetched is not sent by a schedule, so nothing of it is late",
+                first.section
+            )
+        })
+    }
+
     /// Why no track has a latency; none if one has.
     fn latency_problem(self) -> Option<String> {
         let mut problem = None;
-        for track in &self.profile.tracks {
+        for track in self.subscribed() {
             problem = Some(track.latency_problem(self.wire)?);
         }
         problem
@@ -64,6 +90,8 @@ pub(super) fn level(asked: Option<&str>, sight: Sight<'_>) -> anyhow::Result<Ser
 
 #[cfg(test)]
 mod tests {
+    use weir_bench::profile::Mode;
+
     use super::*;
     use crate::run::OwnRelay;
 
@@ -73,7 +101,12 @@ mod tests {
         let text = AUDIO
             .replace("= datagram", "= stream")
             .replace("track_mode", &format!("pattern = {pattern}\ntrack_mode"));
-        let profile = Profile::parse("audio.ini", text.as_bytes()).unwrap();
+        let given = publishes_only.then_some(Mode::Publisher);
+        said_of(&text, asked, Roles { given }, pid)
+    }
+
+    fn said_of(profile: &str, asked: Option<&str>, roles: Roles, pid: Option<u32>) -> String {
+        let profile = Profile::parse("audio.ini", profile.as_bytes()).unwrap();
         let relay = RelayChoice::At {
             url: "moqt://127.0.0.1:4443".parse().unwrap(),
             pid,
@@ -83,7 +116,8 @@ mod tests {
             profile: &profile,
             wire: Wire::Draft,
             relay: &relay,
-            publishes_only,
+            roles,
+            is_meeting: false,
         };
         match level(asked, sight) {
             Ok(level) => level.to_string(),
@@ -124,6 +158,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_fetched_is_never_late() {
+        let fetched = said(Some("loss=0,late=0"), "fetch", false, None);
+        assert!(
+            fetched.starts_with("--slo: late=0 cannot be judged: [")
+                && fetched.contains("pattern = fetch"),
+            "{fetched}"
+        );
+        assert_eq!(
+            said(Some("late=0"), "interval", false, None),
+            "late=0",
+            "what is sent by a schedule can be late"
+        );
+        assert_eq!(
+            said(Some("late=0"), "interval", true, None),
+            "--slo: late=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
+        );
+    }
+
+    #[test]
+    fn tracks_that_nobody_here_subscribes_to_have_no_say() {
+        // One is published here for others; the other is fetched.
+        let sent = AUDIO.replace("= datagram", "= stream");
+        let sent = sent.replace("track_mode", "mode = 1\ntrack_mode");
+        let fetched = sent
+            .replace("mode = 1\n", "mode = 3\npattern = fetch\n")
+            .replace("name                = 1", "name = 2")
+            .replacen("[Audio", "[Fetched", 1);
+        let both = format!("{sent}\n{fetched}");
+        assert_eq!(
+            said_of(&both, None, Roles::default(), None),
+            "loss=0,failed=0"
+        );
+        let late = said_of(&both, Some("late=0"), Roles::default(), None);
+        assert!(late.contains("pattern = fetch"), "{late}");
+        let all = Roles {
+            given: Some(Mode::Both),
+        };
+        assert_eq!(said_of(&both, None, all, None), "loss=0,failed=0,p99<100ms");
+        assert_eq!(said_of(&both, Some("late=0"), all, None), "late=0");
+    }
+
+    #[test]
     fn a_relay_of_our_own_is_seen() {
         let profile = Profile::parse("audio.ini", AUDIO.as_bytes()).unwrap();
         let relay = RelayChoice::Own(OwnRelay::Null { core: None });
@@ -131,7 +207,8 @@ mod tests {
             profile: &profile,
             wire: Wire::Draft,
             relay: &relay,
-            publishes_only: false,
+            roles: Roles::default(),
+            is_meeting: false,
         };
         assert!(level(Some("cpu<95%"), sight).is_ok());
     }

@@ -1,0 +1,121 @@
+//! Stories of relays that pass on something else than they were given, from the wire to the verdict.
+
+use super::AUDIO;
+use super::world::{Options, World};
+use crate::compare::{Comparison, Entry};
+use crate::find_max::{Probe, ProbeOutcome};
+use crate::null_relay::Faults;
+use crate::report::{Delivery, Outcome, Report, terminal};
+
+/// The report of fifty objects to each of three subscribers over a relay with these faults.
+fn report(profile: &str, faults: Faults) -> Report {
+    let options = Options {
+        faults,
+        ..Options::default()
+    };
+    let mut world = World::new(profile, options);
+    world.run();
+    assert_eq!(world.load.failure(), None);
+    let report = world.report();
+    assert_eq!(
+        (report.objects_lost(), report.objects_delivered()),
+        (0, 150)
+    );
+    report
+}
+
+fn delivery(report: &Report) -> Delivery {
+    report.tracks[0].delivery
+}
+
+/// Everything arrived in time, and the run broke all the same, for this clause alone and in these words.
+fn expect_broken(report: &Report, words: &str) {
+    assert_eq!(report.verdict.outcome, Outcome::Broken);
+    let sentence = &report.verdict.sentence;
+    assert!(
+        sentence.starts_with("altered=0 broke, measured "),
+        "{sentence}"
+    );
+    assert!(sentence.contains(words), "{sentence}");
+    let text = terminal::render(report, 200, false);
+    assert!(text.contains(&format!("not as sent    {words}")), "{text}");
+    // In a search and in a comparison as in a run.
+    let probe = Probe::of(100, report);
+    let ProbeOutcome::Broke { clauses, .. } = &probe.outcome else {
+        panic!("{probe:?}");
+    };
+    let broken: Vec<&str> = clauses.iter().map(|one| one.text.as_str()).collect();
+    assert_eq!(broken, ["altered=0"]);
+    let entry = Entry {
+        name: "vandal".to_owned(),
+        version: String::new(),
+        draft: None,
+        runs: vec![probe],
+    };
+    let comparison = Comparison::new(Vec::new(), vec![entry], None);
+    let standing = &comparison.relays[0];
+    assert_eq!(
+        (standing.held, standing.broke.as_deref()),
+        (0, Some("altered=0"))
+    );
+}
+
+#[test]
+fn a_relay_that_does_its_work_alters_nothing() {
+    let report = report(AUDIO, Faults::default());
+    assert_eq!(
+        report.verdict.outcome,
+        Outcome::Held,
+        "{}",
+        report.verdict.sentence
+    );
+    let clause = report.slo.clauses.last().unwrap();
+    assert_eq!(
+        (&*clause.text, clause.measured, clause.held),
+        ("altered=0", Some(0.0), true)
+    );
+    assert!(!terminal::render(&report, 200, false).contains("not as sent"));
+}
+
+#[test]
+fn a_relay_that_changes_content_has_not_delivered_it() {
+    let faults = Faults {
+        corrupt: true,
+        ..Faults::default()
+    };
+    // Also where there is no room for a tag, of which no latency is known.
+    for size in ["120", "60", "26"] {
+        let profile = AUDIO.replace("size = 120", &format!("size = {size}"));
+        let report = report(&profile, faults);
+        assert_eq!(delivery(&report).corrupt, 150, "{size}");
+        assert!(!report.slo.clauses.last().unwrap().held, "{size}");
+        if size == "120" {
+            expect_broken(&report, "150 objects with other content than was sent");
+        }
+    }
+}
+
+#[test]
+fn a_relay_that_moves_objects_has_not_delivered_them() {
+    // Ten groups behind the five of START and the first ten of data.
+    let faults = Faults {
+        move_groups: Some((15, 24)),
+        ..Faults::default()
+    };
+    let report = report(AUDIO, faults);
+    assert_eq!(delivery(&report).misplaced, 30);
+    expect_broken(&report, "30 objects under another number");
+}
+
+#[test]
+fn objects_of_another_run_are_named_and_break_nothing() {
+    let faults = Faults {
+        echo_another_run: true,
+        ..Faults::default()
+    };
+    let report = report(AUDIO, faults);
+    assert_eq!(delivery(&report).foreign, 150);
+    assert_eq!(report.verdict.outcome, Outcome::Held);
+    let sentence = &report.verdict.sentence;
+    assert!(sentence.contains("150 objects of other runs"), "{sentence}");
+}
