@@ -8,7 +8,7 @@ use super::proof::NOT_CALIBRATED;
 use super::screen::{COLUMN, Paint, Screen};
 use super::statistics::{Count, Distribution, Spread, float};
 use super::verdict::{Judgement, judged};
-use super::{Altered, Outcome, RelayCost, Report, TrackReport};
+use super::{Altered, Delivery, Outcome, RelayCost, Report, TrackReport};
 use crate::profile::Conduct;
 
 /// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
@@ -165,22 +165,7 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
     }
     screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
-    let altered = Altered::of(delivery);
-    if let Some(words) = altered.words() {
-        let paint = if altered.objects() > 0 {
-            Paint::Bad
-        } else {
-            Paint::Warn
-        };
-        screen.entry("not as sent", paint, 2, LABEL, &words);
-    }
-    if delivery.negative_latencies > 0 {
-        let text = format!(
-            "{} arrived before they were sent: the clocks disagree, and latency is too low",
-            figures::counted(delivery.negative_latencies, "object")
-        );
-        screen.entry("clocks", Paint::Warn, 2, LABEL, &text);
-    }
+    not_as_sent(screen, delivery);
     if track.set_apart.is_anybody() {
         let apart = &track.set_apart;
         let text = format!(
@@ -228,6 +213,26 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
     if reasons.len() > REASONS_MAX {
         let more = format!("and {} other reasons", reasons.len() - REASONS_MAX);
         screen.paragraph(Paint::Faint, LABEL, &more);
+    }
+}
+
+/// What came otherwise than it was sent, if anything did.
+fn not_as_sent(screen: &mut Screen, delivery: &Delivery) {
+    let altered = Altered::of(delivery);
+    if let Some(words) = altered.words() {
+        let paint = if altered.objects() > 0 {
+            Paint::Bad
+        } else {
+            Paint::Warn
+        };
+        screen.entry("not as sent", paint, 2, LABEL, &words);
+    }
+    if delivery.negative_latencies > 0 {
+        let text = format!(
+            "{} arrived before they were sent: the clocks disagree, and latency is too low",
+            figures::counted(delivery.negative_latencies, "object")
+        );
+        screen.entry("clocks", Paint::Warn, 2, LABEL, &text);
     }
 }
 

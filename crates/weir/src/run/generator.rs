@@ -166,7 +166,7 @@ impl Generator {
                 return because(&format!(
                     "nothing has come from the relay at {url} for {} s, no answer to a ping either; it fell silent {}",
                     (now - heard).as_secs(),
-                    watch.into_the_run(heard)
+                    watch.time_in_words(heard)
                 ));
             }
             let is_late = now - started > patience;
@@ -239,7 +239,7 @@ impl Finished {
         now: Instant,
     ) -> Option<String> {
         let heard = watch.last_heard(now);
-        let last_word = format!("the last word came {}", watch.into_the_run(heard));
+        let last_word = format!("the last word came {}", watch.time_in_words(heard));
         let results = self.subscribers().results(|_| None);
         let steady = || results.iter().filter(|one| one.conduct == Conduct::Steady);
         // Whether every subscription ended before its time, and so that `is_meant` holds.

@@ -177,7 +177,7 @@ impl Watch {
     }
 
     /// From the beginning of the run to a moment of it, in words.
-    pub(crate) fn into_the_run(&self, at: Instant) -> String {
+    pub(crate) fn time_in_words(&self, at: Instant) -> String {
         let seconds = at.saturating_duration_since(self.started).as_secs_f64();
         format!("{seconds:.1} s into the run")
     }

@@ -113,7 +113,7 @@ mod tests {
     /// Who runs where if this process may use `cores` of so many.
     fn choose_of(cores: Vec<usize>, online: usize, flags: &[&str]) -> anyhow::Result<CoreChoice> {
         let line = ["weir", "profile.ini"].iter().chain(flags);
-        let arguments = Line::try_parse_from(line).unwrap().run;
+        let arguments = Line::try_parse_from(line)?.run;
         let machine = Machine {
             kernel: String::new(),
             cpu_model: String::new(),
@@ -121,9 +121,9 @@ mod tests {
             online: (0..online).collect(),
         };
         let relay = match &arguments.relay {
-            None => RelayChoice::Own(own_relay(&arguments, &machine).unwrap()),
+            None => RelayChoice::Own(own_relay(&arguments, &machine)?),
             Some(url) => RelayChoice::At {
-                url: url.parse().unwrap(),
+                url: url.parse()?,
                 pid: None,
                 by_name: false,
             },
