@@ -218,6 +218,14 @@ impl Origin {
             return;
         };
         publication.take_over(parameters);
+        publication.forward(parameters, self.group);
+        if !publication.is_forwarded {
+            for key in self.streams.of_track(track) {
+                let code = ResetCode::CANCELLED;
+                let is_given_up = self.streams.give_up(&mut connection, key, code);
+                self.counters.streams_reset += u64::from(is_given_up);
+            }
+        }
         self.streams.rank_anew(&mut connection, track, |place| {
             publication.rank(place.priority, place.key.group, place.key.subgroup)
         });
@@ -301,7 +309,7 @@ impl Origin {
         let Ok(track_name) = TrackName::new(name) else {
             return;
         };
-        let Some(alias) = self.offer(now, endpoint, name, Terms::PLAIN) else {
+        let Some(alias) = self.offer(now, endpoint, name, Terms::HELD) else {
             return;
         };
         self.write_held(now, endpoint, alias, payload.clone());

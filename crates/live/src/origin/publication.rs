@@ -30,6 +30,8 @@ pub(super) struct Terms {
     pub(super) subgroup_timeout: Option<Duration>,
     /// Of a track with sound: its number in the MP4 stream.
     pub(super) audio: Option<u32>,
+    /// Whether its objects are held for those who come late.
+    pub(super) is_held: bool,
 }
 
 impl Terms {
@@ -38,6 +40,12 @@ impl Terms {
         order: GroupOrder::Ascending,
         subgroup_timeout: None,
         audio: None,
+        is_held: false,
+    };
+    /// Of a track whose one object is held.
+    pub(super) const HELD: Self = Self {
+        is_held: true,
+        ..Self::PLAIN
     };
 }
 
@@ -59,6 +67,8 @@ pub(super) struct Publication {
     pub(super) audio: Option<(u32, u64, u64)>,
     /// Who subscribed begins with this group, counted from the first.
     from_group: u64,
+    /// Whether the peer wants objects now [moqt-18 §5.1].
+    pub(super) is_forwarded: bool,
     /// The last object, whether anybody wanted it or not.
     largest: Option<Location>,
 }
@@ -77,6 +87,7 @@ impl Publication {
             streams_opened: 0,
             audio: terms.audio.map(|number| (number, 0, 0)),
             from_group: 0,
+            is_forwarded: true,
             largest: None,
         }
     }
@@ -129,7 +140,19 @@ impl Publication {
     /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
     pub(super) fn note(&mut self, group: u64, location: Location) -> bool {
         self.largest = self.largest.max(Some(location));
-        self.request.is_some() && group >= self.from_group
+        self.request.is_some() && self.is_forwarded && group >= self.from_group
+    }
+
+    /// Takes over whether the peer wants objects while `group` is on its way. It has lost the beginning of that when it wants
+    /// them again, and gets what comes behind it.
+    pub(super) fn forward(&mut self, parameters: &Parameters, group: u64) {
+        let Some(is_forwarded) = parameters.forward.filter(|_| !self.is_held()) else {
+            return;
+        };
+        if is_forwarded && !self.is_forwarded {
+            self.from_group = self.largest.map_or(0, |_| group + 1);
+        }
+        self.is_forwarded = is_forwarded;
     }
 
     /// Accepts a SUBSCRIBE under the alias. Who comes while a group is on its way gets what comes behind it: the
@@ -147,6 +170,7 @@ impl Publication {
         self.is_accepted = true;
         self.streams_opened = 0;
         self.from_group = self.largest.map_or(0, |_| group + 1);
+        self.is_forwarded = asked.forward.unwrap_or(true) || self.is_held();
         SubscribeOk {
             track_alias: alias,
             parameters: Parameters {
@@ -155,6 +179,11 @@ impl Publication {
             },
             properties: self.properties(),
         }
+    }
+
+    /// Whether its objects are held for those who come late; they are sent once, and whatever forwarding is asked for.
+    fn is_held(&self) -> bool {
+        self.terms.is_held
     }
 
     /// What is held is sent to whoever subscribes, as if it had been made only now: so nobody has to fetch it.
@@ -221,6 +250,31 @@ mod tests {
         // Whoever comes next begins with what the track says.
         publication.accept(RequestId(2), &Parameters::default(), 0, 0);
         assert_eq!(rank(&publication, 1), usual);
+    }
+
+    #[test]
+    fn who_wants_objects_again_gets_those_of_the_next_group() {
+        let name = track(&Namespace::new(["live"]).expect("short"), "video").expect("short");
+        let forward = |forward| Parameters {
+            forward: Some(forward),
+            ..Parameters::default()
+        };
+        let at = |group| Location { group, object: 0 };
+        for (terms, is_held) in [(Terms::PLAIN, false), (Terms::HELD, true)] {
+            let mut publication = Publication::new(name.clone(), terms);
+            publication.request = Some(RequestId(2));
+            publication.forward(&forward(false), 0);
+            assert_eq!(publication.note(0, at(100)), is_held);
+            publication.forward(&Parameters::default(), 1);
+            assert_eq!(publication.note(1, at(101)), is_held, "nothing is said");
+            publication.forward(&forward(true), 1);
+            assert_eq!(publication.note(1, at(101)), is_held);
+            assert!(publication.note(2, at(102)));
+            publication.accept(RequestId(4), &forward(false), 0, 2);
+            assert_eq!(publication.note(3, at(103)), is_held);
+            publication.accept(RequestId(6), &Parameters::default(), 0, 3);
+            assert!(publication.note(4, at(104)));
+        }
     }
 
     #[test]
