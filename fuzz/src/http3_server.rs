@@ -66,6 +66,7 @@ impl Stage {
         site.add("/a", b"hello").expect("a small file");
         let limits = Limits {
             field_section_bytes_max: 200,
+            unfinished_sections_bytes_max: 300,
             request_content_bytes_max: 100,
             fresh_streams_max: 4,
         };

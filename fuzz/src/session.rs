@@ -456,7 +456,11 @@ impl World {
     }
 
     fn answer(&mut self, input: &mut Input<'_>) {
-        let accept = input.byte() & 1 == 0;
+        let choice = input.byte();
+        let accept = choice & 1 == 0;
+        if choice & 2 != 0 && !self.updates_due.is_empty() {
+            return self.answer_update(accept);
+        }
         let (session, peer) = (&mut self.session, &mut self.peer);
         let able = self
             .requests
@@ -492,12 +496,15 @@ impl World {
         }
         if accept {
             self.session
-                .request_ok(&mut self.peer, id, RequestOk::default());
+                .update_ok(&mut self.peer, id, RequestOk::default());
             return;
         }
-        self.session.request_error(&mut self.peer, id, error());
-        let kind = self.requests.get(&id).map(|(_, kind, _)| *kind);
-        if !matches!(kind, Some(RequestKind::Subscribe | RequestKind::Publish)) {
+        self.session.update_error(&mut self.peer, id, error());
+        let lasts = self.requests.get(&id).is_some_and(|&(own, kind, known)| {
+            let is_answered = own || known == Known::Established;
+            is_answered && matches!(kind, RequestKind::Subscribe | RequestKind::Publish)
+        });
+        if !lasts {
             self.forget(id);
         }
     }

@@ -5,6 +5,8 @@
 //! a relay to serve anybody with. Tests let it misbehave (`Faults`).
 
 mod forwarding;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -43,6 +45,8 @@ pub(crate) struct Faults {
     pub(crate) move_groups: Option<(u64, u64)>,
     /// Every object in a datagram is followed by one that says that it is of another run.
     pub(crate) echo_another_run: bool,
+    /// COMPLETION in a datagram says that so many objects were sent, each in a group of its own.
+    pub(crate) forge_completion: Option<u64>,
 }
 
 /// What the relay has done so far.
@@ -139,7 +143,7 @@ impl NullRelay {
             SessionEvent::Rejected { id, error } => {
                 self.on_refused(now, endpoint, (from, id), &error);
             }
-            SessionEvent::Closed { id, .. } => self.on_closed((from, id)),
+            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, (from, id)),
             SessionEvent::Subgroup {
                 stream,
                 request,
@@ -160,7 +164,7 @@ impl NullRelay {
             SessionEvent::Update { id, .. } => {
                 let ok = RequestOk::default();
                 self.act(now, endpoint, from, |session, connection| {
-                    session.request_ok(connection, id, ok);
+                    session.update_ok(connection, id, ok);
                 });
             }
             SessionEvent::Violated(violation) => {
@@ -301,12 +305,15 @@ impl NullRelay {
         }
     }
 
-    /// Objects of a track come from now on: whoever waits for it is accepted.
+    /// Objects of a track come from now on: whoever waits for it is accepted. Nobody does if they came before, from another
+    /// publisher or by another request.
     fn on_flowing(&mut self, now: Instant, endpoint: &mut Endpoint, source: (Handle, RequestId)) {
         let Some(number) = self.upstream.get(&source).copied() else {
             return;
         };
-        self.tracks[number].is_flowing = true;
+        if std::mem::replace(&mut self.tracks[number].is_flowing, true) {
+            return;
+        }
         for subscriber in self.tracks[number].subscribers.clone() {
             self.accept(now, endpoint, subscriber, number);
         }
@@ -340,6 +347,10 @@ impl NullRelay {
             return;
         };
         let track = &mut self.tracks[number];
+        // Another publisher, or another request, took its place.
+        if track.source != Some(source) {
+            return;
+        }
         track.source = None;
         if !std::mem::take(&mut track.is_flowing) {
             return;
@@ -362,17 +373,28 @@ impl NullRelay {
         let Some(number) = self.upstream.remove(&source) else {
             return;
         };
-        self.tracks[number].source = None;
-        for subscriber in std::mem::take(&mut self.tracks[number].subscribers) {
+        let track = &mut self.tracks[number];
+        // Another publisher, or another request, took its place.
+        if track.source != Some(source) {
+            return;
+        }
+        track.source = None;
+        for subscriber in std::mem::take(&mut track.subscribers) {
             self.refuse(now, endpoint, subscriber, &error.reason);
         }
     }
 
-    /// A request is over that its peer has ended.
-    fn on_closed(&mut self, request: (Handle, RequestId)) {
+    /// A request is over that its peer has ended: a subscription, or the source of a track without `PUBLISH_DONE`.
+    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, request: (Handle, RequestId)) {
         for track in &mut self.tracks {
             track.subscribers.retain(|one| *one != request);
         }
+        let done = PublishDone {
+            code: PublishDoneCode::TRACK_ENDED,
+            stream_count: None,
+            reason: "the publisher ended it".to_owned(),
+        };
+        self.on_done(now, endpoint, request, &done);
     }
 
     /// A peer is gone, and with it what it published.

@@ -220,7 +220,7 @@ impl StreamMapping {
             Self::SubgroupPerGroup => objects.saturating_sub(from),
             Self::SubgroupPerObject => u64::from(from <= subgroup && subgroup < objects),
             Self::TwoSubgroups => {
-                let first = from + u64::from(from % 2 != subgroup % 2);
+                let first = from.saturating_add(u64::from(from % 2 != subgroup % 2));
                 objects.saturating_sub(first).div_ceil(2)
             }
         }

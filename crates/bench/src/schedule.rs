@@ -212,6 +212,22 @@ impl Schedule {
         })
     }
 
+    /// How many items stand before a MOQT Group ID and Object ID: the index of the first that does not, found by halving,
+    /// since a plan may have billions.
+    pub fn items_before(&self, group: u64, object: u64) -> u64 {
+        let is_before = |item: Item| (item.group, item.object) < (group, object);
+        let (mut low, mut high) = (0, self.items());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.item(middle).is_some_and(is_before) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// When DATA message `number` is to be sent, since the release.
     pub fn object_at(&self, number: u64) -> Duration {
         Duration::from_nanos(self.start_delay_ns + self.planned_ns(number))

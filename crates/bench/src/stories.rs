@@ -4,7 +4,7 @@
 mod altered;
 mod load;
 mod patterns;
-mod world;
+pub(crate) mod world;
 
 use std::time::Duration;
 

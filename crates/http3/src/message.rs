@@ -101,6 +101,11 @@ impl MessageReader {
         self.stage != Stage::Head
     }
 
+    /// Bytes that are kept of a field section of which more is to come.
+    pub fn kept_bytes(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Looks whether the stream may end here: not inside a frame (RFC 9114 §7.1).
     pub fn check_end(&self) -> Result<(), Violation> {
         if self.frames.is_between_frames() {
@@ -200,6 +205,11 @@ mod tests {
             let (found, reader) = read(&stream, piece).unwrap();
             assert_eq!(found, expected);
             assert!(reader.has_head() && reader.check_end().is_ok());
+            assert_eq!(reader.kept_bytes(), 0);
+        }
+        for (end, kept) in [(5, 0), (6, 1), (7, 2), (8, 0), (21, 0), (22, 1), (23, 0)] {
+            let (_, reader) = read(&stream[..end], 1).unwrap();
+            assert_eq!(reader.kept_bytes(), kept, "{end}");
         }
         for end in [1, 2, 4, 6, 9, 11, 13, 15, 20, 22, 24] {
             let (_, reader) = read(&stream[..end], 100).unwrap();

@@ -73,6 +73,8 @@ pub struct Counters {
     pub requests_reset: u64,
     /// Requests that came after GOAWAY.
     pub requests_rejected: u64,
+    /// Requests that were cut off, since too much was kept of heads that had come in part.
+    pub requests_excessive: u64,
 }
 
 impl Counters {
@@ -88,6 +90,7 @@ impl Counters {
             ("requests_malformed", self.requests_malformed),
             ("requests_reset", self.requests_reset),
             ("requests_rejected", self.requests_rejected),
+            ("requests_excessive", self.requests_excessive),
         ]
         .into_iter()
     }
@@ -105,6 +108,7 @@ impl Counters {
             requests_malformed: self.requests_malformed + other.requests_malformed,
             requests_reset: self.requests_reset + other.requests_reset,
             requests_rejected: self.requests_rejected + other.requests_rejected,
+            requests_excessive: self.requests_excessive + other.requests_excessive,
         }
     }
 

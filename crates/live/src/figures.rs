@@ -111,6 +111,9 @@ impl Figures {
         let last = numbers.max();
         let frames = first.zip(last);
         let frames = frames.map_or(0, |(first, last)| (last - first).saturating_add(1));
+        // Whatever a publisher says of their numbers, there were as many frames as were shown.
+        let shown = records.iter().filter(|record| record.shown_us.is_some());
+        let frames = frames.max(shown.count() as u64);
         Self::new(records, frames, start_us, end_us)
     }
 }
@@ -257,6 +260,17 @@ mod tests {
         let records = [0, u64::MAX].map(numbered);
         assert_eq!(Figures::of_received(&records, 0, 1).frames, u64::MAX);
         assert_eq!(Figures::of_received(&records[1..], 0, 1).frames, 1);
+    }
+
+    #[test]
+    fn no_more_is_shown_than_there_was() {
+        let records = [1, 2, 3].map(|at| record('I', at, Some(at)));
+        let figures = Figures::of_received(&records, 0, 10);
+        let on_time = figures.delays.map(|delays| delays.on_time);
+        assert_eq!(
+            (figures.frames, figures.shown, on_time),
+            (3, 1.0, Some(1.0))
+        );
     }
 
     #[test]

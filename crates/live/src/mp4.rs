@@ -3,6 +3,7 @@
 mod boxes;
 mod fragment;
 mod init;
+mod nesting;
 
 pub(crate) use self::boxes::{BoxReader, RawBox};
 pub(crate) use self::fragment::{Fragment, Times, fragment};

@@ -78,6 +78,8 @@ pub struct Origin {
     flow: PublishFlow,
     /// The `PUBLISH_NAMESPACE`, and whether it was accepted.
     offered: Option<(RequestId, bool)>,
+    /// When the relay should have taken what it was offered.
+    answer_by: Option<Instant>,
     strategy: Box<dyn Strategy>,
     packaging: Packaging,
     timebase: Timebase,
@@ -109,6 +111,7 @@ impl Origin {
             namespace: config.namespace,
             flow: config.flow,
             offered: None,
+            answer_by: None,
             strategy: config.strategy,
             packaging: config.packaging,
             timebase: config.timebase,
@@ -174,7 +177,7 @@ impl Origin {
                 SessionEvent::Update { id, parameters, .. } => {
                     self.take_over(now, endpoint, id, &parameters);
                     if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                        session.request_ok(&mut connection, id, RequestOk::default());
+                        session.update_ok(&mut connection, id, RequestOk::default());
                     }
                 }
                 SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, id),
@@ -202,7 +205,7 @@ impl Origin {
         }
     }
 
-    /// The peer says how urgent a track is to it.
+    /// The peer says how urgent a track is to it, and whether it wants it now.
     fn take_over(
         &mut self,
         now: Instant,
@@ -210,6 +213,9 @@ impl Origin {
         id: RequestId,
         parameters: &Parameters,
     ) {
+        if let Some((_, asked)) = self.early.iter_mut().find(|(early, _)| *early == id) {
+            return asked.parameters.change(parameters);
+        }
         let mut publications = self.publications.iter_mut().enumerate();
         let found = publications.find(|(_, one)| one.request == Some(id));
         let (Some((track, publication)), Some((_, mut connection))) =
@@ -523,11 +529,16 @@ impl App for Origin {
         let is_awaited = self.leaving.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
         let look_at = self.leaving.as_ref().map(|leaving| leaving.look_at);
-        let deadline = self.streams.next_deadline();
-        [self.client.poll_timeout(), next_at, deadline, look_at]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.client.poll_timeout(),
+            next_at,
+            self.streams.next_deadline(),
+            look_at,
+            self.answer_by.filter(|_| !self.is_published()),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -535,6 +546,7 @@ impl App for Origin {
             return;
         }
         self.client.handle_timeout(now, endpoint);
+        self.on_answer_timeout(now);
         self.advance(now, endpoint);
         self.handle_session_events(now, endpoint);
     }

@@ -4,13 +4,16 @@
 //! before it, draft-ietf-moq-catalogformat-01. Updates, other qualities of one picture, encryption and sound are passed over.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use crate::limits::{INIT_TRACKS_MAX, LAYERS_MAX};
+use crate::limits::{
+    CATALOG_TRACKS_MAX, INIT_TRACKS_MAX, LAYERS_MAX, TOLD_CHARACTERS_MAX, TOLD_TRACKS_MAX,
+};
 use crate::packaging::Packaging;
 use crate::{Ingest, IngestError, Init, Item};
 
@@ -59,6 +62,12 @@ pub enum PlanError {
     /// It has no list of tracks.
     #[error("the catalog lists no tracks")]
     NoTracks,
+    /// It lists more tracks than are looked at.
+    #[error("the catalog lists {count} tracks, of at most {}", CATALOG_TRACKS_MAX)]
+    TooManyTracks {
+        /// How many it lists.
+        count: usize,
+    },
     /// It lists nothing to see.
     #[error("the catalog lists no video as loc or cmaf, but {found}")]
     NoVideo {
@@ -89,9 +98,9 @@ impl Plan {
         // Of alternatives of one quality each, the first is played.
         let base = video().find(|track| !track.is_layer());
         let Some(base) = base.or_else(|| video().next()) else {
-            let found: Vec<String> = catalog.tracks.iter().map(Listed::described).collect();
-            let found = found.join(", ");
-            return Err(PlanError::NoVideo { found });
+            return Err(PlanError::NoVideo {
+                found: catalog.described(),
+            });
         };
         let layers = video().filter(|track| track.is_layer() && track.name != base.name);
         let chosen = std::iter::once(base).chain(layers).take(LAYERS_MAX);
@@ -128,7 +137,7 @@ pub fn init_tracks(json: &[u8]) -> Result<Vec<String>, PlanError> {
     Ok(names)
 }
 
-/// A catalog whose tracks have all their fields themselves.
+/// A catalog, taken apart into its tracks and the rest.
 struct Listing {
     fields: Map<String, Value>,
     tracks: Vec<Listed>,
@@ -138,33 +147,54 @@ struct Listing {
 struct Listed {
     name: String,
     fields: Map<String, Value>,
+    /// What the earlier form keeps once for all tracks.
+    for_all: Rc<Map<String, Value>>,
 }
 
 impl Listing {
     fn read(json: &[u8]) -> Result<Self, PlanError> {
-        let Value::Object(fields) = serde_json::from_slice(json)? else {
+        let Value::Object(mut fields) = serde_json::from_slice(json)? else {
             return Err(PlanError::NoTracks);
         };
-        let listed = fields.get("tracks").and_then(Value::as_array);
-        let Some(listed) = listed else {
+        let Some(Value::Array(listed)) = fields.remove("tracks") else {
             return Err(PlanError::NoTracks);
         };
-        let common = fields.get("commonTrackFields").and_then(Value::as_object);
-        let tracks = listed.iter().filter_map(Value::as_object);
-        let tracks = tracks.filter_map(|own| {
-            let name = own.get("name")?.as_str()?.to_owned();
-            // The earlier form keeps some fields for all tracks, and some one level deeper.
-            let deeper = own.get("selectionParams").and_then(Value::as_object);
-            let parts = [common, deeper, Some(own)];
-            let fields = parts.into_iter().flatten().flatten();
-            let fields = fields.map(|(key, value)| (key.clone(), value.clone()));
-            let fields = fields.collect();
-            Some(Listed { name, fields })
+        let count = listed.len();
+        if count > CATALOG_TRACKS_MAX {
+            return Err(PlanError::TooManyTracks { count });
+        }
+        let for_all = fields.remove("commonTrackFields");
+        let for_all = if let Some(Value::Object(for_all)) = for_all {
+            Rc::new(for_all)
+        } else {
+            Rc::default()
+        };
+        let tracks = listed.into_iter().filter_map(|own| {
+            let Value::Object(fields) = own else {
+                return None;
+            };
+            let name = fields.get("name")?.as_str()?.to_owned();
+            Some(Listed {
+                name,
+                fields,
+                for_all: Rc::clone(&for_all),
+            })
         });
         Ok(Self {
             tracks: tracks.collect(),
             fields,
         })
+    }
+
+    /// For an error: the first tracks, and how many more there are.
+    fn described(&self) -> String {
+        let told = self.tracks.iter().take(TOLD_TRACKS_MAX);
+        let told: Vec<String> = told.map(Listed::described).collect();
+        let told = told.join(", ");
+        match self.tracks.len().checked_sub(TOLD_TRACKS_MAX) {
+            Some(more @ 1..) => format!("{told} and {more} more"),
+            Some(0) | None => told,
+        }
     }
 
     /// What a decoder of the track has to know, if that stands in the catalog.
@@ -183,8 +213,15 @@ impl Listing {
 }
 
 impl Listed {
+    /// One of its fields. The earlier form keeps some one level deeper, and some for all tracks.
+    fn field(&self, key: &str) -> Option<&Value> {
+        let deeper = || self.fields.get("selectionParams")?.as_object()?.get(key);
+        let own = self.fields.get(key).or_else(deeper);
+        own.or_else(|| self.for_all.get(key))
+    }
+
     fn text(&self, key: &str) -> Option<&str> {
-        self.fields.get(key)?.as_str()
+        self.field(key)?.as_str()
     }
 
     fn codec(&self) -> &str {
@@ -204,14 +241,19 @@ impl Listed {
 
     /// Whether it cannot be decoded without another track.
     fn is_layer(&self) -> bool {
-        let depends = self.fields.get("depends").and_then(Value::as_array);
+        let depends = self.field("depends").and_then(Value::as_array);
         depends.is_some_and(|depends| !depends.is_empty())
     }
 
     /// For an error.
     fn described(&self) -> String {
-        let packaging = self.text("packaging").unwrap_or("unknown packaging");
-        format!("{:?} ({packaging} {})", self.name, self.codec())
+        let packaging = told(self.text("packaging").unwrap_or("unknown packaging"));
+        let (packaging, codec) = (packaging.escape_debug(), told(self.codec()));
+        format!(
+            "{:?} ({packaging} {})",
+            told(&self.name),
+            codec.escape_debug()
+        )
     }
 
     fn plan(
@@ -221,7 +263,7 @@ impl Listed {
     ) -> Result<VideoPlan, PlanError> {
         let referred = || segments.get(self.text("initTrack")?).cloned();
         let init = catalog.init_data(self).or_else(referred);
-        let track = || self.name.clone();
+        let track = || told(&self.name);
         let form = match (self.packaging(), init) {
             (Some(Packaging::Cmaf), Some(segment)) => {
                 let init = read_init(&segment);
@@ -233,15 +275,14 @@ impl Listed {
             (Some(Packaging::Cmaf), None) => return Err(PlanError::NoInit { track: track() }),
             (Some(Packaging::Loc) | None, configuration) => Form::Loc {
                 timescale: self
-                    .fields
-                    .get("timescale")
+                    .field("timescale")
                     .and_then(Value::as_u64)
                     .unwrap_or(MICROSECONDS),
                 length_bytes: length_bytes(configuration.as_deref()),
             },
         };
         Ok(VideoPlan {
-            name: track(),
+            name: self.name.clone(),
             codec: self.codec().to_owned(),
             form,
         })
@@ -259,6 +300,11 @@ fn read_init(segment: &[u8]) -> Result<Box<Init>, IngestError> {
             Err(IngestError::NoInit { offset })
         }
     }
+}
+
+/// So much of a text of the catalog as stands in an error.
+fn told(text: &str) -> String {
+    text.chars().take(TOLD_CHARACTERS_MAX).collect()
 }
 
 /// Bytes of the lengths in front of NAL units, as an `avcC` box says it; 4 if there is none.

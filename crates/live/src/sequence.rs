@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::limits::SEQUENCE_FRAMES_MAX;
+
 /// Holds what arrives of a group until the one before it has ended, as a single stream would.
 #[derive(Debug)]
 pub(crate) struct Sequence<T> {
@@ -9,6 +11,8 @@ pub(crate) struct Sequence<T> {
     current: Option<u64>,
     ended: BTreeSet<u64>,
     waiting: BTreeMap<u64, Vec<T>>,
+    /// How many wait, of all groups.
+    count: usize,
 }
 
 impl<T> Sequence<T> {
@@ -17,6 +21,7 @@ impl<T> Sequence<T> {
             current: None,
             ended: BTreeSet::new(),
             waiting: BTreeMap::new(),
+            count: 0,
         }
     }
 
@@ -24,7 +29,8 @@ impl<T> Sequence<T> {
     pub(crate) fn push(&mut self, group: u64, item: T) {
         self.current.get_or_insert(group);
         self.waiting.entry(group).or_default().push(item);
-        if self.waiting.len() > GROUPS_MAX {
+        self.count += 1;
+        if self.waiting.len() > GROUPS_MAX || self.count > SEQUENCE_FRAMES_MAX {
             self.current = self.waiting.first_key_value().map(|(group, _)| *group);
         }
     }
@@ -45,8 +51,9 @@ impl<T> Sequence<T> {
             if !self.ended.remove(&current) {
                 break;
             }
-            self.current = Some(current + 1);
+            self.current = current.checked_add(1);
         }
+        self.count -= passing.len();
         passing
     }
 }
@@ -84,5 +91,21 @@ mod tests {
         }
         sequence.push(GROUPS_MAX as u64 + 1, 0);
         assert_eq!(sequence.poll(), [1]);
+    }
+
+    #[test]
+    fn so_many_frames_wait_for_the_end_of_a_group_and_no_more() {
+        let mut sequence = Sequence::new();
+        sequence.push(0, 0);
+        assert_eq!(sequence.poll(), [0]);
+        for number in 0..SEQUENCE_FRAMES_MAX {
+            sequence.push(2, number);
+            assert!(sequence.poll().is_empty());
+        }
+        sequence.push(3, 0);
+        assert_eq!(sequence.poll().len(), SEQUENCE_FRAMES_MAX);
+        sequence.end(2);
+        assert_eq!(sequence.poll(), [0]);
+        assert_eq!(sequence.count, 0);
     }
 }

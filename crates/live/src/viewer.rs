@@ -5,6 +5,8 @@ mod discovery;
 mod following;
 mod incoming;
 mod objects;
+mod patience;
+mod records;
 mod succession;
 mod unpacking;
 
@@ -24,11 +26,13 @@ pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
 use self::following::Numbering;
 use self::incoming::{Incoming, Of, Track, Whole};
+use self::records::Records;
 use self::succession::Succession;
 use self::unpacking::Unpacker;
 use crate::client::Client;
 use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
+use crate::limits::RECORDS_MAX;
 use crate::origin::track;
 use crate::plan::Plan;
 use crate::playout::{Arrival, Player, PlayerSettings};
@@ -55,9 +59,11 @@ pub struct Viewer {
     freshness: Option<Freshness>,
     succession: Succession,
     streams_refused: u64,
-    records: Vec<FrameRecord>,
+    records: Records,
     started_us: Option<i64>,
     wake_at: Option<Instant>,
+    /// When the relay should have accepted a track, while it has accepted none.
+    answer_by: Option<Instant>,
     /// When the last track ended.
     ended_at: Option<Instant>,
     /// Until when another publisher is waited for.
@@ -92,9 +98,10 @@ impl Viewer {
             freshness: settings.stops_stale.then(Freshness::default),
             succession: Succession::default(),
             streams_refused: 0,
-            records: Vec::new(),
+            records: Records::new(RECORDS_MAX),
             started_us: None,
             wake_at: None,
+            answer_by: None,
             ended_at: None,
             waits_until: None,
             numbering: Numbering::default(),
@@ -109,7 +116,12 @@ impl Viewer {
 
     /// What became of each frame that arrived, in the order of arrival.
     pub fn records(&self) -> &[FrameRecord] {
-        &self.records
+        self.records.kept()
+    }
+
+    /// Frames that arrived when 4 million others had: they are played, but nothing is kept of them.
+    pub fn frames_not_recorded(&self) -> u64 {
+        self.records.dropped()
     }
 
     /// When it began to connect, in microseconds of the shared clock.
@@ -153,7 +165,8 @@ impl Viewer {
         self.frames_of_former
     }
 
-    /// Streams that it refused, because a newer keyframe waited behind them.
+    /// Streams that it refused, because a newer keyframe waited behind them, or because there were too many of them, or too much
+    /// was on its way.
     pub fn streams_refused(&self) -> u64 {
         self.streams_refused
     }
@@ -206,7 +219,7 @@ impl Viewer {
             }
             SessionEvent::Update { id, .. } => {
                 if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                    session.request_ok(&mut connection, id, RequestOk::default());
+                    session.update_ok(&mut connection, id, RequestOk::default());
                 }
             }
             SessionEvent::Subgroup {
@@ -238,6 +251,9 @@ impl Viewer {
             }
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
             SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
+            SessionEvent::Closed { id, .. } if self.discovery.has(id) => {
+                self.on_held_closed(now, endpoint, id);
+            }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
             SessionEvent::Violated(violation) => {
@@ -267,6 +283,7 @@ impl Viewer {
                 self.tracks.push(Track::new(name, request, unpacker));
             }
         }
+        self.await_answers(now);
     }
 
     /// Asks for a track; if that cannot be, the player is of no more use.
@@ -338,6 +355,7 @@ impl Viewer {
         id: RequestId,
         largest: Option<Location>,
     ) {
+        self.on_accepted(id);
         if self.config.join == Join::Next || largest.is_none() {
             return;
         }
@@ -432,17 +450,7 @@ impl Viewer {
             bytes,
         } = *whole;
         let now_us = self.config.timebase.microseconds(now);
-        let arrival = Arrival {
-            number: self.records.len() as u64,
-            kind: tag.kind,
-            is_disposable: tag.is_disposable,
-            group,
-            references: tag.references,
-            decode_us: tag.decode_us,
-            presentation_us: tag.presentation_us,
-            duration_us: tag.duration_us,
-        };
-        self.records.push(FrameRecord {
+        let record = self.records.push(FrameRecord {
             number: self.numbering.number(tag.number),
             group,
             kind: tag.kind.letter(),
@@ -452,6 +460,16 @@ impl Viewer {
             arrived_us: now_us,
             shown_us: None,
         });
+        let arrival = Arrival {
+            number: record,
+            kind: tag.kind,
+            is_disposable: tag.is_disposable,
+            group,
+            references: tag.references,
+            decode_us: tag.decode_us,
+            presentation_us: tag.presentation_us,
+            duration_us: tag.duration_us,
+        };
         self.player.push(now_us, arrival);
     }
 
@@ -459,8 +477,7 @@ impl Viewer {
     fn play(&mut self, now: Instant) {
         let now_us = self.config.timebase.microseconds(now);
         while let Some(shown) = self.player.poll(now_us) {
-            let record = usize::try_from(shown.frame.number).ok();
-            let record = record.and_then(|number| self.records.get_mut(number));
+            let record = self.records.find(shown.frame.number);
             if let Some(record) = record.filter(|_| shown.is_decodable) {
                 record.shown_us = Some(now_us);
             }
@@ -492,6 +509,7 @@ impl App for Viewer {
             self.wake_at,
             self.leave_at(),
             give_up_at,
+            self.answer_by,
         ]
         .into_iter()
         .flatten()
@@ -508,6 +526,7 @@ impl App for Viewer {
         }
         self.client.handle_timeout(now, endpoint);
         self.on_discovery_timeout(now);
+        self.on_answer_timeout(now);
         self.handle_session_events(now, endpoint);
         self.play(now);
         self.leave(now, endpoint);

@@ -61,7 +61,8 @@ pub struct Limits {
     pub streams_max: usize,
 
     /// Control bytes that wait on one stream because the transport takes no more. One more closes
-    /// the session with `INTERNAL_ERROR`, as the peer does not read.
+    /// the session with `INTERNAL_ERROR`, as the peer does not read; of what others announce under a
+    /// prefix, it ends the request for that with `EXCESSIVE_LOAD`.
     pub outgoing_bytes_max: usize,
 
     /// Aliases of ended subscriptions that are remembered, so that late objects are dropped

@@ -194,6 +194,20 @@ impl Parameters {
         Self::default()
     }
 
+    /// Takes over what a REQUEST_UPDATE says of a subscription that is not answered yet; what it does not mention stays
+    /// [moqt-18 §10.9].
+    pub fn change(&mut self, update: &Self) {
+        self.forward = update.forward.or(self.forward);
+        self.filter = update.filter.or(self.filter);
+        self.subscriber_priority = update.subscriber_priority.or(self.subscriber_priority);
+        self.object_delivery_timeout = update
+            .object_delivery_timeout
+            .or(self.object_delivery_timeout);
+        self.subgroup_delivery_timeout = update
+            .subgroup_delivery_timeout
+            .or(self.subgroup_delivery_timeout);
+    }
+
     /// Checks that every parameter may stand at this moment of a request of this kind [moqt-18 §10.2.1].
     ///
     /// Decoding checks this too, except where it cannot tell the request: `REQUEST_OK` and `REQUEST_UPDATE`.

@@ -17,6 +17,7 @@ use crate::{
     authority::{Action, access_tokens},
     fetch::FetchId,
     peer::Part,
+    subscribing::refusal,
     timers::Timer,
 };
 
@@ -270,7 +271,9 @@ impl Relay {
         id: RequestId,
         code: RequestErrorCode,
     ) {
-        self.refuse(now, endpoint, handle, id, code);
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.update_error(connection, id, refusal(code));
+        });
         let Some(peer) = self.peers.get(handle) else {
             return;
         };

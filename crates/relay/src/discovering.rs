@@ -99,20 +99,20 @@ impl Relay {
         if let Some(peer) = self.peers.get(handle) {
             peer.insert(id, Part::Interest(Box::new(interest)));
         }
-        self.answer_interest(now, endpoint, handle, id);
+        self.with_session(now, endpoint, handle, |session, connection| {
+            session.request_ok(connection, id, RequestOk::default());
+        });
+        self.tell_what_is_there(now, endpoint, handle, id);
     }
 
-    /// Accepts a request or an update for a prefix, and tells what there is now.
-    fn answer_interest(
+    /// A request or an update for a prefix was accepted: tells what there is now.
+    fn tell_what_is_there(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         handle: Handle,
         id: RequestId,
     ) {
-        self.with_session(now, endpoint, handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
         let Some(interest) = self.peers.get(handle).and_then(|peer| interest(peer, id)) else {
             return;
         };
@@ -125,7 +125,8 @@ impl Relay {
                 }
             }
             Subject::Tracks { .. } => {
-                for track in self.tracks.under(&prefix) {
+                let tracks: Vec<_> = self.tracks.under(&prefix).collect();
+                for track in tracks {
                     if self.tracks.get(track).is_some_and(|it| it.is_published()) {
                         self.offer(now, endpoint, track, (handle, id));
                     }
@@ -146,7 +147,7 @@ impl Relay {
             Subject::Namespaces { .. } => {
                 self.namespaces.under(&wanted.prefix).take(max + 1).count()
             }
-            Subject::Tracks { .. } => self.tracks.under(&wanted.prefix).len(),
+            Subject::Tracks { .. } => self.tracks.under(&wanted.prefix).take(max + 1).count(),
         };
         if matches > max {
             self.counters.refused_too_large += 1;
@@ -203,7 +204,8 @@ impl Relay {
             return;
         };
         let Some(prefix) = parameters.track_namespace_prefix.clone() else {
-            return self.answer_interest(now, endpoint, handle, id);
+            self.grant_update(now, endpoint, handle, id, RequestOk::default());
+            return self.tell_what_is_there(now, endpoint, handle, id);
         };
         let mut changed = Interest {
             prefix,
@@ -220,7 +222,8 @@ impl Relay {
         if let Some(interest) = self.peers.get(handle).and_then(|peer| interest(peer, id)) {
             *interest = changed;
         }
-        self.answer_interest(now, endpoint, handle, id);
+        self.grant_update(now, endpoint, handle, id, RequestOk::default());
+        self.tell_what_is_there(now, endpoint, handle, id);
     }
 
     /// A namespace is announced for the first time: all who want to know are told.
@@ -230,7 +233,8 @@ impl Relay {
         endpoint: &mut Endpoint,
         namespace: &Namespace,
     ) {
-        for who in self.namespace_interests.covering(namespace) {
+        let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
+        for who in interests {
             self.tell(now, endpoint, who, namespace);
         }
     }
@@ -272,7 +276,8 @@ impl Relay {
         endpoint: &mut Endpoint,
         namespace: &Namespace,
     ) {
-        for (handle, id) in self.namespace_interests.covering(namespace) {
+        let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
+        for (handle, id) in interests {
             let found = self.peers.get(handle).and_then(|peer| interest(peer, id));
             if let Some(Interest {
                 prefix,

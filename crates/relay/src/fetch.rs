@@ -40,8 +40,6 @@ pub(crate) struct Fetch {
     /// Whether the end of the span is the end of the track.
     pub(crate) is_end_of_track: bool,
     pub(crate) is_answered: bool,
-    /// Updates that are answered with it.
-    pub(crate) updates_due: usize,
     /// The next location to look at.
     pub(crate) at: Option<Location>,
     /// Up to where, in its order, publishers were asked for all that was unknown.
@@ -110,7 +108,6 @@ impl Fetch {
             is_end_known: false,
             is_end_of_track: false,
             is_answered: false,
-            updates_due: 0,
             at: Some(span.first()),
             asked: None,
             failure: None,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
-    message::{Fetch as FetchMessage, FetchKind, FetchOk, RequestOk},
+    message::{Fetch as FetchMessage, FetchKind, FetchOk},
     parameter::Parameters,
     session::RequestId,
     transport::{StreamId, Transport as _},
@@ -410,12 +410,8 @@ impl Relay {
             properties: track.properties.clone(),
         };
         fetch.is_answered = true;
-        let updates = std::mem::take(&mut fetch.updates_due);
         self.with_session(now, endpoint, handle, |session, connection| {
             session.fetch_ok(connection, request, ok);
-            for _ in 0..updates {
-                session.request_ok(connection, request, RequestOk::default());
-            }
         });
     }
 
@@ -522,20 +518,17 @@ impl Relay {
         true
     }
 
-    /// The peer changes its FETCH: only its priority can be. Returns whether the answer to that has to wait, for the one to
-    /// the FETCH itself.
+    /// The peer changes one of its requests: of a FETCH only the priority can be.
     pub(crate) fn update_fetch(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: FetchId,
         parameters: &Parameters,
-    ) -> bool {
+    ) {
         let Some(fetch) = self.fetches.get_mut(&id) else {
-            return false;
+            return;
         };
-        let has_to_wait = !fetch.is_answered;
-        fetch.updates_due += usize::from(has_to_wait);
         if let Some(priority) = parameters.subscriber_priority {
             fetch.set_priority(priority);
         }
@@ -548,7 +541,6 @@ impl Relay {
             let reader = Reader::Fetch(id.1);
             peer.full.insert(stream, fetch.rank(), reader);
         }
-        has_to_wait
     }
 
     /// The connection takes more of a fetch, or another stream.

@@ -92,7 +92,8 @@ impl Relay {
             return;
         };
         let interests = self.track_interests.covering(&track.name.namespace);
-        for who in interests.into_iter().filter(|who| who.0 == handle) {
+        let own: Vec<_> = interests.filter(|who| who.0 == handle).collect();
+        for who in own {
             self.offer(now, endpoint, track_id, who);
         }
     }

@@ -1,6 +1,6 @@
 //! Who announced which namespace, or asked for what lies under it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_moqt::{name::Namespace, session::RequestId};
 use weir_quic::Handle;
@@ -42,26 +42,25 @@ impl Namespaces {
     }
 
     /// The requests for `namespace` or a prefix of it, shortest prefix first.
-    pub(crate) fn covering(&self, namespace: &Namespace) -> Vec<(Handle, RequestId)> {
-        let mut found = Vec::new();
-        for fields in 0..=namespace.fields_len() {
-            let Ok(prefix) = Namespace::new(namespace.fields().take(fields)) else {
-                continue;
-            };
-            found.extend(self.requests.get(&prefix).into_iter().flatten());
-        }
-        found
+    pub(crate) fn covering(
+        &self,
+        namespace: &Namespace,
+    ) -> impl Iterator<Item = (Handle, RequestId)> {
+        (0..=namespace.fields_len())
+            .filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok())
+            .filter_map(|prefix| self.requests.get(&prefix))
+            .flatten()
+            .copied()
     }
 
-    /// The sessions with a request for `namespace` or a prefix of it, each once, shortest prefix first.
+    /// The sessions with a request for `namespace` or a prefix of it, each once, shortest prefix first; of the first
+    /// [`MATCHES_MAX`] requests, since whoever subscribes has it looked up.
     pub(crate) fn matching(&self, namespace: &Namespace) -> Vec<Handle> {
-        let mut found: Vec<Handle> = Vec::new();
-        for (handle, _) in self.covering(namespace) {
-            if !found.contains(&handle) {
-                found.push(handle);
-            }
-        }
-        found
+        let mut seen = BTreeSet::new();
+        self.covering(namespace)
+            .take(MATCHES_MAX)
+            .filter_map(|(handle, _)| seen.insert(handle).then_some(handle))
+            .collect()
     }
 
     /// The namespaces that are `prefix` or lie under it, in their order.
@@ -80,6 +79,9 @@ impl Namespaces {
         self.count
     }
 }
+
+/// Requests that are looked at to find out who may have a track.
+const MATCHES_MAX: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -125,6 +127,22 @@ mod tests {
         assert_eq!(namespaces.matching(&namespace(&["a"])), []);
         assert_eq!(namespaces.len(), 0);
         assert!(namespaces.requests.is_empty());
+    }
+
+    #[test]
+    fn so_many_requests_are_looked_at_and_no_more() {
+        let [one, other] = handles();
+        for (count, expected) in [
+            (MATCHES_MAX - 1, vec![one, other]),
+            (MATCHES_MAX, vec![one]),
+        ] {
+            let mut namespaces = Namespaces::default();
+            for request in 0..count as u64 {
+                namespaces.insert(namespace(&["a"]), (one, RequestId(request)));
+            }
+            namespaces.insert(namespace(&["a", "b"]), (other, RequestId(0)));
+            assert_eq!(namespaces.matching(&namespace(&["a", "b"])), expected);
+        }
     }
 
     #[test]

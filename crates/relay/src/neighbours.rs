@@ -11,7 +11,7 @@ use weir_moqt::{
     draft::Draft,
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     location::Location,
-    message::{PublishDone, Setup},
+    message::{MESSAGE_BYTES_MAX, PublishDone, Setup},
     name::Namespace,
     parameter::Parameters,
     session::{self, RequestId, Session, Side},
@@ -69,7 +69,8 @@ impl Relay {
         self.settle(now, endpoint, handle);
     }
 
-    /// What all sessions of a thread ask for may come through one session.
+    /// What all sessions of a thread ask for may come through one session, and what they may send fits it: on its way from thread
+    /// to thread it is longer by what the relay says of it.
     fn neighbour_limits(&self) -> weir_moqt::limits::Limits {
         let limits = &self.config.session_limits;
         let requests = self.config.limits.tracks_max.saturating_mul(2);
@@ -78,6 +79,10 @@ impl Relay {
             requests_local_max: limits.requests_local_max.max(requests),
             streams_max: limits.streams_max.max(requests),
             outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            object_header_bytes_max: limits
+                .object_header_bytes_max
+                .saturating_add(HEADER_GROWTH_BYTES_MAX),
             ..limits.clone()
         }
     }
@@ -94,7 +99,8 @@ impl Relay {
         for namespace in namespaces {
             self.announce_to(now, endpoint, handle, &namespace);
         }
-        for track in self.tracks.under(&Namespace::EMPTY) {
+        let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
+        for track in tracks {
             self.offer_to_neighbour(now, endpoint, track, handle);
         }
     }
@@ -324,6 +330,9 @@ impl Relay {
 /// By this a neighbour tells that it has no publisher of a track any more, which says nothing about the track: others
 /// may have one.
 const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
+/// What the fields before an object's payload may be longer by than those that a publisher sent: numbers that were left out or
+/// were differences there stand whole.
+const HEADER_GROWTH_BYTES_MAX: usize = 64;
 /// Control messages on their way to a neighbour on one stream.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;
 

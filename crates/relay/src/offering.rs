@@ -25,7 +25,11 @@ impl Relay {
             return;
         };
         track.awaits_offer = false;
-        for who in self.track_interests.covering(&track.name.namespace) {
+        let interests: Vec<_> = self
+            .track_interests
+            .covering(&track.name.namespace)
+            .collect();
+        for who in interests {
             self.offer(now, endpoint, id, who);
         }
         self.update_upstream(now, endpoint, id);

@@ -128,7 +128,8 @@ impl Relay {
         if !is_neighbour {
             self.announce_to_neighbours(now, endpoint, namespace);
         }
-        for track_id in self.tracks.under(namespace) {
+        let tracks: Vec<_> = self.tracks.under(namespace).collect();
+        for track_id in tracks {
             self.ask(now, endpoint, track_id, handle);
         }
     }

@@ -410,10 +410,13 @@ impl Relay {
                 if let Some(peer) = self.peers.get(handle) {
                     peer.timer = None;
                 }
-                self.with_session(now, endpoint, handle, |session, connection| {
+                let acted = self.with_session(now, endpoint, handle, |session, connection| {
                     session.handle_timeout(now, connection);
                 });
-                self.settle(now, endpoint, handle);
+                // Without its connection it would want to be woken for the same again, for ever.
+                if acted.is_some() {
+                    self.settle(now, endpoint, handle);
+                }
             }
             Timer::Draining => self.on_draining(now, endpoint),
             Timer::Expiry(handle) => self.on_expiry(now, endpoint, handle),

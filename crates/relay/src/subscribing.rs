@@ -63,7 +63,6 @@ impl Relay {
             until,
             answer_by,
             wake,
-            updates: 0,
         });
         peer.insert(id, Part::Subscriber(track_id));
         self.timers.set(wake, Timer::Rendezvous(handle, id));
@@ -120,7 +119,6 @@ impl Relay {
             request,
             is_neighbour,
             parameters,
-            updates,
             ..
         } = waiting;
         if is_over(parameters.filter, track.largest) {
@@ -152,9 +150,6 @@ impl Relay {
         };
         self.with_session(now, endpoint, handle, |session, connection| {
             session.subscribe_ok(connection, request, ok);
-            for _ in 0..updates {
-                session.request_ok(connection, request, RequestOk::default());
-            }
         });
     }
 
@@ -291,12 +286,12 @@ impl Relay {
             let Some(track) = self.tracks.get(track_id) else {
                 return;
             };
+            let largest = track.largest;
             let mut waiting = track.waiting.iter_mut();
             if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, id)) {
-                // The answer follows the one to the request itself.
-                return waiting.update(parameters);
+                waiting.parameters.change(parameters);
+                return self.grant_update(now, endpoint, handle, id, answer);
             }
-            let largest = track.largest;
             let who = (track_id, handle, id);
             self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
                 let had_forward = subscriber.forward;
@@ -315,11 +310,21 @@ impl Relay {
             self.dismiss_if_drained(now, endpoint, track_id, handle, id);
             answer.parameters.expires = self.expires_in(now, handle, id);
         }
-        if self.update_fetch(now, endpoint, (handle, id), parameters) {
-            return;
-        }
+        self.update_fetch(now, endpoint, (handle, id), parameters);
+        self.grant_update(now, endpoint, handle, id, answer);
+    }
+
+    /// Answers the oldest update of a request.
+    pub(crate) fn grant_update(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        handle: Handle,
+        id: RequestId,
+        ok: RequestOk,
+    ) {
         self.with_session(now, endpoint, handle, |session, connection| {
-            session.request_ok(connection, id, answer);
+            session.update_ok(connection, id, ok);
         });
     }
 
@@ -332,17 +337,19 @@ impl Relay {
         id: RequestId,
         code: RequestErrorCode,
     ) {
-        let retry_after = (code == RequestErrorCode::EXCESSIVE_LOAD).then_some(LOAD_RETRY);
-        let reason = reason(code).to_owned();
-        let error = RequestError {
-            code,
-            retry_after,
-            reason,
-            redirect: None,
-        };
         self.with_session(now, endpoint, handle, |session, connection| {
-            session.request_error(connection, id, error);
+            session.request_error(connection, id, refusal(code));
         });
+    }
+}
+
+/// The error of a request or an update that the relay refuses.
+pub(crate) fn refusal(code: RequestErrorCode) -> RequestError {
+    RequestError {
+        code,
+        retry_after: (code == RequestErrorCode::EXCESSIVE_LOAD).then_some(LOAD_RETRY),
+        reason: reason(code).to_owned(),
+        redirect: None,
     }
 }
 

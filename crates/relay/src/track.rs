@@ -119,28 +119,11 @@ pub(crate) struct Waiting {
     pub(crate) answer_by: Instant,
     /// When it is looked at again.
     pub(crate) wake: Instant,
-    /// Updates that wait for the answer to the request itself.
-    pub(crate) updates: usize,
 }
 
 impl Waiting {
     pub(crate) fn is_of(&self, handle: Handle, request: RequestId) -> bool {
         self.handle == handle && self.request == request
-    }
-
-    /// Takes over what a REQUEST_UPDATE says; what it does not mention stays.
-    pub(crate) fn update(&mut self, update: &Parameters) {
-        let own = &mut self.parameters;
-        own.forward = update.forward.or(own.forward);
-        own.filter = update.filter.or(own.filter);
-        own.subscriber_priority = update.subscriber_priority.or(own.subscriber_priority);
-        own.object_delivery_timeout = update
-            .object_delivery_timeout
-            .or(own.object_delivery_timeout);
-        own.subgroup_delivery_timeout = update
-            .subgroup_delivery_timeout
-            .or(own.subgroup_delivery_timeout);
-        self.updates += 1;
     }
 }
 

@@ -79,7 +79,7 @@ impl Tracks {
     }
 
     /// The tracks in a namespace or one that starts with it.
-    pub(crate) fn under(&self, prefix: &Namespace) -> Vec<TrackId> {
+    pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
         let first = FullTrackName {
             namespace: prefix.clone(),
             name: TrackName::default(),
@@ -88,7 +88,6 @@ impl Tracks {
             .range(first..)
             .take_while(|(name, _)| name.namespace.starts_with(prefix))
             .map(|(_, &id)| id)
-            .collect()
     }
 
     /// Every track, in no particular but always the same order.
@@ -160,12 +159,12 @@ mod tests {
         let mut tracks = Tracks::default();
         let mut id = |text| tracks.find_or_create(&name(text), 9).unwrap();
         let [a, ab, abc, abx, b] = ["a--x", "a-b--x", "a-b-c--", "ab--x", "b--x"].map(&mut id);
-        let under = |text: &str| tracks.under(&name(text).namespace);
+        let under = |text: &str| -> Vec<_> { tracks.under(&name(text).namespace).collect() };
         assert_eq!(under("a--"), [a, ab, abc]);
         assert_eq!(under("a-b--"), [ab, abc]);
         assert_eq!(under("ab--"), [abx]);
         assert_eq!(under("b--"), [b]);
         assert_eq!(under("c--"), []);
-        assert_eq!(tracks.under(&Namespace::EMPTY).len(), 5);
+        assert_eq!(tracks.under(&Namespace::EMPTY).count(), 5);
     }
 }

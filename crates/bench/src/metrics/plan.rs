@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use weir_moqt::property::Properties;
 
+use super::SentTotals;
 use crate::clock::RunClock;
 use crate::limits::DRAIN_MIN;
 use crate::payload::{Content, extension_headers};
@@ -124,6 +125,18 @@ impl TrackPlan {
     /// The clock of the times that travel with objects.
     pub fn clock(&self) -> &RunClock {
         &self.clock
+    }
+
+    /// What one subscriber can miss of what the publisher has sent. Where the track is fetched, the publisher counts what
+    /// it sent to all who fetch, and none of them is owed more than the whole of it once.
+    pub fn sent_to_one(&self, sent: SentTotals) -> SentTotals {
+        match self.pattern {
+            Pattern::Fetch => SentTotals {
+                objects: sent.objects.min(self.schedule.objects()),
+                groups: sent.groups.min(self.schedule.groups()),
+            },
+            Pattern::Interval | Pattern::Random | Pattern::Bursts { .. } => sent,
+        }
     }
 
     /// How long stragglers are waited for at the end (decision 13).

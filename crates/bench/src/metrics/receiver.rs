@@ -27,7 +27,7 @@ pub struct TrackReceiver {
     /// Whether any object carried a tag, so that the publisher is one of ours.
     tagged: bool,
     completion: Option<Completion>,
-    /// The last object of this run, of any kind.
+    /// When something new of this run came last, of any kind. What is repeated keeps no track open.
     last_message: Option<Instant>,
     bytes: u64,
     counters: Counters,
@@ -116,6 +116,8 @@ struct Counters {
     /// The lowest number of those.
     first_late: Option<u64>,
     cut_by_reset: u64,
+    /// Group and subgroup of the stream that was reset last, and the objects that count as cut off with it.
+    last_cut: Option<((u64, u64), u64)>,
     malformed: u64,
     corrupt: u64,
     foreign: u64,
@@ -202,7 +204,8 @@ impl TrackReceiver {
     }
 
     /// A stream of MOQT group `group` was reset before its object `next_object` was received whole:
-    /// that object and the rest of the subgroup were cut off.
+    /// that object and the rest of the subgroup were cut off. Where the last reset was of the same subgroup, only what
+    /// that one left counts.
     pub fn handle_reset(&mut self, plan: &TrackPlan, group: u64, subgroup: u64, next_object: u64) {
         let schedule = plan.schedule();
         let offset = self
@@ -211,7 +214,12 @@ impl TrackReceiver {
         if let Some(group_number) = group.checked_sub(offset) {
             let objects = schedule.objects_in_group(group_number);
             let mapping = plan.stream_mapping();
-            self.counters.cut_by_reset += mapping.objects_from(subgroup, next_object, objects);
+            let cut = mapping.objects_from(subgroup, next_object, objects);
+            let place = (group, subgroup);
+            let last = self.counters.last_cut.filter(|(last, _)| *last == place);
+            let counted = last.map_or(0, |(_, counted)| counted);
+            self.counters.cut_by_reset += cut.saturating_sub(counted);
+            self.counters.last_cut = Some((place, cut.max(counted)));
         }
     }
 
@@ -301,10 +309,12 @@ impl TrackReceiver {
 
     /// The first START says what is to come; those that repeat it are ignored. [evens-00 §5.2]
     fn handle_start(&mut self, now: Instant, plan: &TrackPlan, start: &Start) -> Received {
-        self.last_message = Some(now);
         let is_first = !std::mem::replace(&mut self.started, true);
-        if is_first && *start != plan.schedule().start_message() {
-            self.fail(Failure::OtherProfile);
+        if is_first {
+            self.last_message = Some(now);
+            if *start != plan.schedule().start_message() {
+                self.fail(Failure::OtherProfile);
+            }
         }
         Received::Start
     }
@@ -331,7 +341,6 @@ impl TrackReceiver {
             return self.handle_malformed();
         };
         self.require_start(plan);
-        self.last_message = Some(now);
         self.check_place(delivered, header);
         self.check_content(delivered, header, tag.is_some());
         match self.sequence.insert(number) {
@@ -346,6 +355,7 @@ impl TrackReceiver {
                 return Received::Repeated;
             }
         }
+        self.last_message = Some(now);
         self.groups.insert(
             header.group_number,
             schedule.objects_in_group(header.group_number),

@@ -1,5 +1,6 @@
 mod content;
 mod model;
+mod repeats;
 
 use std::time::{Duration, Instant};
 

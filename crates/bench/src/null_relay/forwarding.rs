@@ -14,7 +14,7 @@ use weir_quic::{Endpoint, Handle};
 
 use super::NullRelay;
 use crate::limits::NULL_RELAY_BACKLOG_BYTES_MAX;
-use crate::message::DATA_HEADER_BYTES;
+use crate::message::{Completion, DATA_HEADER_BYTES, Message};
 
 /// A publisher's stream and its copies.
 #[derive(Debug)]
@@ -56,6 +56,17 @@ impl NullRelay {
             .map_or(Draft::KEPT, Session::draft);
         if self.faults.drop_properties {
             datagram.properties = Properties::EMPTY;
+        }
+        if let Some(objects_sent) = self.faults.forge_completion
+            && let Ok(Message::Completion(completion)) =
+                Message::decode(&datagram.payload, datagram.payload.len() as u64)
+        {
+            let forged = Completion {
+                objects_sent,
+                groups_sent: objects_sent,
+                ..completion
+            };
+            datagram.payload = Bytes::copy_from_slice(&forged.encode());
         }
         let moved = self.faults.move_groups;
         if moved.is_some_and(|(from, to)| (from..=to).contains(&datagram.group)) {

@@ -343,7 +343,7 @@ impl PublisherClient {
                     let plan = &config.plans[self.tracks[track].plan];
                     session.fetch_ok(&mut connection, id, fetch_ok(plan));
                     self.fetches
-                        .push(Fetching::new(now, draft, id, track, range));
+                        .push(Fetching::new(now, draft, id, (track, plan), range));
                     return self.flush_fetches(now, endpoint, peer, &config.plans);
                 }
                 Some(_) => TOO_MANY_FETCHES,
@@ -364,21 +364,22 @@ impl PublisherClient {
         id: RequestId,
         parameters: &Parameters,
     ) {
+        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+            return;
+        };
         let track = self
             .tracks
             .iter_mut()
             .find(|track| track.request() == Some(id));
         let mut answer = RequestOk::default();
         if let (Some(track), Some(forward)) = (track, parameters.forward)
-            && track.on_forward(forward)
+            && track.on_forward(&mut connection, forward)
             && forward
         {
             // The answer that turns forwarding on says where the subscriber joins [moqt-18 §5.1].
             answer.parameters.largest_object = track.largest();
         }
-        if let Some((session, mut connection)) = peer.open(now, endpoint) {
-            session.request_ok(&mut connection, id, answer);
-        }
+        session.update_ok(&mut connection, id, answer);
     }
 
     fn on_accepted(&mut self, id: RequestId, ok: &Accepted) {

@@ -31,7 +31,8 @@ pub(super) struct Fetching {
     began: Instant,
     /// The next item of the schedule.
     next: u64,
-    range: (Location, Location),
+    /// The last place that is asked for.
+    end: Location,
     pending: Bytes,
 }
 
@@ -51,8 +52,8 @@ impl Fetching {
         now: Instant,
         draft: Draft,
         request: RequestId,
-        track: usize,
-        range: (Location, Location),
+        (track, plan): (usize, &TrackPlan),
+        (start, end): (Location, Location),
     ) -> Self {
         let mut pending = BytesMut::new();
         let header = FetchHeader {
@@ -65,8 +66,8 @@ impl Fetching {
             stream: None,
             encoder: FetchEncoder::new(draft, GroupOrder::Ascending),
             began: now,
-            next: 0,
-            range,
+            next: plan.schedule().items_before(start.group, start.object),
+            end,
             pending: pending.freeze(),
         }
     }
@@ -114,41 +115,32 @@ impl Fetching {
         publication: &mut Publication,
         plan: &TrackPlan,
     ) -> bool {
-        let (start, end) = self.range;
-        while let Some(item) = plan.schedule().item(self.next) {
-            self.next += 1;
-            let place = Location {
-                group: item.group,
-                object: item.object,
-            };
-            if place < start {
-                continue;
-            }
-            if place > end {
-                return false;
-            }
-            let mut payload = BytesMut::new();
-            self.write_payload(now, plan, &item, &mut payload);
-            let mut bytes = BytesMut::with_capacity(payload.len() + HEADER_ROOM);
-            let object = FetchObject {
-                group: item.group,
-                subgroup: Some(0),
-                object: item.object,
-                priority: plan.priority(),
-                properties: super::publication::properties_of(plan, &item),
-                payload_len: payload.len() as u64,
-            };
-            self.encoder.encode(&FetchEntry::Object(object), &mut bytes);
-            bytes.extend_from_slice(&payload);
-            self.pending = bytes.freeze();
-            match item.kind {
-                ItemKind::Data(data) => publication.sender.on_sent(now, now, &data),
-                ItemKind::Start => publication.sender.on_start(),
-                ItemKind::Completion { .. } => {}
-            }
-            return true;
+        let end = (self.end.group, self.end.object);
+        let is_within = |item: &Item| (item.group, item.object) <= end;
+        let Some(item) = plan.schedule().item(self.next).filter(is_within) else {
+            return false;
+        };
+        self.next += 1;
+        let mut payload = BytesMut::new();
+        self.write_payload(now, plan, &item, &mut payload);
+        let mut bytes = BytesMut::with_capacity(payload.len() + HEADER_ROOM);
+        let object = FetchObject {
+            group: item.group,
+            subgroup: Some(0),
+            object: item.object,
+            priority: plan.priority(),
+            properties: super::publication::properties_of(plan, &item),
+            payload_len: payload.len() as u64,
+        };
+        self.encoder.encode(&FetchEntry::Object(object), &mut bytes);
+        bytes.extend_from_slice(&payload);
+        self.pending = bytes.freeze();
+        match item.kind {
+            ItemKind::Data(data) => publication.sender.on_sent(now, now, &data),
+            ItemKind::Start => publication.sender.on_start(),
+            ItemKind::Completion { .. } => {}
         }
-        false
+        true
     }
 
     fn write_payload(&self, now: Instant, plan: &TrackPlan, item: &Item, payload: &mut BytesMut) {
@@ -200,3 +192,70 @@ pub(super) fn fetch_ok(plan: &TrackPlan) -> FetchOk {
 
 /// Room for the header of an object, without extension headers.
 const HEADER_ROOM: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+
+    use super::*;
+    use crate::clock::{RunClock, any_instant};
+    use crate::profile::Profile;
+    use crate::test_transport::TestTransport;
+
+    /// Objects, groups, START messages that are sent of what a track of `milliseconds` has from `start` on, by an object
+    /// every 10 microseconds, each group as long as groups may be.
+    fn fetched(milliseconds: u64, start: impl Fn(&TrackPlan) -> Location) -> (u64, u64, u64) {
+        let profile = format!(
+            "[file]
+namespace = perf/file
+name = 1
+track_mode = stream
+priority = 3
+ttl = 5000
+time_interval = 0.01
+objects_per_group = 10000000
+first_object_size = 100
+object_size = 100
+start_delay = 0
+total_transmit_time = {milliseconds}
+pattern = fetch
+"
+        );
+        let profile = Profile::parse("file.ini", profile.as_bytes()).unwrap();
+        let now = any_instant();
+        let plan = TrackPlan::new(&profile.tracks[0], 0, 7, RunClock::new(now, 0));
+        let namespace = Namespace::new(["perf", "file"]).unwrap();
+        let name = FullTrackName::new(namespace, TrackName::new("1").unwrap()).unwrap();
+        let mut publication = Publication::new(0, name, 0, true);
+        let mut transport = TestTransport::default();
+        let range = (start(&plan), fetch_ok(&plan).end);
+        let request = RequestId(1);
+        let mut fetching = Fetching::new(now, Draft::KEPT, request, (0, &plan), range);
+        let progress = fetching.flush(now, &mut transport, &mut publication, &plan);
+        assert_eq!((progress, transport.finished), (Progress::Done, 1));
+        let sent = publication.sender.result();
+        (sent.objects_sent, sent.groups_sent, sent.starts_sent)
+    }
+
+    #[test]
+    fn a_range_begins_where_it_is_asked_for() {
+        let first = |group, object| move |_: &TrackPlan| Location { group, object };
+        assert_eq!(fetched(1, first(0, 0)), (100, 1, 1));
+        assert_eq!(fetched(1, first(1, 0)), (100, 1, 0));
+        assert_eq!(fetched(1, first(1, 90)), (10, 1, 0));
+        assert_eq!(fetched(1, first(2, 0)), (0, 0, 0));
+        assert_eq!(fetched(1, first(9, 0)), (0, 0, 0));
+    }
+
+    #[test]
+    fn the_end_of_ten_billion_objects_is_found_at_once() {
+        let near_the_end = |plan: &TrackPlan| {
+            assert_eq!(plan.schedule().objects(), 10_000_000_000);
+            Location {
+                group: plan.schedule().completion_group() - 1,
+                object: 9_999_990,
+            }
+        };
+        assert_eq!(fetched(100_000_000, near_the_end), (10, 1, 0));
+    }
+}

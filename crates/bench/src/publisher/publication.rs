@@ -1,5 +1,8 @@
 //! One track at one publisher: its schedule, its subscription, its streams.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -85,15 +88,26 @@ impl Publication {
         }
     }
 
-    /// The relay asks to be sent objects, or not to be. Returns whether that is a change.
-    pub(super) fn on_forward(&mut self, forward: bool) -> bool {
+    /// The relay asks to be sent objects, or not to be: then the streams that are open end, since what would end them may
+    /// not be sent [moqt-18 §11.4.3]. Returns whether that is a change.
+    pub(super) fn on_forward(&mut self, transport: &mut dyn Transport, forward: bool) -> bool {
         let subscription = self.subscription.as_mut();
-        subscription.is_some_and(|one| std::mem::replace(&mut one.forward, forward) != forward)
+        let is_change =
+            subscription.is_some_and(|one| std::mem::replace(&mut one.forward, forward) != forward);
+        if is_change && !forward {
+            self.cancel_streams(transport);
+        }
+        is_change
     }
 
     /// The relay, or the publisher, ended the subscription.
     pub(super) fn on_unsubscribed(&mut self, transport: &mut dyn Transport) {
         self.subscription = None;
+        self.cancel_streams(transport);
+    }
+
+    /// Resets the streams that are open: nobody wants the rest of them.
+    fn cancel_streams(&mut self, transport: &mut dyn Transport) {
         for (_, outgoing) in &mut self.streams {
             let code = ResetCode::CANCELLED;
             outgoing.give_up(transport, &mut self.sender, Refusal::NotForwarded, code);
@@ -282,13 +296,13 @@ impl Publication {
         &mut self,
         at: Turn,
         plan: &TrackPlan,
-        connection: &mut Connection<'_>,
+        transport: &mut dyn Transport,
         buffer: &mut BytesMut,
         item: &Item,
     ) {
         let place = (item.group, subgroup_of(plan, item));
         if self.stream_at(place).is_none() {
-            self.open_stream(at, plan, connection, buffer, item, place);
+            self.open_stream(at, plan, transport, buffer, item, place);
         }
         let (payload_len, data) = describe(plan, item, at.planned);
         let Some(stream) = self.stream_at(place) else {
@@ -327,7 +341,7 @@ impl Publication {
                 outgoing.complete();
             }
         }
-        self.flush(at.now, connection);
+        self.flush(at.now, transport);
     }
 
     /// The position of an open stream; the newest ones are looked at first.

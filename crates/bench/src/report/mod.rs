@@ -41,7 +41,7 @@ pub(crate) use self::example::example_report;
 pub(crate) use self::figures::printable;
 pub use self::heat::{HeatMap, HeatMapRow};
 pub use self::proof::{Calibration, Fairness, Headroom};
-pub use self::sanitize::sanitize;
+pub use self::sanitize::{SanitizeError, sanitize};
 pub use self::statistics::{Bucket, Count, Distribution, Spread};
 pub use self::track::{
     Completion, CompletionSummary, Delivery, Latency, LatencySecond, ObjectPosition, Progress,

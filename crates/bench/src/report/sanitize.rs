@@ -11,8 +11,13 @@ use serde_json::Value;
 
 use super::Report;
 
+/// Why a report cannot be shown to anybody.
+#[derive(Debug, thiserror::Error)]
+#[error("without its names it is no report any more: {0}")]
+pub struct SanitizeError(#[from] serde_json::Error);
+
 /// The same report without names of hosts, addresses, namespaces and tokens.
-pub fn sanitize(report: &Report) -> Report {
+pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
     let mut names = BTreeSet::new();
     for track in &report.tracks {
         let definition = &track.definition;
@@ -35,9 +40,9 @@ pub fn sanitize(report: &Report) -> Report {
             collect(&mut names, value.trim());
         }
     }
-    let mut value = serde_json::to_value(report).expect("a report has string keys only");
+    let mut value = serde_json::to_value(report)?;
     walk(&mut value, "", &names);
-    let mut clean: Report = serde_json::from_value(value).expect("only strings were changed");
+    let mut clean: Report = serde_json::from_value(value)?;
     clean.run.profile.text = profile_text(&report.run.profile.text, &names);
     for (number, track) in clean.tracks.iter_mut().enumerate() {
         track.definition.namespace = format!("namespace-{}", number + 1);
@@ -54,7 +59,7 @@ pub fn sanitize(report: &Report) -> Report {
     for (metric, original) in clean.relay.metrics.iter_mut().zip(metrics) {
         metric.metric = renamed(&original.metric);
     }
-    clean
+    Ok(clean)
 }
 
 /// What counters and metrics are called without their labels: by their family, and by a number in it in place of the
@@ -178,12 +183,24 @@ const NAME_CHARS_MIN: usize = 3;
 /// Words of command lines and names that tell nothing of anybody.
 const PLAIN: [&str; 5] = ["weir", "bench", "moqt", "https", "audio"];
 /// Fields whose words are our own, and of which programs depend.
-const OURS: [&str; 6] = ["schema", "slo", "status", "outcome", "kind", "track_mode"];
+const OURS: [&str; 8] = [
+    "schema",
+    "slo",
+    "status",
+    "outcome",
+    "kind",
+    "conduct",
+    "track_mode",
+    "stream_mapping",
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{csv, example_report, html, json, prometheus, terminal};
+    use crate::profile::Conduct;
+    use crate::report::{
+        Outcome, RelaySource, Status, csv, example_report, html, json, prometheus, terminal,
+    };
 
     #[test]
     fn no_form_names_a_host_an_address_a_namespace_or_a_token() {
@@ -242,7 +259,7 @@ mod tests {
                 },
             ],
         }];
-        let clean = sanitize(&report.clone().judged_again());
+        let clean = sanitize(&report.clone().judged_again()).unwrap();
         for text in [
             json::render(&clean),
             html::render(&clean),
@@ -272,6 +289,74 @@ mod tests {
         assert_eq!(
             clean.relay.implementation.as_deref(),
             Some("relay/1.0 on …")
+        );
+    }
+
+    /// All texts in a value.
+    fn texts(value: &Value) -> Vec<&str> {
+        match value {
+            Value::String(text) => vec![text],
+            Value::Array(items) => items.iter().flat_map(texts).collect(),
+            Value::Object(fields) => fields.values().flat_map(texts).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_word_of_our_own_is_taken_for_a_name() {
+        let pid = 4711;
+        let sources = [
+            RelaySource::ChildProcess { pid },
+            RelaySource::PidGiven { pid },
+            RelaySource::ProcessNamed { pid },
+            RelaySource::Simulated,
+            RelaySource::NotObserved,
+        ];
+        let outcomes = [
+            Outcome::Held,
+            Outcome::Broken,
+            Outcome::GeneratorLimit,
+            Outcome::Partial,
+            Outcome::Empty,
+        ];
+        let conducts = [Conduct::Steady, Conduct::SlowReader, Conduct::Churning];
+        let statuses = [Status::Good, Status::Incomplete, Status::Failed];
+        for (source, outcome) in sources.into_iter().zip(outcomes) {
+            let mut report = example_report(3);
+            report.relay.source = source;
+            report.verdict.outcome = outcome;
+            let subscribers = report.tracks[0].subscribers.iter_mut();
+            for (one, (conduct, status)) in subscribers.zip(conducts.into_iter().zip(statuses)) {
+                one.conduct = conduct;
+                one.status = status;
+            }
+            // Whatever stands in it is a name of a track now, as a whole and by its parts.
+            let value = serde_json::to_value(&report).unwrap();
+            let names = texts(&value).into_iter().flat_map(str::lines);
+            let names = names.flat_map(|text| [text.to_owned(), text.replace('_', "/")]);
+            let names: Vec<String> = names.map(|name| format!("name = {name}")).collect();
+            report.run.profile.text = names.join("\n");
+            let clean = sanitize(&report).unwrap();
+            assert_eq!(
+                (clean.relay.source, clean.verdict.outcome),
+                (source, outcome)
+            );
+            let shown = clean.tracks[0].subscribers.iter();
+            let shown: Vec<_> = shown.map(|one| (one.conduct, one.status)).collect();
+            let expected: Vec<_> = conducts.into_iter().zip(statuses).collect();
+            assert_eq!(shown, expected);
+            assert_ne!(clean.verdict.sentence, report.verdict.sentence);
+        }
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_again_is_refused_and_nothing_else_happens() {
+        let mut report = example_report(1);
+        report.run.duration_ms = f64::NAN;
+        let error = sanitize(&report).unwrap_err().to_string();
+        assert!(
+            error.starts_with("without its names it is no report"),
+            "{error}"
         );
     }
 

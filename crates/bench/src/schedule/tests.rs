@@ -213,6 +213,22 @@ proptest! {
         prop_assert_eq!(schedule.number_of(0, schedule.objects_per_group()), None);
         prop_assert_eq!(schedule.number_of(u64::MAX, 0), None);
     }
+
+    #[test]
+    fn a_place_is_found_as_by_going_through_all_items(
+        track in any_track(), qperf: bool, chance: u64, groups in 0u64..3, objects in 0u64..3,
+    ) {
+        let wire = if qperf { Wire::Qperf } else { Wire::Draft };
+        let schedule = Schedule::new(&track, 3).on(wire);
+        // At an item, or near one, or beyond all.
+        let near = schedule.item(chance % schedule.items()).unwrap();
+        let place = (near.group - 1 + groups, near.object + objects);
+        let items = items(&schedule).into_iter();
+        let before = items.take_while(|item| (item.group, item.object) < place).count();
+        prop_assert_eq!(schedule.items_before(place.0, place.1), before as u64);
+        prop_assert_eq!(schedule.items_before(0, 0), 0);
+        prop_assert_eq!(schedule.items_before(u64::MAX, u64::MAX), schedule.items());
+    }
 }
 
 /// The times of all DATA messages, in nanoseconds from the beginning of the data phase.

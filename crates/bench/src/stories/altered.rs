@@ -119,3 +119,27 @@ fn objects_of_another_run_are_named_and_break_nothing() {
     let sentence = &report.verdict.sentence;
     assert!(sentence.contains("150 objects of other runs"), "{sentence}");
 }
+
+#[test]
+fn a_relay_that_says_itself_how_much_was_sent_is_not_believed() {
+    // It loses five objects and says that there were none of them.
+    let faults = Faults {
+        lose_groups: Some((15, 19)),
+        forge_completion: Some(45),
+        ..Faults::default()
+    };
+    let options = Options {
+        faults,
+        ..Options::default()
+    };
+    let mut world = World::new(AUDIO, options);
+    world.run();
+    let report = world.report();
+    assert_eq!(report.tracks[0].completion.objects_sent.max, 45);
+    let objects = (report.objects_lost(), report.objects_delivered());
+    assert_eq!(objects, (15, 135));
+    assert_eq!(delivery(&report).corrupt, 3);
+    assert_eq!(report.verdict.outcome, Outcome::Broken);
+    let clause = report.slo.clauses.last().unwrap();
+    assert_eq!((&*clause.text, clause.held), ("altered=0", false));
+}

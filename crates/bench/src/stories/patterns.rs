@@ -2,6 +2,8 @@
 
 use super::world::{Options, World};
 use super::{AUDIO, VIDEO};
+use crate::limits::MALFORMED_MAX;
+use crate::metrics::End;
 use crate::null_relay::Faults;
 use crate::qperf::Wire;
 use crate::report::Status;
@@ -170,5 +172,28 @@ fn a_relay_that_sends_nonsense_fails_the_track_at_the_hundredth_message() {
         assert_eq!(result.track.delivery.malformed, 100);
         let reason = result.to_report(0).reason;
         assert_eq!(reason.as_deref(), Some("too many messages were malformed"));
+    }
+}
+
+#[test]
+fn a_relay_that_sends_nothing_but_nonsense_is_given_up_like_one_that_sends_nothing() {
+    let faults = Faults {
+        garble: true,
+        ..Faults::default()
+    };
+    let options = Options {
+        faults,
+        ..Options::default()
+    };
+    // Fewer messages than fail a track, for longer than subscribers wait for the first.
+    let profile = AUDIO
+        .replace("time_interval = 20", "time_interval = 1000")
+        .replace("total_transmit_time = 1500", "total_transmit_time = 40000");
+    let mut world = World::new(&profile, options);
+    world.run();
+    for result in world.load.results() {
+        assert_eq!(result.track.end, Some(End::Idle), "{result:?}");
+        assert!((1..MALFORMED_MAX).contains(&result.track.delivery.malformed));
+        assert_eq!(result.first_object, None);
     }
 }

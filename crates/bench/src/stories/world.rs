@@ -25,8 +25,10 @@ use crate::service_level::ServiceLevel;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use crate::target::Target;
 
-const CLIENTS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
-const RELAY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2);
+pub(crate) const CLIENTS: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
+pub(crate) const RELAY: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2);
 
 /// What a test changes about its run.
 #[derive(Clone, Copy, Debug)]
@@ -91,24 +93,29 @@ fn endpoint(server: Option<ServerTls>, seed: u8) -> Endpoint {
     .unwrap()
 }
 
+/// A relay as clients that speak `protocol` find it, their endpoint, and the relay's.
+pub(crate) fn endpoints(protocol: &'static str) -> (Target, Endpoint, Endpoint) {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let chain = vec![certified.cert.der().clone()];
+    let server = ServerTls::new(chain, key.into(), &["moqt-18", "other"]).unwrap();
+    let client = ClientConfig {
+        tls: ClientTls::new(Trust::Anyone, &[protocol]).unwrap(),
+        web_transport: None,
+    };
+    let target = Target {
+        remote: RELAY,
+        server_name: "localhost".to_owned(),
+        client,
+        setup: Setup::default(),
+        sockets: 1,
+    };
+    (target, endpoint(None, 1), endpoint(Some(server), 2))
+}
+
 impl World {
     pub(super) fn new(profile: &str, options: Options) -> Self {
-        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let key =
-            rustls::pki_types::PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
-        let chain = vec![certified.cert.der().clone()];
-        let server = ServerTls::new(chain, key.into(), &["moqt-18", "other"]).unwrap();
-        let client = ClientConfig {
-            tls: ClientTls::new(Trust::Anyone, &[options.protocol]).unwrap(),
-            web_transport: None,
-        };
-        let target = Target {
-            remote: RELAY,
-            server_name: "localhost".to_owned(),
-            client,
-            setup: Setup::default(),
-            sockets: 1,
-        };
+        let (target, clients, server) = endpoints(options.protocol);
         let start = any_instant();
         let profile = Profile::parse("test.ini", profile.as_bytes()).unwrap();
         let clock = RunClock::new(start, 5_000_000_000);
@@ -146,9 +153,9 @@ impl World {
             now: start,
             load: Load::new(publishers, subscribers, options.start, start),
             profile,
-            clients: endpoint(None, 1),
+            clients,
             relay: NullRelay::with_faults(options.faults),
-            server: endpoint(Some(server), 2),
+            server,
             wire: VecDeque::new(),
             cut: false,
         }
@@ -248,7 +255,8 @@ impl World {
     }
 }
 
-fn turn(now: Instant, endpoint: &mut Endpoint, app: &mut dyn App) {
+/// Gives `app` what came, and the time.
+pub(crate) fn turn(now: Instant, endpoint: &mut Endpoint, app: &mut dyn App) {
     endpoint.handle_timeout(now);
     while let Some(event) = endpoint.poll_event() {
         app.handle_event(now, endpoint, event);

@@ -183,11 +183,12 @@ impl SubscriberClient {
         let subscriptions = self.subscriptions.iter().zip(self.wanted.iter());
         let result = |((subscription, wanted), (receiver, plan)): (_, (&TrackReceiver, usize))| {
             let (subscription, wanted): (&Subscription, &Wanted) = (subscription, wanted);
+            let sent = sent(&wanted.name).map(|sent| plans[plan].sent_to_one(sent));
             SubscriptionResult {
                 subscriber: self.number,
                 plan,
                 name: wanted.name.clone(),
-                track: receiver.result(&plans[plan], sent(&wanted.name)),
+                track: receiver.result(&plans[plan], sent),
                 failure: subscription
                     .failure
                     .clone()
@@ -248,7 +249,7 @@ impl SubscriberClient {
         let plan = &config.plans[plan_number];
         let receiver = &mut tracks.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
-        match receiver.handle_object(now, plan, delivered) {
+        let is_of_track = match receiver.handle_object(now, plan, delivered) {
             Received::Data { number, latency_ns } => {
                 tracks.progress.objects += 1;
                 tracks.progress.bytes += delivered.bytes;
@@ -260,15 +261,14 @@ impl SubscriberClient {
                 if let Some(latency_ns) = latency_ns.filter(|_| is_steady) {
                     tracks.latency[plan_number].record_ns(now, latency_ns);
                 }
+                true
             }
-            Received::Start
-            | Received::Repeated
-            | Received::Foreign
-            | Received::Completion
-            | Received::Malformed
-            | Received::Ignored => {}
+            Received::Start | Received::Repeated | Received::Completion => true,
+            Received::Foreign | Received::Malformed | Received::Ignored => false,
+        };
+        if is_of_track {
+            subscription.note_object(now);
         }
-        subscription.note_object(now);
         subscription.note_end(receiver, &mut tracks.progress);
     }
 
@@ -352,7 +352,7 @@ impl SubscriberClient {
             SessionEvent::Request { id, .. } => refuse(now, (endpoint, peer), id),
             SessionEvent::Update { id, .. } => {
                 if let Some((session, mut connection)) = peer.open(now, endpoint) {
-                    session.request_ok(&mut connection, id, RequestOk::default());
+                    session.update_ok(&mut connection, id, RequestOk::default());
                 }
             }
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest

@@ -121,7 +121,7 @@ impl Incoming {
         let current = self
             .current
             .take_if(|current| current.received >= current.bytes)?;
-        self.next_object = current.object + 1;
+        self.next_object = current.object.saturating_add(1);
         Some(Complete {
             group: self.group,
             object: current.object,
@@ -222,6 +222,13 @@ mod tests {
         };
         assert!(incoming.on_object(&end, true).is_none());
         assert_eq!(incoming.position(), (9, 0, 1));
+    }
+
+    #[test]
+    fn nothing_follows_the_highest_number() {
+        let mut incoming = Incoming::new(StreamId(3), 0, 9, SubgroupId::Zero);
+        assert!(incoming.on_object(&header(u64::MAX, 0), true).is_some());
+        assert_eq!(incoming.position(), (9, 0, u64::MAX));
     }
 
     #[test]

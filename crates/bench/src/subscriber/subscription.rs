@@ -10,8 +10,9 @@ use crate::metrics::TrackReceiver;
 pub(super) struct Subscription {
     /// When it was asked for in this session.
     pub(super) asked: Option<Instant>,
+    /// When the first object of the track came, of any kind.
     pub(super) first_object: Option<Instant>,
-    /// From SUBSCRIBE to the first object of any kind, in the first session.
+    /// From SUBSCRIBE to that object, in the first session.
     pub(super) first_object_time: Option<Duration>,
     /// Whether the relay ever accepted it.
     pub(super) accepted: bool,
@@ -33,7 +34,7 @@ impl Subscription {
         }
     }
 
-    /// An object of any kind has arrived.
+    /// An object of the track has arrived, of any kind.
     #[inline]
     pub(super) fn note_object(&mut self, now: Instant) {
         if self.first_object.is_none() {

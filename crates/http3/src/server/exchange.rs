@@ -16,6 +16,13 @@ pub(super) struct Exchange {
     pub(super) answer: Option<Answer>,
 }
 
+impl Exchange {
+    /// Bytes that are kept of a head, or of trailers, of which more is to come.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.request.as_ref().map_or(0, Request::kept_bytes)
+    }
+}
+
 /// A request on its way.
 #[derive(Debug)]
 pub(super) struct Request {
@@ -96,6 +103,11 @@ impl Request {
             Some(Plan::Answer { answer, .. }) => Next::Answer(answer),
             Some(Plan::TooLarge | Plan::Malformed) => Next::Fail(Code::MESSAGE_ERROR),
         })
+    }
+
+    /// Bytes that are kept of a head, or of trailers, of which more is to come.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.reader.kept_bytes()
     }
 
     /// Whether the answer was given before the end.

@@ -18,6 +18,8 @@ pub struct Peer {
     session: Session,
     has_started: bool,
     exchanges: FxHashMap<StreamId, Exchange>,
+    /// Bytes that these keep of field sections that have come in part.
+    kept_bytes: usize,
     /// The first stream of a request that was not opened yet.
     next: u64,
     /// Requests from this stream on are rejected.
@@ -33,6 +35,7 @@ impl Peer {
             session: Session::new(Side::Server, service.limits),
             has_started: false,
             exchanges: FxHashMap::default(),
+            kept_bytes: 0,
             next: 0,
             goaway: None,
             unacknowledged: 0,
@@ -74,7 +77,7 @@ impl Peer {
         if self.session.handle_readable(transport, stream)? {
             return Ok(());
         }
-        match self.exchanges.remove(&stream) {
+        match self.take(stream) {
             Some(exchange) => self.read(transport, service, stream, exchange),
             None => Ok(()),
         }
@@ -90,7 +93,7 @@ impl Peer {
         if self.session.handle_writable(transport, stream) {
             return;
         }
-        if let Some(exchange) = self.exchanges.remove(&stream) {
+        if let Some(exchange) = self.take(stream) {
             self.write(transport, service, stream, exchange);
         }
     }
@@ -107,7 +110,7 @@ impl Peer {
         }
         service.counters.answers_stopped += 1;
         transport.reset(stream, Code::REQUEST_CANCELLED.0);
-        match self.exchanges.remove(&stream) {
+        match self.take(stream) {
             // It was written whole before.
             None => self.unacknowledged = self.unacknowledged.saturating_sub(1),
             Some(exchange) => {
@@ -138,7 +141,13 @@ impl Peer {
     /// Whether no request or answer is kept.
     #[cfg(test)]
     pub(super) fn keeps_nothing(&self) -> bool {
-        self.exchanges.is_empty()
+        self.exchanges.is_empty() && self.kept_bytes == 0
+    }
+
+    fn take(&mut self, stream: StreamId) -> Option<Exchange> {
+        let exchange = self.exchanges.remove(&stream)?;
+        self.kept_bytes -= exchange.kept_bytes();
+        Some(exchange)
     }
 
     fn on_request(
@@ -174,7 +183,17 @@ impl Peer {
         while let Some(request) = &mut exchange.request {
             let next = match transport.read(stream) {
                 Read::Blocked => break,
-                Read::Data(data) => request.push(data, service)?,
+                Read::Data(data) => {
+                    let next = request.push(data, service)?;
+                    let kept_bytes = self.kept_bytes + request.kept_bytes();
+                    if kept_bytes > service.limits.unfinished_sections_bytes_max {
+                        service.counters.requests_excessive += 1;
+                        transport.reset(stream, Code::EXCESSIVE_LOAD.0);
+                        transport.stop(stream, Code::EXCESSIVE_LOAD.0);
+                        return Ok(());
+                    }
+                    next
+                }
                 Read::Fin => match exchange.request.take() {
                     Some(request) => request.end()?,
                     None => Next::Read,
@@ -238,6 +257,7 @@ impl Peer {
             }
         }
         if exchange.request.is_some() || exchange.answer.is_some() {
+            self.kept_bytes += exchange.kept_bytes();
             self.exchanges.insert(stream, exchange);
         }
     }

@@ -240,6 +240,42 @@ fn a_head_up_to_the_limit_and_one_byte_more() {
 }
 
 #[test]
+fn unfinished_heads_up_to_their_limit_together_and_one_byte_more() {
+    let mut pair = Pair::with(Limits {
+        unfinished_sections_bytes_max: 30,
+        ..Limits::default()
+    });
+    let streams: [StreamId; 8] = std::array::from_fn(|number| StreamId(number as u64 * 4));
+    // Ten bytes of forty.
+    let begun = [&[0x01, 40][..], &[7; 10]].concat();
+    for stream in &streams[..3] {
+        pair.bring(*stream, &begun).unwrap();
+        assert_eq!(pair.codes(*stream), (None, None));
+    }
+    pair.bring(streams[3], &[0x01, 40, 7]).unwrap();
+    let excessive = Some(Code::EXCESSIVE_LOAD);
+    assert_eq!(pair.codes(streams[3]), (excessive, excessive));
+    // One that comes whole is served all the same.
+    let request = headers(&GET);
+    pair.ask(streams[4], &request);
+    assert_eq!(pair.wire.sent(streams[4]), file());
+    // What is taken back, or comes to its end, leaves room for others.
+    pair.arrive(streams[0], Read::Reset(0x10c)).unwrap();
+    pair.bring(streams[5], &begun).unwrap();
+    pair.stopped(streams[1]).unwrap();
+    pair.bring(streams[6], &request[..10]).unwrap();
+    pair.ask(streams[6], &request[10..]);
+    assert_eq!(pair.wire.sent(streams[6]), file());
+    pair.bring(streams[7], &begun).unwrap();
+    assert_eq!(pair.codes(streams[7]), (None, None));
+    assert_eq!(pair.service.counters.requests_excessive, 1);
+    for stream in [streams[2], streams[5], streams[7]] {
+        pair.stopped(stream).unwrap();
+    }
+    assert!(pair.peer.keeps_nothing());
+}
+
+#[test]
 fn requests_that_are_none() {
     let with = |field: (&'static str, &'static str)| {
         let mut fields = GET.to_vec();

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limits::BOX_BYTES_MAX;
+use crate::limits::{BOX_BYTES_MAX, BOX_DEPTH_MAX};
 
 /// 36 frames and their sound from ffmpeg 5.1: x264, groups of 15, at most 3 B-frames.
 const AUDIO_VIDEO: &[u8] = include_bytes!("../../tests/media/audio-video.mp4");
@@ -265,6 +265,31 @@ fn an_absurd_size_is_refused_before_it_is_waited_for() {
         error(&data),
         format!("byte {moof}: the box \"moof\" has 4294967295 bytes, of at most {BOX_BYTES_MAX}")
     );
+}
+
+#[test]
+fn boxes_that_lie_too_deep_in_each_other_are_refused_before_they_are_decoded() {
+    let moof = place(PYRAMID, *b"moof", 0);
+    for (kind, before) in [(b"moov", &PYRAMID[..0]), (b"moof", &PYRAMID[..moof])] {
+        let broken = |levels: usize| {
+            let level = |number: usize| {
+                let size = u32::try_from((levels - number) * 8).expect("small");
+                [size.to_be_bytes(), *kind].concat()
+            };
+            let boxes: Vec<u8> = (0..levels).flat_map(level).collect();
+            error(&[before, &boxes, b"\0\0\0\x08mdat"].concat())
+        };
+        let decoded = broken(BOX_DEPTH_MAX);
+        assert!(
+            decoded.contains(" is broken: ") && !decoded.contains(" deep"),
+            "{decoded}"
+        );
+        for levels in [BOX_DEPTH_MAX + 1, 131_000] {
+            let refused = broken(levels);
+            let reason = format!("boxes lie in each other more than {BOX_DEPTH_MAX} deep");
+            assert!(refused.ends_with(&reason), "{refused}");
+        }
+    }
 }
 
 #[test]

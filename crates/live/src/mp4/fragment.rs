@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 use mp4_atom::{Decode as _, Moof, Traf};
 
-use super::{IngestError, Init, RawBox, Track};
+use super::{IngestError, Init, RawBox, Track, nesting};
 use crate::limits::SAMPLES_PER_FRAGMENT_MAX;
 
 /// What a fragment holds of the one track it is for.
@@ -105,6 +105,7 @@ pub(crate) fn fragment(
         kind: "moof",
         reason,
     };
+    nesting::check(&moof_box.bytes).map_err(broken)?;
     let moof = Moof::decode(&mut &moof_box.bytes[..]).map_err(|error| broken(error.to_string()))?;
     let [traf] = &moof.traf[..] else {
         let count = moof.traf.len();

@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use mp4_atom::{Codec, Decode as _, Encode as _, Moov, Trak};
 
-use super::{IngestError, RawBox};
-use crate::limits::TRACKS_MAX;
+use super::{IngestError, RawBox, nesting};
+use crate::limits::{CONFIGURATION_BYTES_MAX, TRACKS_MAX};
 
 /// What comes before the first fragment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +74,7 @@ impl Init {
             kind: "moov",
             reason,
         };
+        nesting::check(&moov_box.bytes).map_err(broken)?;
         let moov =
             Moov::decode(&mut &moov_box.bytes[..]).map_err(|error| broken(error.to_string()))?;
         if moov.trak.len() > TRACKS_MAX {
@@ -164,6 +165,14 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
     configuration
         .encode(&mut encoded)
         .map_err(|error| error.to_string())?;
+    // Without the header of the box.
+    let configuration_bytes = Bytes::from(encoded).slice(8..);
+    if configuration_bytes.len() > CONFIGURATION_BYTES_MAX {
+        let bytes = configuration_bytes.len();
+        return Err(format!(
+            "the configuration of a decoder has {bytes} bytes, of at most {CONFIGURATION_BYTES_MAX}"
+        ));
+    }
     Ok(Some(Media::Video {
         codec: format!(
             "{name}.{:02x}{:02x}{:02x}",
@@ -174,8 +183,7 @@ fn media(codec: &Codec) -> Result<Option<Media>, String> {
         width: visual.width,
         height: visual.height,
         length_bytes: usize::from(configuration.length_size),
-        // Without the header of the box.
-        configuration: Bytes::from(encoded).slice(8..),
+        configuration: configuration_bytes,
     }))
 }
 
@@ -186,4 +194,33 @@ fn audio(audio: &mp4_atom::Audio, codec: String, configuration: Option<Bytes>) -
         channels: audio.channel_count,
         configuration,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use mp4_atom::{Avc1, Avcc};
+
+    use super::*;
+
+    #[test]
+    fn the_configuration_of_a_decoder_has_so_many_bytes_and_no_more() {
+        // Versions, lengths and counts.
+        let fixed_bytes = 11;
+        for (bytes, is_taken) in [
+            (CONFIGURATION_BYTES_MAX, true),
+            (CONFIGURATION_BYTES_MAX + 1, false),
+        ] {
+            let sequence = vec![0x67; bytes - fixed_bytes - 4];
+            let avcc = Avcc::new(&sequence, &[0x68; 4]).expect("long enough");
+            let avc = Avc1 {
+                avcc,
+                ..Avc1::default()
+            };
+            let read = media(&avc.into());
+            assert_eq!(read.is_ok(), is_taken, "{read:?}");
+            if let Ok(Some(Media::Video { configuration, .. })) = read {
+                assert_eq!(configuration.len(), bytes);
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! How an origin's tracks come to the relay: what it offers, and its answers to who asks.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::message::Subscribe;
@@ -40,6 +40,7 @@ impl Origin {
     pub(super) fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let milliseconds = self.timebase.microseconds(now) / 1000;
         self.first_group = u64::try_from(milliseconds).unwrap_or(0);
+        self.answer_by = Some(now + ANSWER_TIME_MAX);
         if self.flow == PublishFlow::Namespace {
             let namespace = self.namespace.clone();
             if let Some((session, mut connection)) = self.client.open(now, endpoint) {
@@ -63,6 +64,21 @@ impl Origin {
             self.offer(now, endpoint, one.name, terms);
         }
         self.advance(now, endpoint);
+    }
+
+    /// The relay has not taken what it was offered, and it is too late now.
+    pub(super) fn on_answer_timeout(&mut self, now: Instant) {
+        if self.is_published() || self.answer_by.is_none_or(|by| by > now) {
+            return;
+        }
+        let offered = match self.flow {
+            PublishFlow::Publish => "PUBLISH",
+            PublishFlow::Namespace => "PUBLISH_NAMESPACE",
+        };
+        let seconds = ANSWER_TIME_MAX.as_secs();
+        self.client.fail(format!(
+            "the relay did not answer {offered} within {seconds} s"
+        ));
     }
 
     /// Offers a track under the next alias; returns that.
@@ -181,5 +197,7 @@ impl Origin {
     }
 }
 
+/// How long the relay may take to answer an offer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Requests that may wait until it is known which tracks there are; further ones are refused.
 const EARLY_MAX: usize = 16;

@@ -22,7 +22,8 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Puts an object behind what waits for a stream; returns whether too much waits for that one then.
+    /// Puts an object behind what waits for a stream; returns whether too much waits for that one then. An object for which
+    /// nothing else has to wait is never too much.
     pub(super) fn push(
         &mut self,
         draft: Draft,
@@ -32,8 +33,9 @@ impl Streams {
     ) -> bool {
         let outgoing = self.streams.entry(key);
         let outgoing = outgoing.or_insert_with(|| Outgoing::new(place));
+        let is_alone = outgoing.waiting_bytes == 0;
         outgoing.push(draft, object);
-        outgoing.waiting_bytes > WAITING_BYTES_MAX
+        !is_alone && outgoing.waiting_bytes > WAITING_BYTES_MAX
     }
 
     /// A stream is reset at `at` if it has not arrived.
@@ -189,7 +191,7 @@ impl Streams {
     }
 }
 
-/// Bytes that may wait for one stream; it is given up beyond.
+/// Bytes that may wait for one stream, unless they are of one object; it is given up beyond.
 pub(super) const WAITING_BYTES_MAX: usize = 8 << 20;
 /// Bytes that may wait for all streams together. Beyond, what would go last is given up if it is of an older group; else
 /// nothing is taken from the source.
@@ -216,7 +218,7 @@ mod tests {
             rank: rank(128, 128, order, group, 0),
         };
         let object = Object {
-            id: 0,
+            id: u64::from(streams.streams.contains_key(&key)),
             properties: Properties::EMPTY,
             payload: Bytes::from(vec![0; bytes]),
         };
@@ -233,12 +235,28 @@ mod tests {
 
     #[test]
     fn so_much_may_wait_for_one_stream_and_no_more() {
-        for (more, is_over) in [(0, false), (1, true)] {
+        let order = GroupOrder::Ascending;
+        // A small object, and a large one behind it.
+        let two = |bytes: usize| {
             let mut streams = Streams::default();
-            let bytes = WAITING_BYTES_MAX - heads() + more;
-            let order = GroupOrder::Ascending;
-            assert_eq!(push(&mut streams, order, 1, bytes), is_over);
+            assert!(!push(&mut streams, order, 1, 1));
+            let is_over = push(&mut streams, order, 1, bytes);
+            (streams.waiting_bytes(), is_over)
+        };
+        let half = WAITING_BYTES_MAX / 2;
+        let rest = two(half).0 - half;
+        for (more, is_over) in [(0, false), (1, true)] {
+            let bytes = WAITING_BYTES_MAX + more;
+            assert_eq!(two(bytes - rest), (bytes, is_over));
         }
+    }
+
+    #[test]
+    fn an_object_that_waits_alone_is_not_too_much() {
+        let mut streams = Streams::default();
+        let order = GroupOrder::Ascending;
+        assert!(!push(&mut streams, order, 1, 2 * WAITING_BYTES_MAX));
+        assert!(push(&mut streams, order, 1, 1));
     }
 
     #[test]

@@ -109,6 +109,64 @@ fn layers_and_init_tracks_are_limited() {
 }
 
 #[test]
+fn a_catalog_lists_so_many_tracks_and_no_more() {
+    for (count, is_taken) in [(CATALOG_TRACKS_MAX, true), (CATALOG_TRACKS_MAX + 1, false)] {
+        let track = json!({"name": "video", "role": "video"});
+        let catalog = json!({
+            "commonTrackFields": {"packaging": "loc", "codec": "avc1.42c01e"},
+            "tracks": vec![track; count],
+        });
+        let plan = read(&catalog);
+        assert_eq!(plan.is_ok(), is_taken, "{plan:?}");
+        let names = init_tracks(catalog.to_string().as_bytes());
+        assert_eq!(names.is_ok(), is_taken, "{names:?}");
+    }
+}
+
+#[test]
+fn what_all_tracks_share_is_kept_once() {
+    let catalog = json!({
+        "commonTrackFields": {"packaging": "loc", "codec": "opus", "filling": "x".repeat(100)},
+        "tracks": [{"name": "a"}, {"name": "b", "codec": "aac", "selectionParams": {"codec": "-", "packaging": "cmaf"}}],
+    });
+    let listing = Listing::read(catalog.to_string().as_bytes()).expect("a good one");
+    let tracks = &listing.tracks[..];
+    assert!(Rc::ptr_eq(&tracks[0].for_all, &tracks[1].for_all));
+    assert!(
+        tracks
+            .iter()
+            .all(|track| !track.fields.contains_key("filling"))
+    );
+    let fields = |track: &Listed| (track.packaging(), track.codec().to_owned());
+    assert_eq!(
+        fields(&tracks[0]),
+        (Some(Packaging::Loc), "opus".to_owned())
+    );
+    assert_eq!(
+        fields(&tracks[1]),
+        (Some(Packaging::Cmaf), "aac".to_owned())
+    );
+}
+
+#[test]
+fn an_error_repeats_little_of_a_catalog_and_no_control_characters() {
+    let track = |name: &str| json!({"name": name, "packaging": "\u{1b}[2J", "codec": "c".repeat(TOLD_CHARACTERS_MAX + 1)});
+    let error = |count: usize, name: &str| {
+        let tracks = vec![track(name); count];
+        let error = read(&json!({"tracks": tracks})).expect_err("no video");
+        error.to_string()
+    };
+    let found = error(1, "a\nb");
+    let codec = "c".repeat(TOLD_CHARACTERS_MAX);
+    let expected = format!("\"a\\nb\" (\\u{{1b}}[2J {codec})");
+    assert!(found.ends_with(&expected), "{found}");
+    let name = |characters: usize| format!("\"{}\"", "n".repeat(characters));
+    assert!(error(1, &"n".repeat(TOLD_CHARACTERS_MAX + 1)).contains(&name(TOLD_CHARACTERS_MAX)));
+    assert!(!error(TOLD_TRACKS_MAX, "a").contains(" more"));
+    assert!(error(TOLD_TRACKS_MAX + 1, "a").ends_with(" and 1 more"));
+}
+
+#[test]
 fn what_cannot_be_played_is_told_why() {
     let error = |json: &str| {
         let read = Plan::read(json.as_bytes(), &BTreeMap::new());

@@ -1,6 +1,7 @@
 //! Frames of two layers into one order: Algorithm 2 of the thesis.
 
 use crate::FrameKind;
+use crate::limits::REORDERED_FRAMES_MAX;
 
 /// Puts frames into the order of decoding; drops B-frames that are late and holds those that are
 /// early.
@@ -51,7 +52,8 @@ impl<T> Reorder<T> {
 
     /// The next frame in order, if there is enough behind it.
     pub fn poll(&mut self) -> Option<Reordered<T>> {
-        if self.size_us() <= self.target_us {
+        let is_full = self.buffer.len() > REORDERED_FRAMES_MAX;
+        if !is_full && self.size_us() <= self.target_us {
             return None;
         }
         let next = self.buffer.first()?;
@@ -61,7 +63,7 @@ impl<T> Reorder<T> {
         });
         let is_base = |frame: &Reordered<T>| frame.kind != FrameKind::Bidirectional;
         // A B-frame that is early may be ahead of frames of the base layer, unless one came later.
-        if !is_base(next) && !follows && !self.buffer.iter().any(is_base) {
+        if !is_full && !is_base(next) && !follows && !self.buffer.iter().any(is_base) {
             return None;
         }
         let next = self.buffer.remove(0);
@@ -84,6 +86,31 @@ impl<T> Reorder<T> {
         match (self.buffer.first(), self.buffer.last()) {
             (Some(oldest), Some(newest)) => newest.decode_us - oldest.decode_us,
             _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_frames_wait_to_be_put_in_order_and_no_more() {
+        for (kind, step_us) in [(FrameKind::Key, 0), (FrameKind::Bidirectional, 1000)] {
+            let mut reorder = Reorder::new(100);
+            reorder.last = Some((-1_000_000, 1000));
+            for number in 0..=REORDERED_FRAMES_MAX {
+                assert_eq!(reorder.poll(), None, "{number}");
+                let frame = Reordered {
+                    kind,
+                    decode_us: i64::try_from(number).expect("few") * step_us,
+                    duration_us: 1000,
+                    frame: number,
+                };
+                reorder.push(frame).expect("it is in time");
+            }
+            assert_eq!(reorder.poll().map(|next| next.frame), Some(0));
+            assert_eq!(reorder.buffer.len(), REORDERED_FRAMES_MAX);
         }
     }
 }

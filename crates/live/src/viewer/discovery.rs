@@ -13,6 +13,7 @@ use weir_quic::Endpoint;
 
 use super::Viewer;
 use super::incoming::{Of, Tries};
+use super::patience::{answer_by, unanswered_reason};
 use crate::catalog::CATALOG_TRACK;
 use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
@@ -23,7 +24,7 @@ pub(super) struct Discovery {
     asked: Vec<Asked>,
     catalog: Option<Found>,
     segments: BTreeMap<String, Bytes>,
-    /// When what was promised should have come.
+    /// When an answer, or what was promised, should have come.
     give_up_at: Option<Instant>,
     /// When to ask again, because nobody had it.
     ask_at: Option<Instant>,
@@ -36,6 +37,9 @@ struct Asked {
     name: String,
     request: RequestId,
     is_catalog: bool,
+    /// Whether the relay has it.
+    is_accepted: bool,
+    /// Whether nothing more is awaited.
     is_answered: bool,
     tries: Tries,
 }
@@ -117,6 +121,7 @@ impl Viewer {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
             self.ask(now, endpoint, name, patience, true);
         }
+        self.discovery.give_up_at = answer_by(now, patience);
     }
 
     fn ask(
@@ -132,6 +137,7 @@ impl Viewer {
                 name: name.to_owned(),
                 request,
                 is_catalog,
+                is_accepted: false,
                 is_answered: false,
                 tries: Tries::default(),
             });
@@ -179,6 +185,10 @@ impl Viewer {
         largest: Option<Location>,
     ) {
         self.discovery.give_up_at = Some(now + HELD_TIME_MAX);
+        let mut asked = self.discovery.asked.iter_mut();
+        if let Some(asked) = asked.find(|asked| asked.request == id) {
+            asked.is_accepted = true;
+        }
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
@@ -220,6 +230,20 @@ impl Viewer {
                 let reason = format!("the relay refused the catalog: {code} {reason:?}");
                 self.client.fail(reason);
             }
+        }
+    }
+
+    /// A request for one of the tracks is over. If there was no answer, that is one.
+    pub(super) fn on_held_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        let mut asked = self.discovery.asked.iter();
+        if asked.any(|asked| asked.request == id && !asked.is_accepted) {
+            let error = RequestError {
+                code: RequestErrorCode::INTERNAL_ERROR,
+                retry_after: None,
+                reason: "it ended the request without an answer".to_owned(),
+                redirect: None,
+            };
+            self.on_held_rejected(now, endpoint, id, &error);
         }
     }
 
@@ -290,7 +314,7 @@ impl Viewer {
         self.plan_if_answered(now, endpoint);
     }
 
-    /// What was promised did not come.
+    /// An answer, or what was promised, did not come.
     pub(super) fn on_discovery_timeout(&mut self, now: Instant) {
         let is_due = |at: Instant| at <= now;
         if !self.discovery.poll_timeout().is_some_and(is_due) {
@@ -298,7 +322,12 @@ impl Viewer {
         }
         let unanswered = self.discovery.asked.iter().find(|asked| !asked.is_answered);
         let name = unanswered.map_or(CATALOG_TRACK, |asked| &*asked.name);
-        let reason = format!("the track {name:?} is there, but what it holds did not come");
+        let is_there = self.discovery.asked.iter().any(|asked| asked.is_accepted);
+        let reason = if is_there {
+            format!("the track {name:?} is there, but what it holds did not come")
+        } else {
+            unanswered_reason(name)
+        };
         self.on_useless(reason);
         self.discovery.ask_at = self.waits_until.map(|_| now + ASK_PAUSE);
     }

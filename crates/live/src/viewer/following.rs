@@ -72,7 +72,8 @@ impl Viewer {
 
     /// The frames of the next publisher count on from those of the last.
     fn count_on(&mut self) {
-        let last = self.records.iter().map(|record| record.number).max();
+        let records = self.records.kept().iter();
+        let last = records.map(|record| record.number).max();
         self.numbering = Numbering {
             next: last.map(|last| last.saturating_add(1)),
             counts_as: None,
@@ -88,6 +89,7 @@ impl Viewer {
     /// Takes nothing more of what was played.
     fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.count_on();
+        self.answer_by = None;
         let is_track = |of: Of| matches!(of, Of::Track(_));
         let fetches = self.fetches.extract_if(.., |(_, of)| is_track(*of));
         let fetches = fetches.map(|(fetch, _)| fetch);

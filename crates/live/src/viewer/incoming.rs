@@ -1,11 +1,15 @@
 //! What a player is receiving: tracks, their streams, and the object that each of these is in.
 
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
 use weir_moqt::data::ObjectHeader;
 use weir_moqt::property::Properties;
 use weir_moqt::session::RequestId;
+use weir_moqt::transport::StreamId;
 
 use super::unpacking::Unpacker;
+use crate::limits::PARTIAL_BYTES_MAX;
 use crate::packaging::FrameTag;
 
 /// A track that is being received.
@@ -92,6 +96,22 @@ impl Incoming {
     }
 }
 
+/// Whether so many more bytes of a stream's object may be kept beside those of all others.
+pub(super) fn has_room(
+    streams: &BTreeMap<StreamId, Incoming>,
+    stream: StreamId,
+    bytes: usize,
+) -> bool {
+    let current = |incoming: &Incoming| incoming.current.as_ref().map(Current::kept_bytes);
+    match streams.get(&stream).and_then(current) {
+        Some(Some(_)) => {
+            let kept = streams.values().filter_map(current).flatten();
+            kept.sum::<usize>() + bytes <= PARTIAL_BYTES_MAX
+        }
+        Some(None) | None => true,
+    }
+}
+
 /// The object that is being received.
 #[derive(Debug)]
 pub(super) struct Current {
@@ -116,6 +136,11 @@ impl Current {
             missing: object.payload_len,
             payload: BytesMut::new(),
         }
+    }
+
+    /// Bytes that are here, if they are kept.
+    fn kept_bytes(&self) -> Option<usize> {
+        self.tag.is_none().then_some(self.payload.len())
     }
 
     /// Takes the next bytes; returns whether it is whole.
@@ -155,6 +180,8 @@ const TRIES_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {
+    use weir_moqt::data::ObjectStatus;
+
     use super::*;
 
     #[test]
@@ -162,6 +189,29 @@ mod tests {
         let mut tries = Tries::default();
         assert!((0..TRIES_MAX).all(|_| tries.take()));
         assert!(!tries.take() && !tries.take());
+    }
+
+    #[test]
+    fn objects_that_are_here_in_part_have_so_many_bytes_together_and_no_more() {
+        let header = ObjectHeader {
+            id: 0,
+            properties: Properties::EMPTY,
+            status: ObjectStatus::Normal,
+            payload_len: 1 << 30,
+        };
+        let mut streams = BTreeMap::new();
+        for (number, bytes) in [(0, PARTIAL_BYTES_MAX - 10), (1, 4), (2, 0)] {
+            let mut current = Current::new(None, &header);
+            current.payload = BytesMut::zeroed(bytes);
+            let mut incoming = Incoming::new(Of::Track(0), 0, false);
+            incoming.current = (number < 2).then_some(current);
+            streams.insert(StreamId(number), incoming);
+        }
+        for number in [0, 1] {
+            assert!(has_room(&streams, StreamId(number), 6));
+            assert!(!has_room(&streams, StreamId(number), 7));
+        }
+        assert!(has_room(&streams, StreamId(2), 7), "nothing is kept of it");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
 
 use super::Viewer;
-use super::incoming::{Current, Of, Whole};
+use super::incoming::{Current, Of, Whole, has_room};
 use super::succession::Sender;
 use super::unpacking::Unpacked;
 use crate::limits::{HELD_BYTES_MAX, OBJECT_BYTES_MAX};
@@ -64,6 +64,9 @@ impl Viewer {
         stream: StreamId,
         data: &Bytes,
     ) {
+        if !has_room(&self.streams, stream, data.len()) {
+            return self.refuse(now, endpoint, stream, ResetCode::EXCESSIVE_LOAD);
+        }
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
         };

@@ -8,6 +8,7 @@ use weir_moqt::property::Properties;
 
 use self::last_groups::LastGroups;
 use self::loc_clock::LocClock;
+use crate::limits::FRAMES_PER_OBJECT_MAX;
 use crate::mp4::{BoxReader, IngestError, Init, Media, Times, fragment};
 use crate::packaging::{FrameTag, LOC_TIMESCALE, LOC_TIMESTAMPS};
 use crate::plan::{Form, VideoPlan};
@@ -47,6 +48,8 @@ pub(super) enum UnpackError {
     Fragment(#[from] IngestError),
     #[error("the object is no fragment of the track: it has no samples of its video")]
     Empty,
+    #[error("the object has more than {} frames", FRAMES_PER_OBJECT_MAX)]
+    TooManyFrames,
 }
 
 impl Unpacker {
@@ -149,6 +152,9 @@ fn cmaf_parts(init: &Init, payload: &[u8]) -> Result<Vec<(Times, Bytes)>, Unpack
                 if let Some(fragment) = fragment(init, &head, &found)?
                     && fragment.track == init.video.number
                 {
+                    if parts.len() + fragment.samples.len() > FRAMES_PER_OBJECT_MAX {
+                        return Err(UnpackError::TooManyFrames);
+                    }
                     parts.extend(fragment.parts(init.video.timescale)?);
                 }
             }

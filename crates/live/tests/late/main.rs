@@ -1,8 +1,10 @@
 //! Who comes late still gets what is said once: the init segment and the catalog, from the relay or from the origin; and how a
 //! player buffers what comes then, and goes on when another publisher takes the place of the first.
 
+mod asker;
 mod buffering;
 mod following;
+mod silent;
 mod stage;
 
 use std::time::Duration;
@@ -10,6 +12,7 @@ use std::time::Duration;
 use weir_link::{Config as Link, Delay, Loss, Probability};
 use weir_live::{Origin, PublishFlow, Viewer};
 
+use self::asker::Asker;
 use self::stage::{Pace, Show, Stage};
 
 /// Publishes, asks for the init segment and the catalog a while later through a relay that keeps objects for so long,
@@ -133,6 +136,34 @@ fn who_asks_for_what_there_is_not_is_told_when_that_is_known() {
         failure.starts_with("the relay refused a track"),
         "{failure}"
     );
+}
+
+#[test]
+fn who_changes_its_mind_before_anything_is_known_of_the_stream_is_answered_in_order() {
+    for changes in [vec![], vec![true], vec![true, false]] {
+        let mut stage = Stage::new(Duration::from_mins(1));
+        stage
+            .sim
+            .start(stage.relay, Asker::new("audio-2", changes.clone()));
+        let live = Show {
+            pace: Pace::Live,
+            ..Show::usual(PublishFlow::Namespace)
+        };
+        stage.publish(0, live);
+        stage.sim.run_until(Duration::from_secs(1), |_| false);
+        let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+        assert_eq!(origin.failure(), None, "{changes:?}");
+        let asker = stage.sim.app::<Asker>(stage.relay);
+        let expected = std::iter::once("accepted").chain(changes.iter().map(|_| "updated"));
+        assert!(
+            asker.heard.iter().copied().eq(expected),
+            "{changes:?}: {:?}",
+            asker.heard
+        );
+        let is_wanted = changes.last().is_none_or(|&forward| forward);
+        let came = asker.subgroups > 0;
+        assert_eq!(came, is_wanted, "{changes:?}: {}", asker.subgroups);
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! What this endpoint says on the streams of requests: answers, and the ends of subscriptions.
 //!
 //! The role cannot know yet what came in with the last call, so all of these do nothing for a
-//! request that is over. For a live one, a message that does not fit is misuse, and panics.
+//! request that is over. The order on the wire is the session's business: the answer to an update
+//! waits for the answer to its request. What still does not fit is a mistake of the role; which one
+//! it makes may hang on what a peer does and when, so it costs that peer's session and no other
+//! ([`Counters::misused`](super::Counters::misused)).
 
 use super::requests::Request as Entry;
 use super::state::{Opener, State};
-use super::{RequestId, Session};
+use super::{CloseReason, Event, RequestId, Session};
 use crate::error::{RequestErrorCode, SessionError, Violation};
 use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
@@ -16,9 +19,6 @@ use crate::transport::Transport;
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of
     /// this session may have [moqt-18 §10.8].
-    ///
-    /// # Panics
-    /// If the live request is another one, or was answered.
     pub fn subscribe_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: SubscribeOk) {
         self.accept(
             transport,
@@ -30,51 +30,29 @@ impl Session {
 
     /// Accepts the peer's `FETCH` [moqt-18 §10.13]. The role opens the data stream itself, and
     /// calls [`finish`](Self::finish) after it.
-    ///
-    /// # Panics
-    /// If the live request is another one, or was answered.
     pub fn fetch_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: FetchOk) {
         self.accept(transport, id, &[RequestKind::Fetch], &Message::FetchOk(ok));
     }
 
-    /// Accepts any other request of the peer, or else its oldest update [moqt-18 §10.5]. The
-    /// answer to `TRACK_STATUS` ends it.
-    ///
-    /// # Panics
-    /// If the live request waits for no answer, or for another one.
+    /// Accepts any other request of the peer [moqt-18 §10.5]. The answer to `TRACK_STATUS` ends it.
     pub fn request_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
-        let message = Message::RequestOk(ok);
         let Some(request) = self.requests.get(id) else {
             return;
         };
-        match request.state() {
-            State::Pending if request.opener == Opener::Peer => {
-                let is_status = request.kind == RequestKind::TrackStatus;
-                self.accept(transport, id, &OK_KINDS, &message);
-                if is_status {
-                    self.finish(transport, id);
-                }
-            }
-            State::Pending | State::Established { .. } => {
-                self.answer_update(transport, id, &message);
-            }
-            State::DoneUnanswered => {
-                self.send(transport, id, &message);
-                self.finish_request(transport, id);
-                self.drain(transport, id, State::EndedByPeer);
-            }
-            State::EndedByPeer | State::EndedHere => {}
+        let is_last = request.kind == RequestKind::TrackStatus;
+        if request.state() == State::DoneUnanswered {
+            self.send(transport, id, &Message::RequestOk(ok));
+            self.answer_updates(transport, id);
+            self.finish_request(transport, id);
+            return self.drain(transport, id, State::EndedByPeer);
+        }
+        self.accept(transport, id, &OK_KINDS, &Message::RequestOk(ok));
+        if is_last {
+            self.finish(transport, id);
         }
     }
 
-    /// Refuses the peer's request, or else its oldest update [moqt-18 §10.6].
-    ///
-    /// A refused request is over. So is a namespace request or fetch with a refused update; a
-    /// subscription then wants [`publish_done`](Self::publish_done) with `UPDATE_FAILED` from its
-    /// publisher [moqt-18 §10.9.1].
-    ///
-    /// # Panics
-    /// If the live request waits for no answer.
+    /// Refuses the peer's request, which is over then [moqt-18 §10.6].
     pub fn request_error(
         &mut self,
         transport: &mut dyn Transport,
@@ -84,33 +62,81 @@ impl Session {
         let Some(request) = self.requests.get(id) else {
             return;
         };
-        let message = Message::RequestError(error);
-        match request.state() {
-            State::Pending if request.opener == Opener::Peer => {
-                self.send(transport, id, &message);
+        match (request.state(), request.opener) {
+            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
+                self.send(transport, id, &Message::RequestError(error));
                 self.end_here(transport, id);
             }
-            State::DoneUnanswered => {
-                self.send(transport, id, &message);
-                self.end_here(transport, id);
+            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
+                self.misuse(transport, "a request was answered twice");
             }
-            State::Pending | State::Established { .. } => {
+            (State::EndedByPeer | State::EndedHere, _) => {}
+        }
+    }
+
+    /// Grants the oldest update of a request that has none of these two answers yet
+    /// [moqt-18 §10.5]. It goes out after the answer to the request itself, if that is still to come.
+    pub fn update_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        if request.updates_due == request.updates_granted.len() {
+            if request.is_live() {
+                self.misuse(transport, "no update of the request waits for an answer");
+            }
+            return;
+        }
+        match (request.state(), request.opener) {
+            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
+                request.updates_granted.push_back(ok);
+            }
+            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
+                request.updates_due -= 1;
+                self.send(transport, id, &Message::RequestOk(ok));
+            }
+            (State::EndedByPeer | State::EndedHere, _) => {}
+        }
+    }
+
+    /// Refuses the oldest update of a request that has no answer yet [moqt-18 §10.6].
+    ///
+    /// So ends a namespace request or fetch, and every request of the peer that is not answered
+    /// itself. An established subscription wants [`publish_done`](Self::publish_done) with
+    /// `UPDATE_FAILED` from its publisher after it [moqt-18 §10.9.1].
+    pub fn update_error(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        if request.updates_due == request.updates_granted.len() {
+            if request.is_live() {
+                self.misuse(transport, "no update of the request waits for an answer");
+            }
+            return;
+        }
+        match (request.state(), request.opener) {
+            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
+                self.request_error(transport, id, error);
+            }
+            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
+                request.updates_due -= 1;
                 let outlives =
                     matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
-                self.answer_update(transport, id, &message);
+                self.send(transport, id, &Message::RequestError(error));
                 if !outlives {
                     self.end_here(transport, id);
                 }
             }
-            State::EndedByPeer | State::EndedHere => {}
+            (State::EndedByPeer | State::EndedHere, _) => {}
         }
     }
 
     /// Ends a subscription as its publisher, after all its data streams are closed
     /// [moqt-18 §10.11].
-    ///
-    /// # Panics
-    /// If the live request is no subscription this endpoint publishes to.
     pub fn publish_done(
         &mut self,
         transport: &mut dyn Transport,
@@ -124,28 +150,24 @@ impl Session {
                 request.kind == RequestKind::Subscribe && request.state() != State::Pending
             }
         };
-        assert!(
-            publishes,
-            "PUBLISH_DONE goes with an established subscription or a PUBLISH"
-        );
+        if !publishes {
+            return self.misuse(
+                transport,
+                "PUBLISH_DONE for no subscription that it can end",
+            );
+        }
         self.send(transport, id, &Message::PublishDone(done));
         self.end_here(transport, id);
     }
 
     /// Tells of a namespace under the prefix of the peer's `SUBSCRIBE_NAMESPACE`
     /// [moqt-18 §10.16].
-    ///
-    /// # Panics
-    /// If the live request is another one, or was not accepted.
     pub fn namespace(&mut self, transport: &mut dyn Transport, id: RequestId, suffix: Namespace) {
         let kind = RequestKind::SubscribeNamespace;
         self.tell(transport, id, kind, &Message::Namespace(suffix));
     }
 
     /// Tells that a namespace announced before is gone [moqt-18 §10.17].
-    ///
-    /// # Panics
-    /// If the live request is another one, or was not accepted.
     pub fn namespace_done(
         &mut self,
         transport: &mut dyn Transport,
@@ -158,9 +180,6 @@ impl Session {
 
     /// Tells of a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
     /// for; it may not be published any more [moqt-18 §10.20].
-    ///
-    /// # Panics
-    /// If the live request is another one, or was not accepted.
     pub fn publish_blocked(
         &mut self,
         transport: &mut dyn Transport,
@@ -185,8 +204,10 @@ impl Session {
 
     /// Asks the peer to move one request elsewhere [moqt-18 §10.4].
     ///
+    /// Does nothing if it was asked before.
+    ///
     /// # Panics
-    /// If it was called before for this request, or if a client names a URI.
+    /// If a client names a URI.
     pub fn request_goaway(&mut self, transport: &mut dyn Transport, id: RequestId, goaway: GoAway) {
         self.check_goaway(&goaway);
         let Some(request) = self
@@ -196,11 +217,9 @@ impl Session {
         else {
             return;
         };
-        assert!(
-            !request.goaway_sent,
-            "GOAWAY is sent once on a request stream"
-        );
-        request.goaway_sent = true;
+        if std::mem::replace(&mut request.goaway_sent, true) {
+            return;
+        }
         let message = Message::GoAway(GoAway {
             request_id: None,
             ..goaway
@@ -245,25 +264,40 @@ impl Session {
         else {
             return;
         };
-        assert!(
-            request.opener == Opener::Peer,
-            "only the peer's requests are answered"
-        );
-        assert!(
-            kinds.contains(&request.kind),
-            "not the answer to this kind of request"
-        );
+        if request.opener != Opener::Peer || !kinds.contains(&request.kind) {
+            return self.misuse(transport, "not the answer to this request");
+        }
+        if request.state() != State::Pending {
+            return self.misuse(transport, "a request was answered twice");
+        }
         self.requests.establish(id);
         self.send(transport, id, message);
+        self.answer_updates(transport, id);
     }
 
-    fn answer_update(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
+    /// The request is answered: what its updates were granted meanwhile follows.
+    fn answer_updates(&mut self, transport: &mut dyn Transport, id: RequestId) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        assert!(request.updates_due > 0, "the request waits for no answer");
-        request.updates_due -= 1;
-        self.send(transport, id, message);
+        if !request.is_live() && request.state() != State::DoneUnanswered {
+            // The answer did not fit, and an error went out instead.
+            return;
+        }
+        let granted = std::mem::take(&mut request.updates_granted);
+        request.updates_due -= granted.len();
+        for ok in granted {
+            self.send(transport, id, &Message::RequestOk(ok));
+        }
+    }
+
+    /// The role has said what it could not: the session ends, since nobody knows what its peer
+    /// makes of the silence that would follow.
+    fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
+        debug_assert!(false, "{reason}");
+        self.counters.misused += 1;
+        let code = SessionError::INTERNAL_ERROR;
+        self.violate(transport, Violation { code, reason });
     }
 
     fn tell(
@@ -275,11 +309,20 @@ impl Session {
     ) {
         let Some(request) = self.live(id) else { return };
         let is_accepted = matches!(request.state(), State::Established { .. });
-        assert!(
-            request.opener == Opener::Peer && request.kind == kind && is_accepted,
-            "not a message for this request"
-        );
-        self.send(transport, id, message);
+        if request.opener != Opener::Peer || request.kind != kind || !is_accepted {
+            return self.misuse(transport, "not a message for this request");
+        }
+        let waiting_bytes = request.outgoing.waiting_bytes();
+        let Ok(bytes) = self.encode(message) else {
+            // A suffix is bounded, so it fits.
+            return;
+        };
+        if waiting_bytes.saturating_add(bytes.len()) > self.limits.outgoing_bytes_max {
+            // Others decide how much there is to tell: it costs this request, and not the session.
+            self.counters.announcements_over_limit += 1;
+            return self.end_for_load(transport, id);
+        }
+        self.send_bytes(transport, id, bytes);
     }
 
     fn live(&self, id: RequestId) -> Option<&Entry> {
@@ -296,7 +339,7 @@ impl Session {
     /// Sends a message on the stream of a request.
     ///
     /// Only properties can make an answer too long; they are the publisher's, so the request fails
-    /// and not the session.
+    /// and not the session. The role hears of it, for it believes that it was answered.
     fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
         let error = RequestError {
             code: RequestErrorCode::INTERNAL_ERROR,
@@ -308,7 +351,15 @@ impl Session {
             Ok(bytes) => self.send_bytes(transport, id, bytes),
             Err(_) if message.kind() != Message::RequestError(error.clone()).kind() => {
                 self.send(transport, id, &Message::RequestError(error));
+                let is_unheard = self
+                    .requests
+                    .get_mut(id)
+                    .is_some_and(|request| !std::mem::replace(&mut request.silent, true));
                 self.end_here(transport, id);
+                if is_unheard {
+                    let reason = CloseReason::Fin;
+                    self.events.push_back(Event::Closed { id, reason });
+                }
             }
             Err(_) => {
                 let code = SessionError::INTERNAL_ERROR;

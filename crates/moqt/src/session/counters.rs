@@ -35,6 +35,8 @@ crate::numbers! {
         streams_over_limit,
         /// Sessions closed because control bytes waited beyond `outgoing_bytes_max`.
         outgoing_over_limit,
+        /// Requests for namespaces or tracks ended because what was to be told waited beyond `outgoing_bytes_max`.
+        announcements_over_limit,
         /// Aliases of ended subscriptions forgotten at `aliases_retired_max`.
         aliases_forgotten,
         /// Datagrams for subscriptions that have ended.
@@ -53,6 +55,8 @@ crate::numbers! {
         streams_unknown_expired,
         /// Subscriptions retired before their time because `tracks_lingering_max` lingered.
         tracks_lingering_over_limit,
+        /// Sessions closed because this endpoint's role answered what was not asked, or twice: a fault of ours.
+        misused,
         /// Bytes of padding discarded, from streams and datagrams.
         padding_bytes,
     }

@@ -28,8 +28,8 @@ pub enum Event {
         /// What it asks for.
         request: Request,
     },
-    /// The peer changes a request. Wants exactly one `request_ok` or `request_error`, after the
-    /// answers to the request itself and to earlier updates.
+    /// The peer changes a request. Wants exactly one `update_ok` or `update_error`, before or after
+    /// the answer to the request itself; several updates are answered in their order.
     Update {
         /// The request.
         id: RequestId,

@@ -411,8 +411,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a request since the peer passed a limit of it.
-    fn end_for_load(&mut self, transport: &mut dyn Transport, id: RequestId) {
+    /// Ends a request since a limit of it is passed.
+    pub(super) fn end_for_load(&mut self, transport: &mut dyn Transport, id: RequestId) {
         let code = ResetCode::EXCESSIVE_LOAD;
         self.cancel(transport, id, code);
         self.events.push_back(Event::Closed {

@@ -9,7 +9,7 @@ use super::RequestId;
 use super::outgoing::Outgoing;
 use super::state::{Opener, State};
 use crate::location::Location;
-use crate::message::RequestKind;
+use crate::message::{RequestKind, RequestOk};
 use crate::name::{FullTrackName, Namespace};
 use crate::reader::MessageReader;
 use crate::transport::StreamId;
@@ -45,6 +45,8 @@ pub(super) struct Request {
     pub(super) updates_sent: VecDeque<Option<Namespace>>,
     /// The peer's updates without an answer.
     pub(super) updates_due: usize,
+    /// The answers to the oldest of them, which follow the one to the request.
+    pub(super) updates_granted: VecDeque<RequestOk>,
     pub(super) goaway_sent: bool,
     pub(super) goaway_received: bool,
     /// Whether the role has heard the last of it.
@@ -94,6 +96,7 @@ impl Request {
             reader,
             updates_sent: VecDeque::new(),
             updates_due: 0,
+            updates_granted: VecDeque::new(),
             goaway_sent: false,
             goaway_received: false,
             silent: false,

@@ -1,5 +1,6 @@
 //! Stories of two sessions over a link that reorders, and of one session against a scripted peer.
 
+mod answers;
 mod data;
 mod ends;
 mod limits;

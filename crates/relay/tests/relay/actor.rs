@@ -228,7 +228,7 @@ impl Actor {
             SessionEvent::Update { id, parameters, .. } => {
                 self.exchange(id).updates.push(parameters);
                 self.with(now, endpoint, |session, connection| {
-                    session.request_ok(connection, id, RequestOk::default());
+                    session.update_ok(connection, id, RequestOk::default());
                 });
             }
             SessionEvent::Accepted { id, ok } => {

@@ -1,16 +1,18 @@
 //! FETCH and TRACK_STATUS from one thread of the relay for what is published on another.
 
 use weir_moqt::{
+    data::{ObjectHeader, SubgroupHeader},
     error::RequestErrorCode,
     location::Location,
     message::FetchKind,
     parameter::{GroupOrder, Parameters},
+    property::Properties,
 };
 
 use crate::{
     archive::{Serving, standalone},
     fetching::{all_of, whole_group},
-    stage::{Setting, Stage, millis, story},
+    stage::{Setting, Stage, millis, object, payload, plain, story},
     threads::two,
 };
 
@@ -47,6 +49,38 @@ fn a_fetch_crosses_to_the_thread_that_remembers_the_objects() {
             assert_eq!(stage.counters().fetches_upstream, 1, "they crossed once");
         }
         assert!(stage.actor(publisher).archive.asked.is_empty());
+    });
+}
+
+#[test]
+fn what_a_session_may_send_fits_the_crossing() {
+    let mut setting = two();
+    setting.session.object_header_bytes_max = 100;
+    story(&setting, |stage| {
+        let publisher = stage.client_on(0);
+        let [here, there] = [0, 1].map(|thread| stage.client_on(thread));
+        let publication = stage.publish(publisher, "a--x");
+        stage.wait(millis(50));
+        let header = SubgroupHeader {
+            has_properties: true,
+            ..plain(0)
+        };
+        let mut stream = stage.open_with(publication, header);
+        // With the fields around it as much as a session may send; in a fetch it is more.
+        let big = ObjectHeader {
+            properties: Properties::builder().bytes(0x3d, vec![7; 94]).build(),
+            ..object(0, 10)
+        };
+        stage.object_with(publication, &mut stream, &big, &payload(0, 0, 10));
+        stage.finish(publication, &stream);
+        stage.step("an object that nobody asked for", millis(100));
+        for client in [here, there] {
+            let fetch = stage.fetch(client, "a--x", (0, 0), (0, 0));
+            stage.step("is fetched", millis(300));
+            stage.expect_complete(fetch);
+            assert_eq!(stage.fetched(fetch).places(10), [(0, 0)]);
+        }
+        assert_eq!(stage.counters().sessions_violated, 0);
     });
 }
 

@@ -53,7 +53,8 @@ fn vandals_harm_nobody_but_themselves() {
         for node in vandals {
             stage.sim.kill(node);
         }
-        stage.step("they are forgotten", secs(60));
+        // Silence ends their sessions after 10 s, and only then is the rest of what they began known not to come.
+        stage.step("they are forgotten", secs(75));
         let gauges = stage.gauges();
         let honest = Gauges {
             sessions: 2,

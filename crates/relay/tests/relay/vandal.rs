@@ -53,7 +53,10 @@ enum Kind {
     Subscribe,
     Publish,
     Announce,
-    Other,
+    Fetch,
+    Status,
+    /// A SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS.
+    Interest,
     /// A SUBSCRIBE of the relay.
     Asked,
     Subgroup,
@@ -125,6 +128,13 @@ impl Vandal {
         let (message, kind) = self.request();
         let data = self.encoded(&message);
         write(connection, stream, data);
+        if self.is_so(30)
+            && let Some(update) = self.update(kind)
+        {
+            // It is there before anybody had a chance to answer.
+            let data = self.encoded(&update);
+            write(connection, stream, data);
+        }
         if self.is_malicious() {
             let data = self.request().0;
             let data = self.encoded(&data);
@@ -179,19 +189,26 @@ impl Vandal {
                     track,
                     parameters: plain,
                 };
-                (Message::TrackStatus(status), Kind::Other)
+                (Message::TrackStatus(status), Kind::Status)
             }
             13 => {
-                let fetch = Fetch {
-                    request_id,
-                    kind: FetchKind::Standalone {
+                let kind = match self.random.below(3) {
+                    0 => FetchKind::RelativeJoining {
+                        request_id: 2 * self.random.below(1 + request_id / 2),
+                        groups: self.random.below(3),
+                    },
+                    _ => FetchKind::Standalone {
                         track,
                         start: Location::ZERO,
                         end: Location::new(4, 0),
                     },
+                };
+                let fetch = Fetch {
+                    request_id,
+                    kind,
                     parameters: plain,
                 };
-                (Message::Fetch(fetch), Kind::Other)
+                (Message::Fetch(fetch), Kind::Fetch)
             }
             14 => {
                 let subscribe = SubscribeNamespace {
@@ -199,7 +216,7 @@ impl Vandal {
                     prefix: namespace,
                     parameters: plain,
                 };
-                (Message::SubscribeNamespace(subscribe), Kind::Other)
+                (Message::SubscribeNamespace(subscribe), Kind::Interest)
             }
             _ => {
                 let subscribe = SubscribeTracks {
@@ -207,7 +224,7 @@ impl Vandal {
                     prefix: namespace,
                     parameters: plain,
                 };
-                (Message::SubscribeTracks(subscribe), Kind::Other)
+                (Message::SubscribeTracks(subscribe), Kind::Interest)
             }
         }
     }
@@ -224,14 +241,8 @@ impl Vandal {
     /// A message that may follow what a stream began with.
     fn follow_up(&mut self, kind: Kind) -> Option<Message> {
         match kind {
-            Kind::Subscribe => {
-                let request_id = self.request_id();
-                let parameters = self.parameters();
-                Some(Message::RequestUpdate(RequestUpdate {
-                    request_id,
-                    parameters,
-                }))
-            }
+            Kind::Subscribe | Kind::Fetch | Kind::Announce | Kind::Interest => self.update(kind),
+            Kind::Publish if self.is_so(30) => self.update(kind),
             Kind::Publish if self.is_so(50) => Some(Message::PublishDone(PublishDone {
                 code: PublishDoneCode(self.random.below(10)),
                 stream_count: self.is_so(80).then(|| self.random.below(4)),
@@ -252,8 +263,31 @@ impl Vandal {
                 reason: String::new(),
                 redirect: None,
             })),
-            Kind::Publish | Kind::Control | Kind::Announce | Kind::Other | Kind::Subgroup => None,
+            Kind::Publish | Kind::Control | Kind::Status | Kind::Subgroup => None,
         }
+    }
+
+    /// What changes a request, answered or not.
+    fn update(&mut self, kind: Kind) -> Option<Message> {
+        let plain = Parameters::default();
+        let parameters = match kind {
+            Kind::Subscribe => self.parameters(),
+            Kind::Fetch => Parameters {
+                subscriber_priority: Some(3),
+                ..plain
+            },
+            Kind::Interest => Parameters {
+                track_namespace_prefix: self.is_so(50).then(|| space("b")),
+                ..plain
+            },
+            Kind::Publish | Kind::Announce => plain,
+            Kind::Control | Kind::Status | Kind::Asked | Kind::Subgroup => return None,
+        };
+        let request_id = self.request_id();
+        Some(Message::RequestUpdate(RequestUpdate {
+            request_id,
+            parameters,
+        }))
     }
 
     /// What nobody asked for.

@@ -11,6 +11,7 @@ mod null_relay;
 mod progress;
 mod relay;
 mod report;
+mod time;
 mod token;
 
 use std::{
@@ -104,7 +105,7 @@ impl Arguments {
                 link::run(&arguments)
             }
             Command::Live(command) => {
-                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
+                start_log(self.log.as_deref().unwrap_or(LIVE_LOG), LogFormat::Text);
                 live::run(&command)
             }
             Command::NullRelay(arguments) => {
@@ -116,6 +117,10 @@ impl Arguments {
         }
     }
 }
+
+/// What live streams log unless told otherwise. The decoder of MP4 warns of each box that it does not expect, and a peer can send
+/// many.
+const LIVE_LOG: &str = "warn,mp4_atom=error";
 
 /// How a line of the log looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         }
     };
     if arguments.sanitize {
-        report = sanitize(&report);
+        report = sanitize(&report).context("--sanitize")?;
     }
     let forms: [(&Option<PathBuf>, Form); 5] = [
         (&arguments.json, json::render),

@@ -11,6 +11,7 @@ use jsonwebtoken::{
 };
 use weir_net::clock;
 
+use super::time::validity;
 use crate::relay::authority::{Claims, Prefix, Prefixes};
 
 /// Make keys and tokens for a relay
@@ -45,7 +46,7 @@ enum Action {
         #[arg(long, value_name = "NAMESPACE", default_value = "")]
         root: String,
         /// How long it is good
-        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = humantime::parse_duration)]
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = validity)]
         lasts: Duration,
         /// Whom it is for
         #[arg(long, value_name = "NAME")]

@@ -31,10 +31,29 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     items: VecDeque<(Instant, Item)>,
+    /// Bytes of all of these.
+    bytes: usize,
     /// The origin has asked for the first item.
     is_wanted: bool,
     ended_at: Option<Instant>,
     is_closed: bool,
+}
+
+impl State {
+    /// Whether an item of so many bytes may wait as well. One that is too large for itself may wait alone.
+    fn has_room(&self, bytes: usize) -> bool {
+        let has_bytes = self.bytes.saturating_add(bytes) <= BYTES_MAX;
+        self.items.is_empty() || self.items.len() < ITEMS_MAX && has_bytes
+    }
+}
+
+/// Bytes that an item keeps.
+fn size(item: &Item) -> usize {
+    match item {
+        Item::Init(init) => init.segment.len(),
+        Item::Frame(frame) => frame.fragment.len(),
+        Item::Audio { fragment, .. } => fragment.len(),
+    }
 }
 
 /// Why a stream could not be read to its end.
@@ -44,6 +63,11 @@ pub(crate) enum ReadError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Ingest(#[from] IngestError),
+    #[error(
+        "a frame is to be decoded {ahead} s after it comes, at {decode_us} microseconds of media time: with --realtime at most {} s are waited",
+        AHEAD_MAX.as_secs()
+    )]
+    Ahead { decode_us: i64, ahead: u64 },
 }
 
 impl Inbox {
@@ -103,7 +127,8 @@ impl Inbox {
             }
             ingest.push(&buffer[..count]);
             while let Some(item) = ingest.poll()? {
-                if let Some(wait) = pace.wait(&item).filter(|_| paced)
+                if paced
+                    && let Some(wait) = pace.wait(clock::now(), &item)?
                     && stop.wait(wait)
                 {
                     return Ok(());
@@ -128,7 +153,8 @@ impl Inbox {
     /// Puts an item in when there is room; returns whether anybody will take it.
     fn put(&self, item: Item) -> bool {
         let mut state = self.lock();
-        while state.items.len() >= ITEMS_MAX && !state.is_closed {
+        let bytes = size(&item);
+        while !state.has_room(bytes) && !state.is_closed {
             let waited = self.shared.taken.wait(state);
             state = waited.unwrap_or_else(PoisonError::into_inner);
         }
@@ -136,6 +162,7 @@ impl Inbox {
             return false;
         }
         state.items.push_back((clock::now(), item));
+        state.bytes += bytes;
         drop(state);
         self.shared.bell.ring();
         true
@@ -157,6 +184,7 @@ impl Source for Inbox {
         let mut state = self.lock();
         state.is_wanted = true;
         let item = state.items.pop_front();
+        state.bytes -= item.as_ref().map_or(0, |(_, item)| size(item));
         drop(state);
         self.shared.taken.notify_all();
         item
@@ -186,27 +214,38 @@ struct Pace {
 }
 
 impl Pace {
-    /// How long to wait before an item is handed on.
-    fn wait(&mut self, item: &Item) -> Option<Duration> {
+    /// How long to wait before an item is handed on. Fails if that is absurd: then its time is broken.
+    fn wait(&mut self, now: Instant, item: &Item) -> Result<Option<Duration>, ReadError> {
         let Item::Frame(frame) = item else {
-            return None;
+            return Ok(None);
         };
-        let now = clock::now();
-        let (start, first_us) = *self.start.get_or_insert((now, frame.decode_us));
-        let after = u64::try_from(frame.decode_us - first_us).unwrap_or(0);
-        let due = start + Duration::from_micros(after);
-        let wait = due.saturating_duration_since(now);
-        (!wait.is_zero()).then_some(wait)
+        let decode_us = frame.decode_us;
+        let (start, first_us) = *self.start.get_or_insert((now, decode_us));
+        let after = u64::try_from(decode_us.saturating_sub(first_us)).unwrap_or(0);
+        let passed = now.saturating_duration_since(start);
+        let wait = Duration::from_micros(after).saturating_sub(passed);
+        if wait > AHEAD_MAX {
+            let ahead = wait.as_secs();
+            return Err(ReadError::Ahead { decode_us, ahead });
+        }
+        Ok((!wait.is_zero()).then_some(wait))
     }
 }
 
 const READ_BYTES: usize = 64 << 10;
 /// Items that may wait for the origin; then the stream is left unread.
 const ITEMS_MAX: usize = 256;
+/// Bytes that may wait for the origin; then the stream is left unread.
+const BYTES_MAX: usize = 128 << 20;
+/// How long a frame may be held back until it is to be decoded. A stream with a longer gap is broken.
+const AHEAD_MAX: Duration = Duration::from_mins(10);
 
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use bytes::Bytes;
+    use weir_live::{Frame, FrameKind};
 
     use super::*;
 
@@ -243,6 +282,79 @@ mod tests {
         let result = reader.join().expect("no panic");
         assert!(matches!(result, Err(ReadError::Ingest(_))), "nothing came");
         assert!(inbox.is_over());
+    }
+
+    fn frame(decode_us: i64) -> Item {
+        Item::Frame(Frame {
+            kind: FrameKind::Key,
+            is_disposable: false,
+            group: 0,
+            index: 0,
+            references: 0,
+            decode_us,
+            presentation_us: decode_us,
+            duration_us: 1,
+            fragment: Bytes::from_static(b"12345"),
+            sample: Bytes::from_static(b"345"),
+        })
+    }
+
+    #[test]
+    fn so_many_bytes_wait_and_no_more() {
+        let item = frame(0);
+        assert_eq!(size(&item), 5);
+        let mut state = State {
+            bytes: BYTES_MAX - 5,
+            ..State::default()
+        };
+        state.items.push_back((clock::now(), item));
+        assert!(state.has_room(5));
+        assert!(!state.has_room(6));
+        state.items.clear();
+        state.bytes = 0;
+        assert!(state.has_room(BYTES_MAX + 1), "it is alone");
+    }
+
+    #[test]
+    fn so_many_items_wait_and_no_more() {
+        let mut state = State::default();
+        for _ in 0..ITEMS_MAX {
+            assert!(state.has_room(5));
+            state.items.push_back((clock::now(), frame(0)));
+        }
+        assert!(!state.has_room(5));
+    }
+
+    #[test]
+    fn what_is_taken_makes_room() {
+        let mut inbox = Inbox::new(Bell::new().expect("a descriptor"));
+        for count in 1..=3 {
+            assert!(inbox.put(frame(0)));
+            assert_eq!(inbox.lock().bytes, 5 * count);
+        }
+        for count in (0..3).rev() {
+            assert!(inbox.poll(clock::now()).is_some());
+            assert_eq!(inbox.lock().bytes, 5 * count);
+        }
+        assert!(inbox.poll(clock::now()).is_none());
+    }
+
+    #[test]
+    fn a_frame_is_held_back_so_long_and_no_longer() {
+        let now = clock::now();
+        let ahead_us = i64::try_from(AHEAD_MAX.as_micros()).expect("minutes");
+        let mut pace = Pace::default();
+        let mut wait = |decode_us| pace.wait(now, &frame(decode_us));
+        assert_eq!(wait(7).expect("the first"), None);
+        let longest = wait(7 + ahead_us).expect("at the limit");
+        assert_eq!(longest, Some(AHEAD_MAX));
+        let error = wait(8 + ahead_us).expect_err("past the limit");
+        assert!(
+            error.to_string().contains("600 s after it comes"),
+            "{error}"
+        );
+        assert!(matches!(wait(i64::MAX), Err(ReadError::Ahead { .. })));
+        assert_eq!(wait(i64::MIN).expect("it is late"), None);
     }
 
     #[test]

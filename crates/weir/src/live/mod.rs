@@ -1,5 +1,6 @@
 //! Live streams on real sockets, and the testbed for them.
 
+pub(crate) mod agreement;
 pub(crate) mod browser;
 pub(crate) mod conditions;
 pub(crate) mod hosting;

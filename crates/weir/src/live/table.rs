@@ -16,7 +16,7 @@ pub(crate) struct Row {
 }
 
 /// One column: its name, its value in a run, how many digits it has behind the point.
-type Column = (&'static str, fn(&Figures) -> f64, usize);
+pub(crate) type Column = (&'static str, fn(&Figures) -> f64, usize);
 
 /// Shares in per cent, times in seconds.
 const COLUMNS: [Column; 8] = [
@@ -31,7 +31,7 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// All origins of the testbed say when they had a frame.
-fn delays(run: &Figures) -> Delays {
+pub(crate) fn delays(run: &Figures) -> Delays {
     run.delays.unwrap_or_default()
 }
 
@@ -39,8 +39,8 @@ fn delays(run: &Figures) -> Delays {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
-    least: f64,
-    most: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 impl Spread {
@@ -160,44 +160,8 @@ const FREEZE_MAX_S: f64 = 1.0;
 /// The longest wait for the first frame over it, in seconds.
 const FIRST_FRAME_MAX_S: f64 = 3.0;
 
-/// Ways of running side by side: how far the medians of the later ones, and of the last, are from the first.
-pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> String {
-    let head = ["link", "strategy"].map(str::to_owned).into_iter();
-    let head = head.chain(COMPARED.iter().map(|(name, ..)| (*name).to_owned()));
-    let mut lines: Vec<Vec<String>> = vec![head.collect()];
-    for (place, row) in last.iter().enumerate() {
-        let before = before.iter().filter_map(|way| way.get(place));
-        let ways: Vec<&Row> = before.chain([row]).collect();
-        let values = COMPARED.iter().map(|(_, value, digits)| {
-            let medians = ways.iter().map(|way| Spread::of(&way.runs, *value).median);
-            let medians: Vec<f64> = medians.collect();
-            let first = medians.first().copied().unwrap_or_default();
-            let texts = medians.iter().enumerate().map(|(place, median)| {
-                let difference = median - first;
-                match place {
-                    0 => format!("{median:.digits$}"),
-                    _ => format!("{median:.digits$} ({difference:+.digits$})"),
-                }
-            });
-            texts.collect::<Vec<_>>().join(" / ")
-        });
-        let names = [row.link.clone(), row.strategy.clone()];
-        lines.push(names.into_iter().chain(values).collect());
-    }
-    aligned(&lines)
-}
-
-/// What is compared.
-const COMPARED: [Column; 5] = [
-    ("shown %", |run| run.shown * 100.0, 1),
-    ("latency", |run| delays(run).latency_mean, 3),
-    ("age", |run| delays(run).age_mean, 3),
-    ("longest", |run| run.freeze_longest, 2),
-    ("queueing", |run| delays(run).queueing_mean, 3),
-];
-
 /// Columns as wide as they have to be, in Markdown.
-fn aligned(lines: &[Vec<String>]) -> String {
+pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let cells = lines.iter().filter_map(|line| line.get(column));
@@ -324,21 +288,5 @@ mod tests {
             });
             assert!(verdicts(&elsewhere).unwrap().1);
         }
-    }
-
-    #[test]
-    fn ways_are_compared_by_their_medians() {
-        let (sim, net) = (
-            row("weir", &[(0.3, 1.0, 0.5)]),
-            row("weir", &[(0.35, 1.0, 0.5)]),
-        );
-        let text = agreement(&[vec![sim.clone()]], std::slice::from_ref(&net));
-        assert!(text.contains("0.300 / 0.350 (+0.050)"), "{text}");
-        let browser = row("weir", &[(0.2, 1.0, 0.5)]);
-        let text = agreement(&[vec![sim], vec![net]], &[browser]);
-        assert!(
-            text.contains("0.300 / 0.350 (+0.050) / 0.200 (-0.100)"),
-            "{text}"
-        );
     }
 }

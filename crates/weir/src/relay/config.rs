@@ -4,6 +4,8 @@ mod table;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use weir_moqt::message::URI_BYTES_MAX;
+
 use crate::relay::settings::{self, Place, Places, Problem, Raw, SecretUrl};
 
 pub(crate) use table::table;
@@ -293,6 +295,14 @@ impl Configured {
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.filter) {
             problems.push(format!("{}: {error}", self.place("log.filter")));
+        }
+        if let Some(successor) = &config.drain.successor
+            && successor.len() > URI_BYTES_MAX
+        {
+            let (place, bytes) = (self.place("drain.successor"), successor.len());
+            problems.push(format!(
+                "{place}: expected {URI_BYTES_MAX} bytes at most, not {bytes}"
+            ));
         }
         let quic = &config.limits.quic;
         if quic

@@ -366,12 +366,13 @@ impl Form for Congestion {
             ["delay"] => Some(Self::LOW_LATENCY),
             ["delay", target] => {
                 let target = humantime::parse_duration(target).ok();
-                let target = target.filter(|target| !target.is_zero());
+                let target = target.filter(|one| !one.is_zero() && *one <= QUEUE_TARGET_MAX);
                 target.map(|queue_target| Self::Delay { queue_target })
             }
             _ => None,
         };
-        *self = read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\""))?;
+        *self =
+            read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\", up to 10 s"))?;
         Ok(())
     }
 
@@ -489,6 +490,9 @@ optional!(
     SocketAddr = ([127, 0, 0, 1], 0).into(),
     Vec<String> = Vec::new(),
 );
+
+/// No queue is meant to be longer.
+const QUEUE_TARGET_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
+use weir_bench::limits::DURATION_MAX;
 use weir_net::{Stop, clock, pin_to_core};
 
 use super::children::Registered;
@@ -143,6 +144,16 @@ impl Described {
         }
         if self.repeats == 0 || self.repeats > REPEATS_MAX {
             bail!("repeats: expected 1 to {REPEATS_MAX}");
+        }
+        for (key, seconds) in [
+            ("seconds", self.seconds.unwrap_or_default()),
+            ("warm_up_seconds", self.warm_up_seconds),
+            ("find_max.steady_seconds", self.find_max.steady_seconds),
+        ] {
+            let most = DURATION_MAX.as_secs();
+            if seconds > most {
+                bail!("{key}: expected at most {most}, not {seconds}");
+            }
         }
         let search = &self.find_max;
         if search.steady_seconds == 0 || search.repeats == 0 || search.needed > search.repeats {
@@ -398,6 +409,28 @@ mod tests {
         assert!(problem(&draft).contains("\"moqt-99\" is none that weir speaks"));
         let empty = format!("{HEAD}{RELAY}").replace("[\"a\"]", "[]");
         assert!(problem(&empty).contains("start: expected a program"));
+    }
+
+    #[test]
+    fn seconds_at_the_limit_of_a_profile_and_past_it() {
+        let check = |head: &str, search: &str| {
+            let text = format!("{HEAD}{head}\n{RELAY}[find_max]\n{search}\n");
+            let described: Described = toml::from_str(&text).unwrap();
+            described.check().map_err(|error| error.to_string())
+        };
+        let most = DURATION_MAX.as_secs();
+        let past = most + 1;
+        for key in ["seconds", "warm_up_seconds"] {
+            assert_eq!(check(&format!("{key} = {most}"), ""), Ok(()));
+            for seconds in [past, i64::MAX.unsigned_abs()] {
+                let error = format!("{key}: expected at most {most}, not {seconds}");
+                assert_eq!(check(&format!("{key} = {seconds}"), ""), Err(error));
+            }
+        }
+        let search = |seconds: u64| check("", &format!("steady_seconds = {seconds}"));
+        assert_eq!(search(most), Ok(()));
+        let error = format!("find_max.steady_seconds: expected at most {most}, not {past}");
+        assert_eq!(search(past), Err(error));
     }
 
     #[test]

@@ -151,19 +151,22 @@ fn clients_whose_address_changes_lose_nothing_at_a_relay_of_two_threads() {
     let output = weir(&arguments);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{shown}{said}");
     assert!(clock::now() - begin > Duration::from_secs(3));
     assert!(
         nat.moves.load(Ordering::Relaxed) >= 6,
         "the address changed"
     );
-    let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
+    let report = fs::read_to_string(report).unwrap_or_else(|_| panic!("{shown}{said}"));
+    let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(
         report["slo"]["first_broken"],
         Value::Null,
         "{}",
         report["slo"]
     );
+    // On a machine that is busy with something else the generator may not have kept its own time.
+    let is_healthy = report["generator"]["healthy"] == true;
+    assert_eq!(output.status.code() == Some(0), is_healthy, "{shown}{said}");
     drop(nat);
     relay.signal("TERM");
     assert_eq!(relay.wait().0, Some(0));

@@ -1,6 +1,7 @@
 //! A fetched range in virtual time: several subscribers fetch a whole track through the relay that runs on real
 //! sockets, as fast as their connections take it. [evens-00 §3.3]
 
+use weir_bench::metrics::SentTotals;
 use weir_bench::report::Status;
 
 use crate::world::{self, Crowd, Setting, World};
@@ -54,5 +55,24 @@ fn everybody_fetches_all_of_it_faster_than_it_plays() {
             completion.average_bits_per_second > 10.0 * completion.expected_bits_per_second,
             "{completion:?}"
         );
+    }
+}
+
+#[test]
+fn nobody_misses_what_was_sent_to_the_others() {
+    let setting = Setting::new(FILE, 6, Crowd::Subscribers(4));
+    let mut world = World::new(&setting, world::relay());
+    world.join();
+    // The count of a publisher that all four have fetched from, none to the end.
+    let sent = SentTotals {
+        objects: 1_100,
+        groups: 110,
+    };
+    let results = world.subscribers().results(|_| Some(sent));
+    assert_eq!(results.len(), 4);
+    for result in results {
+        let completion = result.track.completion;
+        let missed = (completion.objects_received, completion.lost_objects);
+        assert_eq!(missed, (0, 300), "{completion:?}");
     }
 }

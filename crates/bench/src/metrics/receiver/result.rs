@@ -7,6 +7,7 @@ use crate::clock::{milliseconds, signed_nanoseconds};
 use crate::metrics::TrackPlan;
 use crate::metrics::figures::{distribution, quantile_ms};
 use crate::profile::Pattern;
+use crate::qperf::Wire;
 use crate::report::{
     Completion, Delivery, Distribution, ObjectPosition, Progress, Status, Variance,
 };
@@ -54,7 +55,7 @@ pub struct SentTotals {
 
 impl TrackReceiver {
     /// All figures as they stand. `sent` is the publisher's own count where it is known; it stands
-    /// in for a COMPLETION that was not seen.
+    /// in for a COMPLETION that was not seen, and shows one that is not as it was sent.
     pub fn result(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> TrackResult {
         TrackResult {
             status: self.status(),
@@ -115,12 +116,14 @@ impl TrackReceiver {
         }
     }
 
-    /// Objects and groups sent, by COMPLETION, else by the publisher, else as far as was seen.
+    /// Objects and groups sent, by COMPLETION and by the publisher, whichever are more, so that no relay hides a loss behind
+    /// a COMPLETION of its own; else as far as was seen.
     fn totals(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> SentTotals {
         if let Some(completion) = self.completion {
+            let published = published(plan, sent).unwrap_or_default();
             return SentTotals {
-                objects: completion.objects_sent,
-                groups: completion.groups_sent,
+                objects: completion.objects_sent.max(published.objects),
+                groups: completion.groups_sent.max(published.groups),
             };
         }
         sent.unwrap_or_else(|| {
@@ -129,6 +132,16 @@ impl TrackReceiver {
                 objects,
                 groups: objects.div_ceil(plan.schedule().objects_per_group()),
             }
+        })
+    }
+
+    /// Whether COMPLETION says something else than the publisher, who sends nothing behind it. The older tool's has no
+    /// groups.
+    fn is_completion_altered(&self, plan: &TrackPlan, sent: Option<SentTotals>) -> bool {
+        let both = self.completion.zip(published(plan, sent));
+        both.is_some_and(|(completion, published)| {
+            completion.objects_sent != published.objects
+                || plan.wire() == Wire::Draft && completion.groups_sent != published.groups
         })
     }
 
@@ -179,7 +192,7 @@ impl TrackReceiver {
             cut_by_reset: self.counters.cut_by_reset.min(lost),
             dropped: lost.saturating_sub(self.counters.cut_by_reset),
             malformed: self.counters.malformed,
-            corrupt: self.counters.corrupt,
+            corrupt: self.counters.corrupt + u64::from(self.is_completion_altered(plan, sent)),
             misplaced: self.counters.misplaced,
             foreign: self.counters.foreign,
             negative_latencies: self.counters.negative_latencies,
@@ -246,6 +259,18 @@ impl TrackReceiver {
             jitter_rfc3550_ms: self.arrivals.jitter_ms(),
         }
     }
+}
+
+/// What a publisher says in its COMPLETION, where its own count is known. A track that is fetched is there as a whole, and
+/// is sent as often as a relay asks for it.
+fn published(plan: &TrackPlan, sent: Option<SentTotals>) -> Option<SentTotals> {
+    if plan.pattern() == Pattern::Fetch {
+        return sent.map(|_| SentTotals {
+            objects: plan.schedule().objects(),
+            groups: plan.schedule().groups(),
+        });
+    }
+    sent
 }
 
 /// Where objects were lost.

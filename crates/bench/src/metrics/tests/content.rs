@@ -123,3 +123,75 @@ fn objects_from_the_future_are_told_of() {
     bench.receive(&sent[3], 300 * MS);
     assert_eq!(bench.result().delivery.negative_latencies, 1);
 }
+
+/// What a subscriber says who got the first four of eight objects, and then was told that so many were sent.
+fn told(objects_sent: u64, groups_sent: u64) -> (Bench, TrackResult) {
+    let mut bench = Bench::new(&profile(4, 2));
+    for sent in bench.send_all() {
+        if sent.number().is_some_and(|number| number < 4) || sent.item.at.is_zero() {
+            bench.receive(&sent, sent.item.at);
+        }
+    }
+    let completion = Completion {
+        objects_sent,
+        groups_sent,
+        ..bench.sender.completion()
+    };
+    assert_eq!(
+        bench.receive_bytes(&completion.encode()),
+        Received::Completion
+    );
+    let result = bench.result();
+    assert_eq!(result.completion.objects_sent, Some(objects_sent));
+    (bench, result)
+}
+
+#[test]
+fn a_forged_completion_hides_no_loss() {
+    for (objects, groups, altered) in [(4, 2, 1), (7, 4, 1), (8, 2, 1), (8, 4, 0)] {
+        let (bench, result) = told(objects, groups);
+        assert_eq!(result.status, Status::Good);
+        let delivery = result.delivery;
+        assert_eq!((result.completion.lost_objects, delivery.lost_tail), (4, 4));
+        assert_eq!(delivery.corrupt, altered, "{objects} in {groups}");
+        // Where the publisher is another process, nobody knows better.
+        let remote = bench.receiver.result(&bench.plan, None);
+        assert_eq!(remote.completion.lost_objects, objects - 4);
+        assert_eq!(remote.delivery.corrupt, 0);
+    }
+}
+
+#[test]
+fn an_honest_completion_is_as_it_was_sent() {
+    // A publisher that is stopped early, and one that leaves out what is too late.
+    for left_out in [None, Some(5)] {
+        let mut bench = Bench::new(&profile(3, 4));
+        for index in (0..9).filter(|index| Some(*index) != left_out) {
+            let sent = bench.send(index);
+            bench.receive(&sent, sent.item.at);
+        }
+        let completion = bench.sender.completion().encode();
+        assert_eq!(bench.receive_bytes(&completion), Received::Completion);
+        let result = bench.result();
+        let lost = result.completion.lost_objects;
+        assert_eq!((lost, result.delivery.corrupt), (0, 0), "{left_out:?}");
+    }
+    // What is fetched is sent as often as it is asked for, and by a relay that has it not at all.
+    for times in [0, 1, 3] {
+        let mut bench = Bench::new(&TrackProfile {
+            pattern: Pattern::Fetch,
+            ..profile(2, 4)
+        });
+        let sent = bench.send_all();
+        bench.sender = TrackSender::new();
+        for _ in 0..times {
+            bench.send_all();
+        }
+        for sent in &sent {
+            bench.receive(sent, sent.item.at);
+        }
+        let result = bench.result();
+        let lost = result.completion.lost_objects;
+        assert_eq!((lost, result.delivery.corrupt), (0, 0), "{times} times");
+    }
+}

@@ -88,6 +88,26 @@ fn several_frames_in_a_fragment_have_a_time_each() {
 }
 
 #[test]
+fn an_object_has_so_many_frames_and_no_more() {
+    let (init, frames) = pyramid();
+    let mut unpacker = unpacker("avc1.64000a", Form::Cmaf(init));
+    let fragment = &frames[1].fragment;
+    for (count, is_taken) in [
+        (FRAMES_PER_OBJECT_MAX, true),
+        (FRAMES_PER_OBJECT_MAX + 1, false),
+    ] {
+        let payload = Bytes::from(fragment.repeat(count));
+        let tags = read(&mut unpacker, (0, 0), Properties::builder(), &payload);
+        let expected = if is_taken {
+            Ok(count)
+        } else {
+            Err(UnpackError::TooManyFrames)
+        };
+        assert_eq!(tags.map(|tags| tags.len()), expected);
+    }
+}
+
+#[test]
 fn coded_frames_have_the_time_that_any_version_of_loc_says() {
     let (_, frames) = pyramid();
     let sample = &frames[0].sample;

@@ -132,7 +132,7 @@ fn updates_of_the_peer() {
     let id = RequestId(0);
     pair.server(|session, view| {
         session.subscribe_ok(view, id, subscribe_ok(1));
-        session.request_ok(view, id, ok());
+        session.update_ok(view, id, ok());
     });
     pair.peer_sends(Side::Server, stream, &[update(6)]);
     assert_eq!(pair.events(Side::Server).len(), 1, "one was answered");
@@ -162,7 +162,7 @@ fn own_updates() {
         pair.run();
         pair.server(|session, view| {
             session.subscribe_ok(view, id, subscribe_ok(1));
-            session.request_ok(view, id, ok());
+            session.update_ok(view, id, ok());
         });
         pair.run();
         assert_eq!(update(&mut pair), Ok(()));
@@ -230,15 +230,10 @@ fn streams_of_the_peer() {
     assert!(own.is_ok(), "own streams do not count");
 }
 
-#[test]
-fn bytes_the_peer_does_not_read() {
-    let suffix = namespace("0123456789");
-    let mut encoded = BytesMut::new();
-    Message::Namespace(suffix.clone())
-        .encode(DRAFT, &mut encoded)
-        .unwrap();
+/// A subscription to a prefix whose client reads no more than the OK, at a server for which so many bytes may wait.
+fn unread(outgoing_bytes_max: usize) -> (Pair, RequestId) {
     let server = config_with(Side::Server, |limits| {
-        limits.outgoing_bytes_max = 2 * encoded.len();
+        limits.outgoing_bytes_max = outgoing_bytes_max;
     });
     let mut pair = Pair::ready_with(1, super::pair::config(Side::Client), server);
     let id = pair
@@ -249,14 +244,50 @@ fn bytes_the_peer_does_not_read() {
     pair.run();
     pair.server(|session, view| session.request_ok(view, id, ok()));
     pair.run_events(Side::Client);
+    pair.events(Side::Server);
+    (pair, id)
+}
+
+fn encoded_len(message: &Message) -> usize {
+    let mut encoded = BytesMut::new();
+    message.encode(DRAFT, &mut encoded).unwrap();
+    encoded.len()
+}
+
+#[test]
+fn bytes_the_peer_does_not_read() {
+    let (mut pair, id) = unread(2 * encoded_len(&Message::RequestOk(ok())));
+    for _ in 0..3 {
+        pair.client(|session, view| session.update(view, id, Parameters::default()))
+            .unwrap();
+    }
+    pair.run();
+    pair.link.window_bytes = 0;
+    for _ in 0..2 {
+        pair.server(|session, view| session.update_ok(view, id, ok()));
+    }
+    assert_eq!(pair.closed(Side::Server), None, "at the limit");
+    pair.server(|session, view| session.update_ok(view, id, ok()));
+    assert_eq!(pair.session(Side::Server).counters().outgoing_over_limit, 1);
+    pair.assert_violated(Side::Server, SessionError::INTERNAL_ERROR);
+}
+
+#[test]
+fn announcements_the_peer_does_not_read() {
+    let suffix = namespace("0123456789");
+    let (mut pair, id) = unread(2 * encoded_len(&Message::Namespace(suffix.clone())));
     pair.link.window_bytes = 0;
     for _ in 0..2 {
         pair.server(|session, view| session.namespace(view, id, suffix.clone()));
     }
-    assert_eq!(pair.closed(Side::Server), None, "at the limit");
+    assert_eq!(pair.events(Side::Server), [], "at the limit");
     pair.server(|session, view| session.namespace(view, id, suffix.clone()));
-    assert_eq!(pair.session(Side::Server).counters().outgoing_over_limit, 1);
-    pair.assert_violated(Side::Server, SessionError::INTERNAL_ERROR);
+    let counters = *pair.session(Side::Server).counters();
+    assert_eq!(counters.announcements_over_limit, 1);
+    assert_eq!(counters.outgoing_over_limit, 0);
+    let reason = CloseReason::Reset(ResetCode::EXCESSIVE_LOAD);
+    assert_eq!(pair.events(Side::Server), [Event::Closed { id, reason }]);
+    assert_eq!(pair.closed(Side::Server), None, "it costs the request");
 }
 
 #[test]

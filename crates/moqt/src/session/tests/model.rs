@@ -265,22 +265,25 @@ impl Model {
     }
 
     fn answer_update(&mut self, side: Side, which: u8, accept: bool) {
-        let pick = self.pick(side, which, |request, view| {
-            let answered = request.opener == side || view.known == Known::Established;
+        let pick = self.pick(side, which, |_, view| {
             let open = matches!(view.known, Known::Pending | Known::Established);
-            open && answered && view.updates_due > 0
+            open && view.updates_due > 0
         });
         let Some(id) = pick else { return };
         self.view(side, id).updates_due -= 1;
         self.pair.with(side, |session, view| {
             if accept {
-                session.request_ok(view, id, ok());
+                session.update_ok(view, id, ok());
             } else {
-                session.request_error(view, id, request_error(RequestErrorCode::TIMEOUT));
+                session.update_error(view, id, request_error(RequestErrorCode::TIMEOUT));
             }
         });
         let kind = self.requests[&id].kind;
-        if !accept && !matches!(kind, RequestKind::Subscribe | RequestKind::Publish) {
+        let is_unanswered =
+            self.requests[&id].opener != side && self.view(side, id).known == Known::Pending;
+        let outlives = matches!(kind, RequestKind::Subscribe | RequestKind::Publish);
+        if !accept && (is_unanswered || !outlives) {
+            self.lose(id);
             self.view(side, id).known = Known::Over;
         }
     }

@@ -86,7 +86,7 @@ fn a_new_prefix_changes_what_a_suffix_means() {
             .unwrap();
         pair.run();
         pair.server(|session, view| {
-            session.request_ok(view, id, ok());
+            session.update_ok(view, id, ok());
             session.namespace_done(view, id, namespace("c"));
         });
         let events = pair.run_events(Side::Client);

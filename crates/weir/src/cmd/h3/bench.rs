@@ -14,12 +14,12 @@ use weir_http3::client::limits::SECONDS_MAX;
 use weir_net::{certificate, raise_open_files_limit};
 use weir_quic::tls::Trust;
 
-use super::time::{time, time_limit};
 use crate::{
     cmd::{
         bench::{check_writable, hash_of, screen},
         print_out,
         progress::Progress,
+        time::{time, time_limit},
     },
     h3::{
         measuring::{self, Handshake, Plan},

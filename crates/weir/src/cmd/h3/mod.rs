@@ -3,7 +3,6 @@
 mod bench;
 mod compare;
 mod serve;
-mod time;
 
 use std::process::ExitCode;
 

@@ -12,9 +12,11 @@ use weir_quic::{
     tls::{ServerTls, certificate_hash},
 };
 
-use super::time::{time, time_limit};
 use crate::{
-    cmd::print_out,
+    cmd::{
+        print_out,
+        time::{time, time_limit},
+    },
     h3::{folder, serving::Plan},
     signals,
 };

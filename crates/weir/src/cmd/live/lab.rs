@@ -12,15 +12,16 @@ use weir_live::strategy;
 use weir_quic::Congestion;
 
 use super::congestion;
-use crate::cmd::{print_line, print_out};
+use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
+    agreement::{agreement, bound},
     browser,
     conditions::Conditions,
     lab::{self, Run},
     net::{self, SourceChoice},
     page::{Cell, page},
     profile::NetworkProfile,
-    table::{Row, agreement, lines, table, verdicts},
+    table::{Row, lines, table, verdicts},
 };
 use crate::results;
 
@@ -41,10 +42,10 @@ pub(crate) struct LabArguments {
     #[arg(long, value_name = "FILE")]
     trace: Vec<PathBuf>,
     /// How long a recorded link is used
-    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "60s", value_name = "TIME", value_parser = time)]
     trace_time: Duration,
-    /// Exit with 1 if `weir` does not hold against `skip` what it has to
-    #[arg(long, conflicts_with = "agreement")]
+    /// Exit with 1 if `weir` does not hold against `skip` what it has to; with --agreement, if real time is beyond its bound
+    #[arg(long)]
     require: bool,
     /// How many seeds, from 1
     #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -122,10 +123,12 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         text.push_str("\nweir against skip, medians:\n\n");
         text.push_str(against_skip);
     }
+    let mut holds = verdict.is_some_and(|(_, holds)| holds);
     if !before.is_empty() {
-        let compared = agreement(&before, &rows);
-        let ways = ways(arguments);
-        text = format!("{ways}:\n\n{compared}\nThe last of these alone:\n\n{text}");
+        let (compared, agrees) = agreement(&before, &rows);
+        let (ways, bound) = (ways(arguments), bound());
+        text = format!("{ways}:\n\n{compared}\n{bound}\n\nThe last of these alone:\n\n{text}");
+        holds = agrees;
     }
     print_out(&text)?;
     if let Some(path) = &arguments.html {
@@ -149,7 +152,6 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         (false, false) => "live-lab",
     };
     write_results(arguments, name, &text)?;
-    let holds = verdict.is_some_and(|(_, holds)| holds);
     Ok(ExitCode::from(u8::from(arguments.require && !holds)))
 }
 
@@ -197,7 +199,7 @@ fn tasks(arguments: &LabArguments) -> anyhow::Result<Vec<Task>> {
     }
     let is_there = |name: &str| strategies.iter().any(|one| one == name);
     ensure!(
-        !arguments.require || is_there("weir") && is_there("skip"),
+        !arguments.require || arguments.agreement || is_there("weir") && is_there("skip"),
         "--require compares weir with skip: --strategies has to name both"
     );
     let links = if arguments.sweep {

@@ -14,6 +14,7 @@ use weir_moqt::name::Namespace;
 
 use super::{TrustArguments, namespace};
 use crate::cmd::print_out;
+use crate::cmd::time::{long_time, time};
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, wanted_congestion};
 use crate::live::summary::{line, summary};
@@ -44,13 +45,13 @@ pub(crate) struct PlayArguments {
     #[arg(long, value_name = "TARGET", default_value_t = BufferChoice::default())]
     buffer: BufferChoice,
     /// How long to wait for somebody to publish the stream
-    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = time)]
     patience: Duration,
     /// How long to wait for a publisher to come back after the stream has ended; not with --strategy
-    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, default_value = "0s", value_name = "TIME", value_parser = time)]
     patience_again: Duration,
     /// How long to play [default: to the end of the stream]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = long_time)]
     time: Option<Duration>,
     /// Where to write the figures, and what became of each frame, as JSON
     #[arg(long, value_name = "FILE")]
@@ -121,6 +122,9 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     }
     if followed > 0 {
         text.push_str(&line("new catalogs followed", &followed));
+    }
+    if viewer.frames_not_recorded() > 0 {
+        text.push_str(&line("frames not recorded", &viewer.frames_not_recorded()));
     }
     print_out(&text)?;
     if let Some(path) = &arguments.json {

@@ -183,7 +183,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.session.updates_max in COUNT, "Unanswered REQUEST_UPDATEs of one request; EXCESSIVE_LOAD beyond."),
         setting!(limits.session.namespaces_max in COUNT, "Namespaces that a peer may announce in answer to one request."),
         setting!(limits.session.streams_max in COUNT, "Streams opened by a peer that are known at once; refused beyond."),
-        setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream; the session is closed beyond."),
+        setting!(limits.session.outgoing_bytes_max in 1024..=1 << 32, "Control bytes that wait on one stream; the session is closed beyond, or the request, if it is for what others announce."),
         setting!(limits.session.aliases_retired_max in COUNT, "Aliases of ended subscriptions that are remembered."),
         setting!(limits.session.tracks_lingering_max in COUNT, "Ended subscriptions that still take late objects."),
         setting!(limits.session.done_linger in 0..=HOUR, "How long a subscription takes late objects after PUBLISH_DONE."),

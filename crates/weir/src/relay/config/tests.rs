@@ -170,6 +170,10 @@ fn values_that_do_not_fit_together_are_named_with_their_places() {
             "relay.toml:2: limits.quic.keep_alive: must be less than",
         ),
         (
+            &*format!("drain.successor = \"moqt://{}\"", "a".repeat(8186)),
+            "relay.toml:1: drain.successor: expected 8192 bytes at most, not 8193",
+        ),
+        (
             "limits.quic.datagram_receive_bytes_max = 1",
             "relay.toml:1: limits.quic.datagram_receive_bytes_max: expected 0, or 2048",
         ),

@@ -135,7 +135,7 @@ fn congestion_is_controlled_by_name() {
         minimum: 0,
         maximum: 0,
     };
-    for text in ["cubic", "delay 25ms", "delay 1s500ms"] {
+    for text in ["cubic", "delay 25ms", "delay 1s500ms", "delay 10s"] {
         let mut congestion = Congestion::default();
         congestion
             .read(&Raw::String(text.to_owned()), shape)
@@ -147,7 +147,11 @@ fn congestion_is_controlled_by_name() {
         .read(&Raw::Text("delay".to_owned()), shape)
         .unwrap();
     assert_eq!(congestion, Congestion::LOW_LATENCY);
-    for text in ["reno", "delay 0s", "delay soon", "cubic 1s", ""] {
+    let long = ["delay 10s1ns", "delay 584000000000y"];
+    for text in ["reno", "delay 0s", "delay soon", "cubic 1s", ""]
+        .into_iter()
+        .chain(long)
+    {
         let refused = congestion.read(&Raw::Text(text.to_owned()), shape);
         assert!(
             refused.unwrap_err().starts_with("expected \"cubic\""),

@@ -1,0 +1,66 @@
+//! What comes more than once.
+
+use super::*;
+use crate::profile::StreamMapping;
+
+#[test]
+fn what_is_repeated_keeps_no_track_open() {
+    // START and a second one, an object and its copy.
+    for (last, repeated) in [(0, 1), (2, 2)] {
+        let mut bench = Bench::new(&profile(2, 1));
+        let sent = bench.send_all();
+        for sent in &sent[..=last] {
+            bench.receive(sent, sent.item.at);
+        }
+        let idle_at = sent[last].item.at + bench.plan.idle_timeout();
+        let before_idle = idle_at.checked_sub(MS).expect("later than that");
+        let received = bench.receive(&sent[repeated], before_idle);
+        assert!(
+            matches!(received, Received::Start | Received::Repeated),
+            "{received:?}"
+        );
+        bench.wait_until(before_idle);
+        assert!(!bench.receiver.has_ended());
+        bench.wait_until(idle_at);
+        assert_eq!(bench.result().end, Some(End::Idle));
+    }
+}
+
+#[test]
+fn a_stream_that_is_reset_again_cuts_nothing_off_twice() {
+    let mut bench = Bench::new(&profile(2, 4));
+    let sent = bench.send_all();
+    for sent in &sent[..4] {
+        bench.receive(sent, sent.item.at);
+    }
+    // The latter half of the group, then parts of it again, and all of it.
+    let group = sent[2].item.group;
+    for next_object in [2, 3, u64::MAX, 2] {
+        bench
+            .receiver
+            .handle_reset(&bench.plan, group, 0, next_object);
+    }
+    // The first object of the next group is lost on another way.
+    for sent in &sent[7..] {
+        bench.receive(sent, sent.item.at);
+    }
+    let delivery = bench.result().delivery;
+    assert_eq!((delivery.cut_by_reset, delivery.dropped), (2, 1));
+}
+
+#[test]
+fn a_reset_behind_the_highest_number_cuts_nothing_off() {
+    for mapping in StreamMapping::ALL {
+        let mut bench = Bench::new(&TrackProfile {
+            stream_mapping: mapping,
+            ..profile(2, 4)
+        });
+        let sent = bench.send_all();
+        let group = sent[2].item.group;
+        for subgroup in [0, 1] {
+            let receiver = &mut bench.receiver;
+            receiver.handle_reset(&bench.plan, group, subgroup, u64::MAX);
+        }
+        assert_eq!(bench.result().delivery.cut_by_reset, 0, "{mapping:?}");
+    }
+}

@@ -1,0 +1,198 @@
+//! Publishers that offer one track twice, or leave without a word, at the null relay.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+
+use super::*;
+use crate::clock::any_instant;
+use crate::handles::handle_of;
+use crate::peer::Peer;
+use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
+use crate::target::Target;
+
+/// A null relay and clients that do as they are told.
+struct Table {
+    now: Instant,
+    target: Target,
+    clients: Endpoint,
+    server: Endpoint,
+    relay: NullRelay,
+    peers: Vec<Peer>,
+    /// What each of the clients was told.
+    heard: Vec<Vec<SessionEvent>>,
+}
+
+impl Table {
+    fn new(count: usize) -> Self {
+        let now = any_instant();
+        let (target, mut clients, server) = endpoints("moqt-18");
+        let peers = (0..count).map(|one| Peer::connect(now, &mut clients, &target, one).unwrap());
+        let peers = peers.collect();
+        let mut table = Self {
+            now,
+            target,
+            clients,
+            server,
+            relay: NullRelay::new(),
+            peers,
+            heard: vec![Vec::new(); count],
+        };
+        table.settle();
+        table
+    }
+
+    /// A tenth of a second in which everything reaches everybody.
+    fn settle(&mut self) {
+        for _ in 0..100 {
+            self.now += Duration::from_millis(1);
+            self.clients.handle_timeout(self.now);
+            while let Some(event) = self.clients.poll_event() {
+                let handle = handle_of(&event);
+                let peer = self.peers.iter_mut().find(|one| one.handle() == handle);
+                let (endpoint, limits) = (&mut self.clients, Limits::default());
+                peer.unwrap()
+                    .handle_event(self.now, endpoint, &self.target, &limits, event);
+            }
+            for (peer, heard) in self.peers.iter_mut().zip(&mut self.heard) {
+                heard.extend(std::iter::from_fn(|| peer.poll_event()));
+            }
+            turn(self.now, &mut self.server, &mut self.relay);
+            carry(self.now, &mut self.clients, (&mut self.server, CLIENTS));
+            carry(self.now, &mut self.server, (&mut self.clients, RELAY));
+        }
+    }
+
+    /// One client does something, and everybody hears of it.
+    fn act<R>(
+        &mut self,
+        client: usize,
+        action: impl FnOnce(&mut Session, &mut Connection<'_>) -> R,
+    ) -> R {
+        let peer = &mut self.peers[client];
+        let done = {
+            let (session, mut connection) = peer.open(self.now, &mut self.clients).unwrap();
+            action(session, &mut connection)
+        };
+        self.settle();
+        done
+    }
+
+    fn publish(&mut self, client: usize) -> RequestId {
+        let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
+        let published = self.act(client, |session, connection| {
+            session.publish(connection, track(), 7, parameters, properties)
+        });
+        published.unwrap()
+    }
+
+    fn subscribe(&mut self, client: usize) -> RequestId {
+        let subscribed = self.act(client, |session, connection| {
+            session.subscribe(connection, track(), Parameters::default())
+        });
+        subscribed.unwrap()
+    }
+
+    /// How often a client was told that its request is accepted, and that it is done.
+    fn told(&self, client: usize, id: RequestId) -> (usize, usize) {
+        let (mut accepted, mut done) = (0, 0);
+        for event in &self.heard[client] {
+            if let SessionEvent::Accepted { id: one, .. } = event {
+                accepted += usize::from(*one == id);
+            }
+            if let SessionEvent::Done { id: one, .. } = event {
+                done += usize::from(*one == id);
+            }
+        }
+        (accepted, done)
+    }
+
+    fn expect_nobody_lost(&self) {
+        assert!(self.peers.iter().all(|peer| peer.failure().is_none()));
+    }
+}
+
+fn carry(now: Instant, from: &mut Endpoint, (to, address): (&mut Endpoint, SocketAddr)) {
+    while from.fill(now) | !from.outbox().is_empty() {
+        for packet in from.outbox().iter() {
+            to.handle_packet(now, 0, address, None, None, BytesMut::from(packet.data));
+        }
+        from.outbox().clear();
+    }
+}
+
+fn track() -> FullTrackName {
+    "perf-audio--1".parse().unwrap()
+}
+
+#[test]
+fn whoever_waits_for_a_track_is_accepted_once_by_two_publishers() {
+    let mut table = Table::new(5);
+    let subscription = table.subscribe(0);
+    let first = table.publish(1);
+    assert_eq!(table.told(0, subscription), (1, 0));
+    let second = table.publish(2);
+    assert_eq!(table.told(0, subscription), (1, 0));
+    assert_eq!(table.relay.upstream.len(), 2);
+    // The second took the place of the first: what becomes of that one is nobody's business.
+    table.act(1, |session, connection| {
+        session.cancel(connection, first, ResetCode::CANCELLED);
+    });
+    assert_eq!(table.told(0, subscription), (1, 0));
+    // It leaves without PUBLISH_DONE as well, and nothing is kept of it.
+    table.act(2, |session, connection| {
+        session.cancel(connection, second, ResetCode::CANCELLED);
+    });
+    assert_eq!(table.told(0, subscription), (1, 1));
+    assert!(table.relay.upstream.is_empty());
+    table.expect_nobody_lost();
+    // Who comes then waits for the next.
+    let again = table.subscribe(3);
+    assert_eq!(table.told(3, again), (0, 0));
+    table.publish(4);
+    assert_eq!(table.told(3, again), (1, 0));
+}
+
+#[test]
+fn an_answer_that_comes_after_a_publish_changes_nothing() {
+    for is_accepted in [true, false] {
+        let mut table = Table::new(3);
+        let namespace = track().namespace;
+        let offered = table.act(1, |session, connection| {
+            session.publish_namespace(connection, namespace, Parameters::default())
+        });
+        assert!(offered.is_ok());
+        let subscription = table.subscribe(0);
+        let mut asked = None;
+        for event in &table.heard[1] {
+            if let SessionEvent::Request { id, request } = event {
+                assert!(matches!(request, Request::Subscribe(_)), "{request:?}");
+                asked = Some(*id);
+            }
+        }
+        let asked = asked.expect("the namespace is announced");
+        table.publish(2);
+        assert_eq!(table.told(0, subscription), (1, 0));
+        table.act(1, |session, connection| {
+            if is_accepted {
+                let ok = SubscribeOk {
+                    track_alias: 8,
+                    parameters: Parameters::default(),
+                    properties: Properties::EMPTY,
+                };
+                session.subscribe_ok(connection, asked, ok);
+            } else {
+                let error = RequestError {
+                    code: RequestErrorCode::UNAUTHORIZED,
+                    retry_after: None,
+                    reason: "too late".to_owned(),
+                    redirect: None,
+                };
+                session.request_error(connection, asked, error);
+            }
+        });
+        assert_eq!(table.told(0, subscription), (1, 0), "{is_accepted}");
+        table.expect_nobody_lost();
+    }
+}

@@ -1,0 +1,146 @@
+//! A relay that asks for a track as soon as its namespace is announced, and changes its mind at once.
+
+use std::time::Instant;
+
+use weir_moqt::draft::Draft;
+use weir_moqt::limits::Limits;
+use weir_moqt::message::{RequestOk, Setup};
+use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_moqt::parameter::Parameters;
+use weir_moqt::session::{Config, Event as SessionEvent, Request, Session, Side};
+use weir_quic::{App, Connection, Endpoint, Event, Handle};
+
+/// Such a relay, with one peer.
+#[derive(Debug)]
+pub(crate) struct Asker {
+    track: &'static str,
+    /// What its updates say of forwarding.
+    changes: Vec<bool>,
+    peer: Option<(Handle, Session)>,
+    /// The answers, in their order.
+    pub(crate) heard: Vec<&'static str>,
+    /// Streams that came for the track.
+    pub(crate) subgroups: usize,
+}
+
+impl Asker {
+    pub(crate) fn new(track: &'static str, changes: Vec<bool>) -> Self {
+        Self {
+            track,
+            changes,
+            peer: None,
+            heard: Vec::new(),
+            subgroups: 0,
+        }
+    }
+
+    fn on_session_event(&mut self, connection: &mut Connection<'_>, event: SessionEvent) {
+        match event {
+            SessionEvent::Request {
+                id,
+                request: Request::PublishNamespace(offer),
+            } => {
+                let (_, session) = self.peer.as_mut().expect("it asks");
+                session.request_ok(connection, id, RequestOk::default());
+                let asked = ask(session, connection, offer.namespace, self.track);
+                for &forward in &self.changes {
+                    let parameters = Parameters {
+                        forward: Some(forward),
+                        ..Parameters::default()
+                    };
+                    let sent = session.update(connection, asked, parameters);
+                    sent.expect("there is room for updates");
+                }
+            }
+            SessionEvent::Accepted { .. } => self.heard.push("accepted"),
+            SessionEvent::Rejected { .. } => self.heard.push("rejected"),
+            SessionEvent::Updated { result: Ok(_), .. } => self.heard.push("updated"),
+            SessionEvent::Updated { result: Err(_), .. } => self.heard.push("not updated"),
+            SessionEvent::Violated(_) => self.heard.push("violated"),
+            SessionEvent::Subgroup { .. } => self.subgroups += 1,
+            SessionEvent::Ready { .. }
+            | SessionEvent::Request { .. }
+            | SessionEvent::Update { .. }
+            | SessionEvent::Done { .. }
+            | SessionEvent::Namespace { .. }
+            | SessionEvent::NamespaceDone { .. }
+            | SessionEvent::PublishBlocked { .. }
+            | SessionEvent::Closed { .. }
+            | SessionEvent::GoAway(_)
+            | SessionEvent::RequestGoAway { .. }
+            | SessionEvent::Object { .. }
+            | SessionEvent::Fetched { .. }
+            | SessionEvent::FetchObject { .. }
+            | SessionEvent::Payload { .. }
+            | SessionEvent::StreamEnd { .. }
+            | SessionEvent::Datagram { .. } => {}
+        }
+    }
+}
+
+fn ask(
+    session: &mut Session,
+    connection: &mut Connection<'_>,
+    namespace: Namespace,
+    track: &str,
+) -> weir_moqt::session::RequestId {
+    let name = TrackName::new(track).expect("short");
+    let name = FullTrackName::new(namespace, name).expect("short");
+    let asked = session.subscribe(connection, name, Parameters::default());
+    asked.expect("there is room for one")
+}
+
+impl App for Asker {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Event::Connected { handle } = event {
+            let session = Session::new(Config {
+                draft: Draft::Draft18,
+                side: Side::Server,
+                limits: Limits::default(),
+                setup: Setup::default(),
+            });
+            self.peer = Some((handle, session));
+        }
+        let Some((handle, session)) = &mut self.peer else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, *handle) else {
+            return;
+        };
+        let connection = &mut connection;
+        match event {
+            Event::Connected { .. } => session.start(now, connection),
+            Event::Opened {
+                stream, direction, ..
+            } => session.handle_opened(now, connection, stream, direction),
+            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
+            Event::Writable { stream, .. } => {
+                session.handle_writable(now, connection, stream);
+            }
+            Event::StreamsAvailable { direction, .. } => {
+                session.handle_streams_available(now, connection, direction);
+            }
+            Event::Stopped { .. }
+            | Event::Datagram { .. }
+            | Event::Lost { .. }
+            | Event::Finished { .. } => {}
+        }
+        while let Some((_, session)) = &mut self.peer
+            && let Some(event) = session.poll_event()
+        {
+            self.on_session_event(connection, event);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,136 @@
+//! A relay that answers nothing: neither a player nor an origin waits for it for ever.
+
+use std::time::{Duration, Instant};
+
+use weir_live::{Choice, Origin, PublishFlow, Viewer, ViewerConfig};
+use weir_moqt::draft::Draft;
+use weir_moqt::error::ResetCode;
+use weir_moqt::limits::Limits;
+use weir_moqt::message::Setup;
+use weir_moqt::session::{Config, Event as SessionEvent, Session, Side};
+use weir_quic::{App, Endpoint, Event, Handle};
+
+use crate::stage::{Show, Stage};
+
+/// Such a relay, with one peer.
+#[derive(Debug)]
+struct Silent {
+    /// Whether it resets the streams of requests, instead of leaving them open.
+    resets: bool,
+    peer: Option<(Handle, Session)>,
+}
+
+impl Silent {
+    fn new(resets: bool) -> Self {
+        Self { resets, peer: None }
+    }
+}
+
+impl App for Silent {
+    fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        if let Event::Connected { handle } = event {
+            let session = Session::new(Config {
+                draft: Draft::Draft18,
+                side: Side::Server,
+                limits: Limits::default(),
+                setup: Setup::default(),
+            });
+            self.peer = Some((handle, session));
+        }
+        let Some((handle, session)) = &mut self.peer else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, *handle) else {
+            return;
+        };
+        let connection = &mut connection;
+        match event {
+            Event::Connected { .. } => session.start(now, connection),
+            Event::Opened {
+                stream, direction, ..
+            } => session.handle_opened(now, connection, stream, direction),
+            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
+            Event::Writable { stream, .. } => {
+                session.handle_writable(now, connection, stream);
+            }
+            Event::StreamsAvailable { direction, .. } => {
+                session.handle_streams_available(now, connection, direction);
+            }
+            Event::Stopped { .. }
+            | Event::Datagram { .. }
+            | Event::Lost { .. }
+            | Event::Finished { .. } => {}
+        }
+        while let Some(event) = session.poll_event() {
+            if let SessionEvent::Request { id, .. } = event
+                && self.resets
+            {
+                session.cancel(connection, id, ResetCode::INTERNAL_ERROR);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
+
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+/// Lets a player ask such a relay; returns why it is of no more use after so many seconds, if it is.
+fn play(resets: bool, choice: Option<Choice>, seconds: u64) -> Option<String> {
+    let mut stage = Stage::new(Duration::from_mins(1));
+    stage.sim.start(stage.relay, Silent::new(resets));
+    let config = stage.player_of("weir", &["video", "video-disposable"]);
+    let choice = choice.unwrap_or_else(|| config.choice.clone());
+    stage.play_with(ViewerConfig { choice, ..config });
+    stage.sim.run_until(Duration::from_secs(seconds), |_| false);
+    let viewer = stage.sim.app::<Viewer>(stage.nodes[2]);
+    assert_eq!(viewer.is_finished(), viewer.failure().is_some());
+    viewer.failure().map(str::to_owned)
+}
+
+#[test]
+fn a_player_waits_for_an_answer_as_long_as_it_asked_the_relay_to_wait_and_a_while() {
+    for (choice, name) in [(Some(Choice::Catalog), "catalog"), (None, "video")] {
+        // The relay is asked to wait for 2 s.
+        assert_eq!(play(false, choice.clone(), 11), None);
+        let expected = format!("the relay did not answer the SUBSCRIBE of the track {name:?}");
+        assert_eq!(play(false, choice, 14), Some(expected));
+    }
+}
+
+#[test]
+fn a_request_for_the_catalog_that_ends_without_an_answer_is_refused() {
+    let failure = play(true, Some(Choice::Catalog), 1).expect("nothing is left to wait for");
+    assert!(
+        failure.starts_with("the relay refused the catalog: ")
+            && failure.ends_with("\"it ended the request without an answer\""),
+        "{failure}"
+    );
+}
+
+#[test]
+fn an_origin_waits_for_an_answer_to_its_offer_so_long_and_no_longer() {
+    for (flow, offered) in [
+        (PublishFlow::Publish, "PUBLISH"),
+        (PublishFlow::Namespace, "PUBLISH_NAMESPACE"),
+    ] {
+        let mut stage = Stage::new(Duration::from_mins(1));
+        stage.sim.start(stage.relay, Silent::new(false));
+        stage.publish(0, Show::usual(flow));
+        stage.sim.run_until(Duration::from_secs(9), |_| false);
+        let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+        assert_eq!(origin.failure(), None, "{offered}");
+        stage.sim.run_until(Duration::from_secs(12), |_| false);
+        let origin = stage.sim.app::<Origin>(stage.nodes[0]);
+        let expected = format!("the relay did not answer {offered} within 10 s");
+        assert_eq!(origin.failure(), Some(&*expected));
+    }
+}
