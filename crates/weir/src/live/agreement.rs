@@ -99,6 +99,57 @@ pub(crate) fn bound() -> String {
     )
 }
 
+/// What the machine had spent at a moment, in ticks of all its cores, and what of that its hypervisor gave to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MachineTime {
+    all: u64,
+    stolen: u64,
+}
+
+impl MachineTime {
+    /// None where the kernel does not say it.
+    pub(crate) fn now() -> Option<Self> {
+        Self::read(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From the first line of `/proc/stat`: user, nice, system, idle, I/O, interrupts, soft interrupts, stolen.
+    fn read(text: &str) -> Option<Self> {
+        let ticks = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = ticks
+            .split_whitespace()
+            .take(8)
+            .map_while(|tick| tick.parse().ok())
+            .collect();
+        Some(Self {
+            all: ticks.iter().sum(),
+            stolen: *ticks.get(7)?,
+        })
+    }
+
+    /// A sentence on what others have taken of the machine since then.
+    pub(crate) fn quiet(self) -> String {
+        Self::now().map_or_else(String::new, |now| self.quiet_until(now))
+    }
+
+    fn quiet_until(self, now: Self) -> String {
+        let stolen = now.stolen.saturating_sub(self.stolen).saturating_mul(1000);
+        let per_mille = stolen / now.all.saturating_sub(self.all).max(1);
+        let verdict = if per_mille > STOLEN_PER_MILLE_MAX {
+            ", so what is beyond the bound may be their doing: it has to be run again"
+        } else {
+            ""
+        };
+        format!(
+            " While it ran in real time others took {}.{} % of the machine's time{verdict}.",
+            per_mille / 10,
+            per_mille % 10
+        )
+    }
+}
+
+/// What others may take of the machine, in thousandths, before real time is theirs to answer for.
+const STOLEN_PER_MILLE_MAX: u64 = 20;
+
 /// The medians, and how far the later ones are from the first.
 fn medians(compared: &Compared, ways: &[&[Figures]]) -> String {
     let digits = compared.column.2;
@@ -185,6 +236,28 @@ mod tests {
             let ways = [vec![row(&virtually)], vec![row(&[really; 3])]];
             assert_eq!(agreement(&ways, &[browser]).1, agrees);
         }
+    }
+
+    #[test]
+    fn what_others_took_is_said_and_from_two_per_cent_on_held_against_them() {
+        let read = |stolen| {
+            MachineTime::read(&format!(
+                "cpu  100 0 50 800 {stolen} 0 0 {stolen} 7 7\ncpu0 1\n"
+            ))
+        };
+        let [before, at, past] = [0, 10, 11].map(|stolen| read(stolen).expect("eight numbers"));
+        assert_eq!((before.all, at.all, at.stolen), (950, 970, 10));
+        let sentence = before.quiet_until(MachineTime { all: 1450, ..at });
+        assert!(
+            sentence.ends_with("2.0 % of the machine's time."),
+            "{sentence}"
+        );
+        let sentence = before.quiet_until(MachineTime { all: 1450, ..past });
+        assert!(
+            sentence.contains("2.2 %") && sentence.contains("run again"),
+            "{sentence}"
+        );
+        assert_eq!(MachineTime::read("cpu  1 2 3\n"), None);
     }
 
     #[test]

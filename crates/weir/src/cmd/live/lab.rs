@@ -14,7 +14,7 @@ use weir_quic::Congestion;
 use super::congestion;
 use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
-    agreement::{agreement, bound},
+    agreement::{MachineTime, agreement, bound},
     browser,
     conditions::Conditions,
     lab::{self, Run},
@@ -101,10 +101,13 @@ struct Done {
 }
 
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
-    let tasks = || tasks(arguments);
+    let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
+    let mut began = MachineTime::now();
     if arguments.agreement {
-        before.push(rows(&virtually(arguments, tasks()?)?));
+        let seeds = arguments.seeds.max(VIRTUAL_SEEDS_MIN);
+        before.push(rows(&virtually(arguments, self::tasks(arguments, seeds)?)?));
+        began = MachineTime::now();
         if arguments.browser {
             before.push(rows(&really(arguments, tasks()?)?));
         }
@@ -127,7 +130,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     if !before.is_empty() {
         let (compared, agrees) = agreement(&before, &rows);
         let (ways, bound) = (ways(arguments), bound());
-        text = format!("{ways}:\n\n{compared}\n{bound}\n\nThe last of these alone:\n\n{text}");
+        let quiet = began.map_or_else(String::new, MachineTime::quiet);
+        text =
+            format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\nThe last of these alone:\n\n{text}");
         holds = agrees;
     }
     print_out(&text)?;
@@ -187,8 +192,11 @@ fn command() -> String {
     format!("weir {}", command.join(" "))
 }
 
+/// How many seeds at least show how far apart runs in virtual time are; they take a second each.
+const VIRTUAL_SEEDS_MIN: u64 = 10;
+
 /// All runs, in the order of the tables.
-fn tasks(arguments: &LabArguments) -> anyhow::Result<Vec<Task>> {
+fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
     let strategies: Vec<String> = if arguments.strategies.is_empty() {
         strategy::NAMES.map(str::to_owned).into()
     } else {
@@ -211,7 +219,7 @@ fn tasks(arguments: &LabArguments) -> anyhow::Result<Vec<Task>> {
     for profile in profiles(arguments)? {
         for (differs, conditions) in &links {
             for strategy in &strategies {
-                for seed in 1..=arguments.seeds {
+                for seed in 1..=seeds {
                     let name = [&*profile.name, differs].join(" ");
                     tasks.push(Task {
                         profile: profile.clone(),
