@@ -135,7 +135,7 @@ impl MachineTime {
         let stolen = now.stolen.saturating_sub(self.stolen).saturating_mul(1000);
         let per_mille = stolen / now.all.saturating_sub(self.all).max(1);
         let verdict = if per_mille > STOLEN_PER_MILLE_MAX {
-            ", so what is beyond the bound may be their doing: it has to be run again"
+            ", so a row beyond the bound may be their doing, and would have to be run again"
         } else {
             ""
         };
