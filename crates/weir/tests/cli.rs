@@ -23,7 +23,7 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
     let folder = Folder::new("run");
     let (json, html) = (folder.file("run.json"), folder.file("run.html"));
     let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
-    let output = weir(&[
+    let arguments = [
         "bench",
         &profile,
         "--subscribers",
@@ -36,8 +36,12 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
         "7",
         "--slo",
         "loss=0,failed=0,p99<5s",
-    ]);
-    let text = stdout(&output);
+    ];
+    // A run for which the machine has no time says nothing of the relay.
+    let outputs = std::iter::repeat_with(|| weir(&arguments)).take(5);
+    let mut said = outputs.map(|output| (stdout(&output), output));
+    let said = said.find(|(text, _)| !text.contains("the generator was the limit"));
+    let (text, output) = said.expect("a machine that has time for a generator");
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     assert!(
         text.starts_with("held: 20 subscribers, 1,000 objects delivered, 0 lost"),

@@ -27,6 +27,12 @@ const AUDIO: &str = concat!(
 /// A service level that holds on every machine, so that what is tested is not the machine.
 const ANY: &str = "loss<100%,p99<600s";
 
+/// Whether the run has come to its end, and only the shell has written since. On a machine that has no time for the generator it
+/// ends with 1.
+fn is_left(rest: &[String]) -> bool {
+    rest == ["after 0", ""] || rest == ["after 1", ""]
+}
+
 #[test]
 fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
     for (columns, rows) in [(8, 3), (12, 30), (40, 50), (80, 4), (120, 50)] {
@@ -35,11 +41,9 @@ fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
         terminal.read_to_the_end();
         let screen = &terminal.screen;
         assert!(screen.frames >= 3, "{} frames", screen.frames);
-        assert_eq!(
-            screen.text(),
-            ["before", "after 0", ""],
-            "{columns} by {rows}"
-        );
+        let text = screen.text();
+        assert!(is_left(&text[1..]), "{columns} by {rows}: {text:?}");
+        assert_eq!(text[0], "before", "{columns} by {rows}");
         assert!(
             !screen.has_wrapped,
             "a line was longer than {columns} columns"
@@ -68,7 +72,7 @@ fn a_view_follows_the_size_of_the_terminal() {
         Some("before"),
         "{text:#?}"
     );
-    assert_eq!(text[text.len() - 2..], ["after 0", ""], "{text:#?}");
+    assert!(is_left(&text[text.len() - 2..]), "{text:#?}");
     assert!(text.len() < 12, "{text:#?}");
     assert!(!terminal.screen.has_wrapped, "{text:#?}");
 }
