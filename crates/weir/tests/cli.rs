@@ -23,20 +23,10 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
     let folder = Folder::new("run");
     let (json, html) = (folder.file("run.json"), folder.file("run.html"));
     let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
-    let arguments = [
-        "bench",
-        &profile,
-        "--subscribers",
-        "20",
-        "--json",
-        &json,
-        "--html",
-        &html,
-        "--seed",
-        "7",
-        "--slo",
-        "loss=0,failed=0,p99<5s",
-    ];
+    let run = ["bench", &profile, "--subscribers", "20", "--seed", "7"];
+    let forms = ["--json", &json, "--html", &html];
+    let level = ["--slo", "loss=0,failed=0,p99<5s"];
+    let arguments = [&run[..], &forms, &level].concat();
     // A run for which the machine has no time says nothing of the relay.
     let outputs = std::iter::repeat_with(|| weir(&arguments)).take(5);
     let mut said = outputs.map(|output| (stdout(&output), output));
