@@ -66,6 +66,9 @@ pub struct Limits {
     /// Sessions that one track may come from at once. Others that announced its namespace are not asked; a
     /// PUBLISH is refused with `EXCESSIVE_LOAD` beyond.
     pub publishers_per_track_max: usize,
+    /// Sessions that are looked at to find out who may have a track by what they announced, the most specific announcements
+    /// first, then those that came first. Others are asked neither for its objects nor for its state.
+    pub announcers_per_track_max: usize,
     /// Bytes of subgroups that one subscription may be behind, all its streams together, not counting what
     /// its connection has taken. Beyond it, its oldest groups are given up with `TOO_FAR_BEHIND`; if the newest
     /// alone is too much, the subscription ends.
@@ -134,6 +137,7 @@ impl Default for Limits {
             tracks_max: 100_000,
             tracks_resting_max: 10_000,
             publishers_per_track_max: 16,
+            announcers_per_track_max: 256,
             lag_bytes_max: 4 << 20,
             lag_bytes_per_session_max: 16 << 20,
             streams_per_subscription_max: 128,

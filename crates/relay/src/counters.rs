@@ -154,6 +154,8 @@ numbers! {
         refused_limit_publishers,
         /// Times that a publisher was not asked for a track because too many sessions published it.
         publishers_not_asked,
+        /// Times that more sessions had announced a track's namespace than are looked at.
+        announcers_cut,
         /// Fetches refused because there is no subscription to join.
         refused_joining,
         /// Requests refused because the session already has that subscription.

@@ -390,7 +390,7 @@ impl Relay {
             }
             Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, request),
             Part::Namespace(namespace) => {
-                if self.namespaces.remove(&namespace, (handle, request)) {
+                if self.namespaces.remove(&namespace, handle) {
                     self.untell_all(now, endpoint, &namespace);
                 }
                 self.withdraw_from_neighbours(now, endpoint, &namespace);

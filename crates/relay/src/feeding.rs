@@ -117,12 +117,13 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return Vec::new();
         };
+        let namespace = track.name.namespace.clone();
         let sources = track.sources.iter();
         let mut found: Vec<Handle> = sources
             .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
-        found.extend(self.namespaces.matching(&track.name.namespace));
+        found.extend(self.announcers_of(&namespace));
         let mut publishers = Vec::new();
         let for_neighbour = self.is_neighbour(except);
         for handle in found {

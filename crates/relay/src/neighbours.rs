@@ -172,11 +172,8 @@ impl Relay {
         endpoint: &mut Endpoint,
         namespace: &Namespace,
     ) {
-        let Self {
-            namespaces, peers, ..
-        } = self;
-        let mut announcing = namespaces.of(namespace).iter();
-        if announcing.any(|&(handle, _)| peers.get(handle).is_some_and(|peer| !peer.is_neighbour)) {
+        let mut announcing = self.namespaces.of(namespace).iter();
+        if announcing.any(|announcer| !announcer.is_neighbour) {
             return;
         }
         let announcements = self.neighbours.announced.remove(namespace);
@@ -283,7 +280,8 @@ impl Relay {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        let publishers = self.namespaces.matching(&track.name.namespace);
+        let namespace = track.name.namespace.clone();
+        let publishers = self.announcers_of(&namespace);
         for handle in publishers {
             if self.neighbours.ready.contains(&handle) {
                 self.ask(now, endpoint, id, handle);

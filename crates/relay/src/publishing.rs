@@ -118,7 +118,9 @@ impl Relay {
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Part::Namespace(namespace.clone()));
-        let is_new = self.namespaces.insert(namespace.clone(), (handle, id));
+        let is_new = self
+            .namespaces
+            .insert(namespace.clone(), handle, is_neighbour);
         self.with_session(now, endpoint, handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
@@ -134,6 +136,14 @@ impl Relay {
         }
     }
 
+    /// The sessions that may have the tracks of a namespace by what they announced, as many of this thread as are looked at.
+    pub(crate) fn announcers_of(&mut self, namespace: &Namespace) -> Vec<Handle> {
+        let max = self.config.limits.announcers_per_track_max;
+        let found = self.namespaces.matching(namespace, max);
+        self.counters.announcers_cut += u64::from(found.is_cut);
+        found.sessions
+    }
+
     /// Sends SUBSCRIBE to every session that announced the track's namespace and is not asked already,
     /// except for one that just left; returns how many were asked.
     pub(crate) fn ask_publishers(
@@ -146,7 +156,8 @@ impl Relay {
         let Some(track) = self.tracks.get(track_id) else {
             return 0;
         };
-        let publishers = self.namespaces.matching(&track.name.namespace);
+        let namespace = track.name.namespace.clone();
+        let publishers = self.announcers_of(&namespace);
         publishers
             .into_iter()
             .filter(|&handle| Some(handle) != except && self.ask(now, endpoint, track_id, handle))

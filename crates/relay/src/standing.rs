@@ -62,7 +62,7 @@ impl Relay {
             self.counters.refused_limit_inquiries += 1;
             return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let announcing = self.namespaces.matching(&name.namespace);
+        let announcing = self.announcers_of(&name.namespace);
         others.extend(
             announcing
                 .into_iter()

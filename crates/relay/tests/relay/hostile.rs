@@ -1,8 +1,12 @@
 //! Peers that mean harm.
 
+use weir_moqt::error::RequestErrorCode;
 use weir_relay::Gauges;
 
 use crate::{
+    actor::Manner,
+    archive::{ALL, Serving},
+    fetching::all_of,
     stage::{Setting, millis, secs, story},
     vandal::Vandal,
 };
@@ -63,5 +67,49 @@ fn vandals_harm_nobody_but_themselves() {
             ..Gauges::default()
         };
         assert_eq!(gauges, honest);
+    });
+}
+
+/// What one session may announce, if its streams are as many.
+const ANNOUNCEMENTS: u64 = 1024;
+
+#[test]
+fn who_announces_a_thousand_times_is_one_publisher() {
+    let mut setting = Setting::default();
+    setting.quic.bidi_streams_max = 2000;
+    story(&setting, |stage| {
+        let hostile = stage.clients(5);
+        let code = RequestErrorCode::DOES_NOT_EXIST;
+        for &node in &hostile {
+            stage.direct(node, |actor| {
+                actor.manner = Manner::Decline(code);
+                actor.archive.serving = Serving::Decline(code);
+            });
+            for _ in 0..ANNOUNCEMENTS {
+                stage.announce(node, "a-b");
+            }
+        }
+        stage.step("thousands of announcements", secs(1));
+        assert_eq!(stage.gauges().namespaces, 5 * ANNOUNCEMENTS);
+        let honest = stage.client();
+        stage.direct(honest, |actor| {
+            actor.manner = Manner::Accept(7);
+            actor.archive.fill(1, 3, 3, 500);
+            actor.archive.serving = Serving::Serve;
+        });
+        stage.announce(honest, "a-b");
+        stage.step("one more", millis(100));
+        let subscriber = stage.client();
+        let subscription = stage.subscribe(subscriber, "a-b--x");
+        let fetch = stage.fetch(subscriber, "a-b--y", (1, 0), (3, ALL));
+        stage.step("subscribe and fetch", secs(1));
+        assert!(stage.is_accepted(subscription));
+        let source = stage.source(honest, 0, 7);
+        stage.group(source, 4, 3, 500);
+        stage.step("objects", millis(100));
+        stage.expect_objects(subscription, &[4], 3, 500);
+        stage.expect_complete(fetch);
+        assert_eq!(stage.fetched(fetch).places(500), all_of(1..4));
+        assert_eq!(stage.counters().announcers_cut, 0);
     });
 }

@@ -166,6 +166,35 @@ fn publishers_asked_for_a_track() {
     });
 }
 
+#[test]
+fn announcers_of_a_track() {
+    let mut setting = Setting::default();
+    setting.relay.announcers_per_track_max = 3;
+    for past in [false, true] {
+        story(&setting, |stage| {
+            let mut publishers = stage.clients(3 + usize::from(past));
+            for &node in &publishers {
+                stage.announce(node, "a");
+                stage.announce(node, "a");
+                stage.wait(millis(1));
+            }
+            if past {
+                // The last to come is the most specific: it is asked before others.
+                stage.announce(publishers[3], "a-b");
+                publishers.rotate_right(1);
+            }
+            stage.step("announce", millis(100));
+            let subscriber = stage.client();
+            stage.subscribe(subscriber, "a-b--x");
+            stage.step("subscribe", millis(100));
+            let asked = publishers.iter().map(|&node| stage.actor(node).asked.len());
+            let expected: &[usize] = if past { &[1, 1, 1, 0] } else { &[1; 3] };
+            assert_eq!(asked.collect::<Vec<_>>(), expected);
+            assert_eq!(stage.counters().announcers_cut, u64::from(past));
+        });
+    }
+}
+
 /// A publisher, and a subscriber that allows no data stream: its one stream is the control stream.
 fn without_streams(stage: &mut Stage) -> Asked {
     let publisher = stage.client();

@@ -134,6 +134,7 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.token_cache_bytes_max in 0..=1 << 32, "Bytes of authorization tokens that a session may register; the session is closed beyond."),
         setting!(limits.relay.tracks_max in COUNT, "Tracks in all; EXCESSIVE_LOAD beyond."),
         setting!(limits.relay.publishers_per_track_max in COUNT, "Sessions that a track may come from at once; EXCESSIVE_LOAD beyond."),
+        setting!(limits.relay.announcers_per_track_max in COUNT, "Sessions looked at for a track by what they announced, exact ones first; not asked beyond."),
         setting!(limits.relay.lag_bytes_max in BYTES, "Bytes that a subscription may be behind; its oldest groups are reset with TOO_FAR_BEHIND beyond."),
         setting!(limits.relay.lag_bytes_per_session_max in BYTES, "The same for all subscriptions of a session together."),
         setting!(limits.relay.streams_timed_per_session_max in COUNT, "Streams of a session that have all of their subgroup and have to arrive in time; the first is reset for one more."),
