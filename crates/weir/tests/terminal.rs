@@ -16,7 +16,7 @@ use std::{
 use rustix::{
     fs::OFlags,
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
-    termios::{Termios, Winsize, tcgetattr, tcsetwinsize},
+    termios::{LocalModes, OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
 };
 
 const AUDIO: &str = concat!(
@@ -127,6 +127,7 @@ impl Terminal {
             .open(OsStr::from_bytes(name.to_bytes()))
             .unwrap();
         set_size(&master, columns, rows);
+        keep_what_is_written(&line);
         let program = env!("CARGO_BIN_EXE_weir");
         let arguments = arguments.join(" ");
         // The shell stays when its program is interrupted.
@@ -219,6 +220,14 @@ fn set_size(terminal: impl AsFd, columns: u16, rows: u16) {
         ws_ypixel: 0,
     };
     tcsetwinsize(terminal, size).unwrap();
+}
+
+/// Has the terminal keep what was written and not yet shown when Ctrl-C is typed. Else the kernel throws it away, a part of a
+/// view with it, and the next one begins as many lines too high.
+fn keep_what_is_written(terminal: impl AsFd) {
+    let mut attributes = tcgetattr(&terminal).unwrap();
+    attributes.local_modes |= LocalModes::NOFLSH;
+    tcsetattr(&terminal, OptionalActions::Now, &attributes).unwrap();
 }
 
 /// As much of a terminal as a view needs: lines, a cursor, colours that are ignored. Whatever else is asked of it, such as
@@ -317,7 +326,10 @@ impl Screen {
         let (body, last) = sequence.split_at(sequence.len() - 1);
         let number = body.strip_prefix('[').unwrap();
         match last {
-            "A" => self.row = self.row.checked_sub(number.parse().unwrap()).unwrap(),
+            "A" => {
+                let above = self.row.checked_sub(number.parse().unwrap());
+                self.row = above.unwrap_or_else(|| panic!("{number} lines up: {self:#?}"));
+            }
             "J" => {
                 self.lines.truncate(self.row + 1);
                 let kept: String = self.lines[self.row].chars().take(self.column).collect();
