@@ -27,11 +27,7 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
     let forms = ["--json", &json, "--html", &html];
     let level = ["--slo", "loss=0,failed=0,p99<5s"];
     let arguments = [&run[..], &forms, &level].concat();
-    // A run for which the machine has no time says nothing of the relay.
-    let outputs = std::iter::repeat_with(|| weir(&arguments)).take(5);
-    let mut said = outputs.map(|output| (stdout(&output), output));
-    let said = said.find(|(text, _)| !text.contains("the generator was the limit"));
-    let (text, output) = said.expect("a machine that has time for a generator");
+    let (text, output) = judged(&arguments);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
     assert!(
         text.starts_with("held: 20 subscribers, 1,000 objects delivered, 0 lost"),
@@ -70,7 +66,7 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
 fn a_socket_for_each_subscriber_and_publish_give_the_same_result() {
     let folder = Folder::new("sockets");
     let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
-    let output = weir(&[
+    let (text, _) = judged(&[
         "bench",
         &profile,
         "--subscribers",
@@ -81,7 +77,6 @@ fn a_socket_for_each_subscriber_and_publish_give_the_same_result() {
         "--slo",
         "loss=0,failed=0",
     ]);
-    let text = stdout(&output);
     assert!(
         text.starts_with("held: 10 subscribers, 500 objects delivered, 0 lost"),
         "{text}"
@@ -421,6 +416,14 @@ fn refusal(arguments: &[&str]) -> String {
         .unwrap_or_else(|| panic!("{arguments:?}: no error line in {text:?}"));
     assert_eq!(lines.next(), None, "{arguments:?}: one line is enough");
     line.to_owned()
+}
+
+/// What a run says that the machine had time for: another one says nothing of the relay, and is made again.
+fn judged(arguments: &[&str]) -> (String, Output) {
+    let outputs = std::iter::repeat_with(|| weir(arguments)).take(5);
+    let mut said = outputs.map(|output| (stdout(&output), output));
+    let said = said.find(|(text, _)| !text.contains("the generator was the limit"));
+    said.expect("a machine that has time for a generator")
 }
 
 fn weir(arguments: &[&str]) -> Output {
