@@ -72,7 +72,7 @@ generator-memory: ## The load generator's memory from 10^6 to 10^7 objects (four
 	scripts/generator-memory.sh target/generator-memory.json
 
 .PHONY: results-relays
-results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our relay and others carry, into docs/results.md (45 minutes at most, a quiet machine)
+results-relays: $(addprefix $(PEERS)/bin/,moq-relay-ietf moq-relay) ## What our relay and others carry, into docs/results.md (half an hour, an hour at most; a quiet machine)
 	$(CARGO) build --release --locked --bin weir
 	PATH="$(abspath $(PEERS)/bin):$$PATH" target/release/weir bench compare profiles/relays.toml --find-max --results docs/results.md
 

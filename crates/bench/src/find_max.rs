@@ -98,6 +98,9 @@ pub struct Figures {
     pub generator_cpu_percent: Option<f64>,
     /// How long the probe took, ramp and drain included.
     pub duration_ms: f64,
+    /// What the hypervisor gave to others meanwhile, of that core which lost most; 100 is all of its time. None where the
+    /// kernel does not say it.
+    pub stolen_percent: Option<f64>,
 }
 
 /// What a search wants next.
@@ -173,8 +176,16 @@ impl Probe {
                 bytes_per_session: cost.and_then(|cost| cost.bytes_per_session),
                 generator_cpu_percent: busiest.reduce(f64::max),
                 duration_ms: report.run.duration_ms,
+                stolen_percent: None,
             },
         }
+    }
+
+    /// Whether it did not hold while others took so much of the machine that it says nothing of relay and generator. A probe
+    /// that held, held in spite of them.
+    pub fn is_disturbed(&self) -> bool {
+        let stolen = self.figures.stolen_percent;
+        self.outcome != ProbeOutcome::Held && stolen.is_some_and(|one| one >= STOLEN_PERCENT_MAX)
     }
 
     /// A probe at `load` that yielded no report, since the relay did not let the clients in.
@@ -215,14 +226,17 @@ impl ProbeOutcome {
     }
 }
 
-/// The next step after `probes`.
+/// The next step after `probes`. Of those that were disturbed ([`Probe::is_disturbed`]) the first few at a load do not count, so
+/// that they are made again.
 pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
+    let is_used_up = probes.len() >= settings.probes_max;
+    let probes = &counted(probes);
     let tallies = tally(probes);
     if let Some((load, _)) = tallies.iter().find(|(_, tally)| tally.is_doubtful()) {
         return Step::Probe(*load);
     }
     let bound = boundary(&tallies);
-    if probes.len() >= settings.probes_max {
+    if is_used_up {
         return Step::Done(answer::open(&bound, "the number of probes was used up"));
     }
     let unsettled = [bound.held, bound.not_held]
@@ -248,7 +262,7 @@ pub fn next(settings: &Settings, probes: &[Probe]) -> Step {
 
 /// The answer that `probes` give if the search ends now, for `reason`.
 pub fn broken_off(probes: &[Probe], reason: &str) -> Answer {
-    answer::open(&boundary(&tally(probes)), reason)
+    answer::open(&boundary(&tally(&counted(probes))), reason)
 }
 
 /// The probes of one load, counted.
@@ -293,6 +307,20 @@ impl Tally {
     }
 }
 
+/// The probes that count: all but the first few at each load that were disturbed. Past these the machine is as it is.
+fn counted(probes: &[Probe]) -> Vec<Probe> {
+    let mut disturbed: BTreeMap<u64, usize> = BTreeMap::new();
+    let counts = |probe: &&Probe| {
+        if !probe.is_disturbed() {
+            return true;
+        }
+        let times = disturbed.entry(probe.load).or_default();
+        *times += 1;
+        *times > DISTURBED_PROBES_MAX
+    };
+    probes.iter().filter(counts).cloned().collect()
+}
+
 fn tally(probes: &[Probe]) -> BTreeMap<u64, Tally> {
     let mut tallies: BTreeMap<u64, Tally> = BTreeMap::new();
     for probe in probes {
@@ -327,5 +355,10 @@ fn boundary(tallies: &BTreeMap<u64, Tally>) -> Boundary {
     Boundary { held, not_held }
 }
 
+/// Share of a core's time that others may take before a probe that did not hold is theirs to answer for: of ten seconds this
+/// is 200 ms, and 100 ms are one object in a hundred.
+pub const STOLEN_PERCENT_MAX: f64 = 2.0;
+/// Probes at one load that are made again because of others.
+pub const DISTURBED_PROBES_MAX: usize = 4;
 /// Probes after which the generator is believed to be too weak for a load.
 const GENERATOR_PROBES: u32 = 2;

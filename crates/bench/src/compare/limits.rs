@@ -4,11 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::table::{self, Table};
 use super::{Middle, printable_median};
-use crate::find_max::{Answer, Figures, Probe, ProbeOutcome, Record};
+use crate::find_max::{
+    Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
+};
 use crate::report::html::page;
 
 /// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
-pub const LIMITS: u32 = 3;
+pub const LIMITS: u32 = 4;
 
 /// All that one comparison of limits has to say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +90,19 @@ impl Limits {
         page("What relays carry", &HEADING, &table.rows, &table.notes)
     }
 
+    /// What is to be said of probes that others disturbed.
+    fn disturbed(&self) -> Option<String> {
+        let probes = || self.searches.iter().flat_map(|one| &one.record.probes);
+        let disturbed = probes().filter(|probe| probe.is_disturbed()).count();
+        (disturbed > 0).then(|| {
+            format!(
+                "{disturbed} of {} probes did not hold while the hypervisor gave {STOLEN_PERCENT_MAX} % of a core or more \
+                 to others; the first {DISTURBED_PROBES_MAX} such at each load were made again and do not count.",
+                probes().count()
+            )
+        })
+    }
+
     fn table(&self) -> Table {
         let mut notes = self.setting.clone();
         notes.push(
@@ -97,6 +112,7 @@ impl Limits {
              order of the service level is named."
                 .to_owned(),
         );
+        notes.extend(self.disturbed());
         if let Some(reason) = &self.broken_off {
             notes.push(format!("Not all searches were made: {reason}."));
         }
@@ -321,6 +337,13 @@ mod tests {
         assert!(text.contains("slow\\|er"), "{text}");
         assert!(limits.terminal().contains("7.5"), "{}", limits.terminal());
         assert!(limits.html().contains("KiB/session"));
+        assert!(!text.contains("hypervisor"), "{text}");
+        let mut disturbed = limits.clone();
+        disturbed.searches[0].record.probes[1]
+            .figures
+            .stolen_percent = Some(2.0);
+        let text = disturbed.markdown();
+        assert!(text.contains("1 of 6 probes did not hold while"), "{text}");
         let mut unproved = search("a.ini", "fast", 50);
         unproved.record = unproved.record.uncalibrated("no memory");
         assert_eq!(unproved.cells()[9], "not made: no memory");

@@ -6,7 +6,7 @@ use super::{Answer, Probe, Settings, Step, next};
 use crate::report::Calibration;
 
 /// Version of the record's form; it grows whenever a field changes or goes.
-pub const FIND_MAX_SCHEMA: u32 = 4;
+pub const FIND_MAX_SCHEMA: u32 = 5;
 
 /// What the load of a search is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

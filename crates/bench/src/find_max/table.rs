@@ -23,6 +23,7 @@ pub fn row(probe: &Probe) -> String {
         cpu_us_per_delivered_object,
         generator_cpu_percent,
         duration_ms,
+        stolen_percent,
         ..
     } = probe.figures;
     let figure = |value: Option<f64>, digits: usize, unit: &str| {
@@ -51,6 +52,12 @@ pub fn row(probe: &Probe) -> String {
             .flatten()
             .collect();
         (objects_lost.to_string(), because.join("; "))
+    };
+    let because = match stolen_percent {
+        Some(stolen) if probe.is_disturbed() => {
+            format!("{because}; others took {stolen:.0} % of a core")
+        }
+        Some(_) | None => because,
     };
     line(
         &probe.load.to_string(),

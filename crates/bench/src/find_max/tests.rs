@@ -132,6 +132,80 @@ fn doubles_bisects_and_repeats_both_sides() {
     );
 }
 
+fn stolen(probe: Probe, percent: f64) -> Probe {
+    Probe {
+        figures: Figures {
+            stolen_percent: Some(percent),
+            ..probe.figures
+        },
+        ..probe
+    }
+}
+
+#[test]
+fn what_others_took_of_the_machine_is_held_against_nobody() {
+    let (undisturbed, plain) = search(&settings(), &mut Formula::exact(1000.0));
+    // Each first probe at a load is made while others have the machine: the generator is too weak, or the relay breaks.
+    let outcomes: [fn(u64) -> Probe; 2] = [
+        |load| Formula::exact(0.5).probe(load),
+        |load| {
+            let mut none = Formula::exact(0.5);
+            none.generator = 0;
+            none.probe(load)
+        },
+    ];
+    for outcome in outcomes {
+        for (percent, times, is_same) in [
+            (STOLEN_PERCENT_MAX, 1, true),
+            (STOLEN_PERCENT_MAX, DISTURBED_PROBES_MAX, true),
+            (STOLEN_PERCENT_MAX - 0.1, DISTURBED_PROBES_MAX, false),
+            (STOLEN_PERCENT_MAX, DISTURBED_PROBES_MAX + 3, false),
+        ] {
+            let mut probes = Vec::new();
+            let mut relay = Formula::exact(1000.0);
+            let answer = loop {
+                match next(&settings(), &probes) {
+                    Step::Done(answer) => break answer,
+                    Step::Probe(load) => {
+                        let before = probes.iter().filter(|one: &&Probe| one.load == load);
+                        probes.push(if before.count() < times {
+                            stolen(outcome(load), percent)
+                        } else {
+                            stolen(relay.probe(load), 0.0)
+                        });
+                    }
+                }
+            };
+            assert_eq!(
+                answer == undisturbed,
+                is_same,
+                "{percent} {times} {answer:?}"
+            );
+            let (mut loads, mut expected): (Vec<u64>, Vec<u64>) = (
+                probes.iter().map(|probe| probe.load).collect(),
+                plain.iter().map(|probe| probe.load).collect(),
+            );
+            loads.dedup();
+            expected.dedup();
+            assert_eq!(loads == expected, is_same, "{loads:?}");
+        }
+    }
+}
+
+#[test]
+fn a_search_on_a_machine_that_never_is_quiet_comes_to_its_end() {
+    let mut probes = Vec::new();
+    let mut relay = Formula::exact(1000.0);
+    let answer = loop {
+        match next(&settings(), &probes) {
+            Step::Done(answer) => break answer,
+            Step::Probe(load) => probes.push(stolen(relay.probe(load), 50.0)),
+        }
+    };
+    let (undisturbed, _) = search(&settings(), &mut Formula::exact(1000.0));
+    assert_eq!(answer, undisturbed, "they count in the end");
+}
+
 #[test]
 fn a_relay_that_carries_nothing_and_one_that_carries_all() {
     let (answer, _) = search(&settings(), &mut Formula::exact(0.5));
@@ -243,9 +317,9 @@ fn a_record_is_resumed_by_a_search_of_the_same_only() {
             format!("the record is of another search: its {differs}")
         );
     }
-    let newer = text.replace("\"find_max\": 4", "\"find_max\": 5");
+    let newer = text.replace("\"find_max\": 5", "\"find_max\": 6");
     let error = Record::resume(&newer, &record.search).unwrap_err();
-    assert!(matches!(error, ReadError::Version(5)), "{error}");
+    assert!(matches!(error, ReadError::Version(6)), "{error}");
     let error = Record::resume("{}", &record.search).unwrap_err();
     assert!(error.to_string().contains("find_max"), "{error}");
     assert!(Record::resume(&text[..text.len() / 2], &record.search).is_err());
@@ -269,6 +343,12 @@ fn a_probe_in_a_line() {
         row(&held)
     );
     assert!(row(&broke).ends_with("p99<100ms"), "{}", row(&broke));
+    let disturbed = stolen(broke, 7.4);
+    assert!(
+        row(&disturbed).ends_with("p99<100ms; others took 7 % of a core"),
+        "{}",
+        row(&disturbed)
+    );
 }
 
 /// Searches that differ from `this` in one thing each, and what.

@@ -1,6 +1,6 @@
 //! The machine that a run was made on, and its cores.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
 /// What the report says about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,73 @@ impl Machine {
     }
 }
 
+/// What each core had spent at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MachineTime {
+    cores: BTreeMap<u64, Ticks>,
+}
+
+/// Time in ticks of the kernel, and what of it the hypervisor gave to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticks {
+    all: u64,
+    stolen: u64,
+}
+
+impl MachineTime {
+    /// None where the kernel does not say it.
+    pub(crate) fn now() -> Option<Self> {
+        Self::read(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// From `/proc/stat`: a line for all cores, then one for each.
+    fn read(text: &str) -> Option<Self> {
+        let lines = text.lines().skip(1).map_while(|line| {
+            let (number, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
+            Some((number.parse().ok()?, Ticks::read(ticks)?))
+        });
+        let cores: BTreeMap<u64, Ticks> = lines.collect();
+        (!cores.is_empty()).then_some(Self { cores })
+    }
+
+    /// What others took from this moment to a later one of that core of which they took most, in per cent.
+    pub(crate) fn stolen_percent(&self, later: &Self) -> Option<f64> {
+        let both = self.cores.iter();
+        let both = both.filter_map(|(core, before)| Some((before, later.cores.get(core)?)));
+        let most = both.map(|(before, later)| before.stolen_per_mille(*later));
+        let most = u32::try_from(most.max()?).ok()?;
+        Some(f64::from(most) / 10.0)
+    }
+
+    /// What others take of that core of which they take most while `work` is done, in per cent.
+    pub(crate) fn stolen_during<T>(work: impl FnOnce() -> T) -> (T, Option<f64>) {
+        let before = Self::now();
+        let done = work();
+        let both = before.zip(Self::now());
+        (
+            done,
+            both.and_then(|(before, now)| before.stolen_percent(&now)),
+        )
+    }
+}
+
+impl Ticks {
+    /// From user, nice, system, idle, I/O, interrupts, soft interrupts, stolen.
+    fn read(text: &str) -> Option<Self> {
+        let ticks = text.split_whitespace().take(8);
+        let ticks: Vec<u64> = ticks.map_while(|tick| tick.parse().ok()).collect();
+        Some(Self {
+            all: ticks.iter().sum(),
+            stolen: *ticks.get(7)?,
+        })
+    }
+
+    fn stolen_per_mille(self, later: Self) -> u64 {
+        let stolen = later.stolen.saturating_sub(self.stolen);
+        stolen.saturating_mul(1000) / later.all.saturating_sub(self.all).max(1)
+    }
+}
+
 /// Cores that a process may run on, from its `/proc/PID/status`.
 pub(crate) fn allowed_cores(status: &str) -> Vec<usize> {
     let mut lines = status.lines();
@@ -63,6 +130,26 @@ mod tests {
         assert_eq!(parse_list("0-1"), [0, 1]);
         assert_eq!(parse_list("0,2-4,9"), [0, 2, 3, 4, 9]);
         assert!(parse_list("").is_empty());
+    }
+
+    #[test]
+    fn what_others_took_of_the_core_that_lost_most_is_told() {
+        let read = |one: &str, other: &str| {
+            let text = format!("cpu  1 2 3\ncpu0 {one} 7 7\ncpu1 {other} 7 7\nintr 5\n");
+            MachineTime::read(&text)
+        };
+        let before = read("90 1 1 1 1 1 5 0", "80 0 0 20 0 0 0 9").unwrap();
+        let after = read("190 1 1 1 1 1 5 0", "80 0 0 70 0 0 0 59").unwrap();
+        assert_eq!(before.stolen_percent(&after), Some(50.0));
+        assert_eq!(before.stolen_percent(&before), Some(0.0));
+        assert_eq!(
+            read("1 2 3", "1 2 3 4 5 6 7 8"),
+            None,
+            "no kernel that tells"
+        );
+        assert_eq!(MachineTime::read(""), None);
+        let (seven, stolen) = MachineTime::stolen_during(|| 7);
+        assert!(seven == 7 && stolen.is_some_and(|one| one >= 0.0));
     }
 
     #[test]

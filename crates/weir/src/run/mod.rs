@@ -34,7 +34,7 @@ use weir_net::{Stop, clock};
 
 pub(crate) use self::{
     child::{ChildRelay, OwnRelay},
-    machine::Machine,
+    machine::{Machine, MachineTime},
     target::{RelayUrl, TrustChoice, is_isolated, look_up, target as client_target},
 };
 use self::{

@@ -14,7 +14,7 @@ use weir_bench::{
 };
 use weir_net::{Stop, clock};
 
-use super::{Machine, Meetings, Plan, RelayChoice, relays::StartedRelay};
+use super::{Machine, MachineTime, Meetings, Plan, RelayChoice, relays::StartedRelay};
 
 /// How a search goes about it.
 #[derive(Clone, Copy, Debug)]
@@ -177,14 +177,23 @@ impl Search {
             {
                 return Ok(Some("the time was used up"));
             }
-            let Some(probe) = self.probe(load, stop, onlooker)? else {
+            let (probe, stolen) = MachineTime::stolen_during(|| self.probe(load, stop, onlooker));
+            let Some(mut probe) = probe? else {
                 return Ok(Some("it was interrupted"));
             };
+            probe.figures.stolen_percent = stolen;
             self.probes.push(probe.clone());
             onlooker.note(&probe, &self.record(None))?;
             longest = longest.max(clock::now() - begun);
             let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
-            if !is_own && stop.wait(self.method.cool_down) {
+            let pause = if probe.is_disturbed() {
+                DISTURBED_PAUSE
+            } else if is_own {
+                Duration::ZERO
+            } else {
+                self.method.cool_down
+            };
+            if stop.wait(pause) {
                 return Ok(Some("it was interrupted"));
             }
         }
@@ -339,6 +348,8 @@ fn kilobits(bits: f64) -> u64 {
 
 /// The beginning of a probe's data phase, which is not judged: caches fill, and congestion windows open.
 const WARM_UP: Duration = Duration::from_secs(1);
+/// What a machine is given to come to rest when others had taken too much of it.
+const DISTURBED_PAUSE: Duration = Duration::from_secs(10);
 /// Bit rates are not searched beyond it, unless somebody says otherwise.
 const KILOBITS_MAX: u64 = 1_000_000;
 /// A process has not many more sockets for their clients.

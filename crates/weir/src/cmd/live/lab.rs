@@ -14,7 +14,7 @@ use weir_quic::Congestion;
 use super::congestion;
 use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
-    agreement::{MachineTime, agreement, bound},
+    agreement::{Disturbed, agreement, bound, undisturbed},
     browser,
     conditions::Conditions,
     lab::{self, Run},
@@ -24,6 +24,7 @@ use crate::live::{
     table::{Row, lines, table, verdicts},
 };
 use crate::results;
+use crate::run::MachineTime;
 
 /// Compare strategies over links that are too slow, in virtual time or in real time
 ///
@@ -103,19 +104,18 @@ struct Done {
 pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     let tasks = || tasks(arguments, arguments.seeds);
     let mut before = Vec::new();
-    let mut began = MachineTime::now();
+    let mut disturbed = Disturbed::default();
     if arguments.agreement {
         let seeds = arguments.seeds.max(VIRTUAL_SEEDS_MIN);
         before.push(rows(&virtually(arguments, self::tasks(arguments, seeds)?)?));
-        began = MachineTime::now();
         if arguments.browser {
-            before.push(rows(&really(arguments, tasks()?)?));
+            before.push(rows(&really(arguments, tasks()?, &mut disturbed)?));
         }
     }
     let done = if arguments.browser {
         in_browser(arguments, tasks()?)?
     } else if arguments.net || arguments.agreement {
-        really(arguments, tasks()?)?
+        really(arguments, tasks()?, &mut disturbed)?
     } else {
         virtually(arguments, tasks()?)?
     };
@@ -130,7 +130,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     if !before.is_empty() {
         let (compared, agrees) = agreement(&before, &rows);
         let (ways, bound) = (ways(arguments), bound());
-        let quiet = began.map_or_else(String::new, MachineTime::quiet);
+        let quiet = disturbed.sentence();
         text =
             format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\nThe last of these alone:\n\n{text}");
         holds = agrees;
@@ -268,20 +268,36 @@ fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<D
 }
 
 /// In real time: strategies over one link at the same time, if that does not ask much of the machine.
-fn really(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
+/// What others disturb is made again, and noted.
+fn really(
+    arguments: &LabArguments,
+    tasks: Vec<Task>,
+    disturbed: &mut Disturbed,
+) -> anyhow::Result<Vec<Done>> {
+    let noted = Mutex::new(disturbed);
     let jobs = match arguments.source {
         SourceChoice::Trace => strategy::NAMES.len(),
         SourceChoice::Ffmpeg => 1,
     };
     at_once(tasks, jobs, |task| {
-        net::run(
-            &task.strategy,
-            &task.profile,
-            &task.conditions,
-            arguments.congestion,
-            arguments.source,
-            task.seed,
-        )
+        let make = || {
+            let (run, stolen) = MachineTime::stolen_during(|| {
+                net::run(
+                    &task.strategy,
+                    &task.profile,
+                    &task.conditions,
+                    arguments.congestion,
+                    arguments.source,
+                    task.seed,
+                )
+            });
+            Ok((run?, stolen))
+        };
+        let (run, disturbed) = undisturbed(make)?;
+        let mut noted = noted.lock().map_err(|_| anyhow!("a run panicked"))?;
+        noted.again += disturbed.again;
+        noted.kept += disturbed.kept;
+        Ok(run)
     })
 }
 
