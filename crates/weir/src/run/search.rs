@@ -186,13 +186,13 @@ impl Search {
             onlooker.note(&probe, &self.record(None))?;
             longest = longest.max(clock::now() - begun);
             let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
-            let pause = if probe.is_disturbed() {
+            let (disturbed, cool_down) = (probe.is_disturbed(), self.method.cool_down);
+            let least = if disturbed {
                 DISTURBED_PAUSE
-            } else if is_own {
-                Duration::ZERO
             } else {
-                self.method.cool_down
+                Duration::ZERO
             };
+            let pause = if is_own { least } else { least.max(cool_down) };
             if stop.wait(pause) {
                 return Ok(Some("it was interrupted"));
             }

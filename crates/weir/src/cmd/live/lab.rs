@@ -134,6 +134,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         text =
             format!("{ways}:\n\n{compared}\n{bound}{quiet}\n\nThe last of these alone:\n\n{text}");
         holds = agrees;
+    } else if arguments.net {
+        let quiet = disturbed.sentence();
+        text = format!("{text}\n{}\n", quiet.trim_start());
     }
     print_out(&text)?;
     if let Some(path) = &arguments.html {
