@@ -2,7 +2,7 @@
 
 use weir_moqt::{location::Location, name::FullTrackName, session};
 
-use crate::{Relay, subgroup::Subgroup};
+use crate::{Relay, track::subgroup::Subgroup};
 
 /// How a track stands.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,17 +13,17 @@ use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use crate::{
     Authority, Config, Counters, Gauges, Open, Shedder,
     cache::Ledger,
-    draining::Stage,
-    feeder::Feeder,
-    fetch::{Fetch, FetchId},
-    incoming::CUT,
-    namespaces::{Announcements, Interests},
-    neighbours::Neighbours,
-    peer::Peers,
-    standing::Inquiry,
-    subgroup::{Subgroup, SubgroupId},
+    catalogue::namespaces::{Announcements, Interests},
+    catalogue::track_status::Inquiry,
+    fetch::served::{Fetch, FetchId},
+    fetch::upstream_fetch::Feeder,
+    links::peer_threads::Neighbours,
+    sessions::drain::Stage,
+    sessions::peer::Peers,
     timers::{Timer, Timers},
-    tracks::{TrackId, Tracks},
+    track::admit::CUT,
+    track::subgroup::{Subgroup, SubgroupId},
+    track::table::{TrackId, Tracks},
 };
 
 /// A MOQT relay.

@@ -15,11 +15,11 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
-    ends::Ends,
-    peer::Part,
+    sessions::peer::Part,
     timers::Timer,
+    track::end_markers::Ends,
+    track::table::TrackId,
     track::{Origin, Source},
-    tracks::TrackId,
 };
 
 impl Relay {

@@ -8,7 +8,7 @@ use weir_moqt::{
     property::Properties,
 };
 
-use crate::gaps::Gaps;
+use crate::track::object_gaps::Gaps;
 
 /// The last objects of a track's latest groups, and of the track [moqt-18 §2.4.2].
 #[derive(Debug, Default)]

@@ -11,12 +11,12 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
-    neighbours::is_moved,
-    peer::Part,
-    subscriber::Subscriber,
+    delivery::subscription::Subscriber,
+    links::peer_threads::is_moved,
+    sessions::peer::Part,
     timers::Timer,
+    track::table::TrackId,
     track::{Leaving, Origin, Source},
-    tracks::TrackId,
 };
 
 impl Relay {

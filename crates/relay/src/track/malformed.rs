@@ -8,7 +8,7 @@ use weir_moqt::{
 };
 use weir_quic::{Endpoint, Handle};
 
-use crate::{Relay, tracks::TrackId};
+use crate::{Relay, track::table::TrackId};
 
 impl Relay {
     /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at

@@ -7,7 +7,7 @@ use std::{
 
 use weir_moqt::{session::RequestId, transport::StreamId};
 
-use crate::{subgroup::SubgroupId, tracks::TrackId};
+use crate::{track::subgroup::SubgroupId, track::table::TrackId};
 
 /// What is on its way to a session on a stream of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +55,7 @@ const ABOVE_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracks::Tracks;
+    use crate::track::table::Tracks;
 
     #[test]
     fn the_highest_ranks_come_first_and_only_so_many() {

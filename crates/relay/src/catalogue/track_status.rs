@@ -11,7 +11,7 @@ use weir_moqt::{
 };
 use weir_quic::{Endpoint, Handle};
 
-use crate::{Relay, peer::Part, timers::Timer};
+use crate::{Relay, sessions::peer::Part, timers::Timer};
 
 /// A question that was passed on to a publisher.
 #[derive(Debug)]

@@ -17,10 +17,10 @@ use weir_moqt::{
 use weir_quic::{Connection, Handle};
 
 use crate::{
-    deliveries::Due,
-    out_stream::{OutState, OutStream, Outcome, Turn, Wait},
-    subgroup::{Ended, Mark, Subgroup, SubgroupId},
-    timeouts::{Timeouts, smaller},
+    delivery::deadlines::Due,
+    delivery::stream::{OutState, OutStream, Outcome, Turn, Wait},
+    delivery::timeouts::{Timeouts, smaller},
+    track::subgroup::{Ended, Mark, Subgroup, SubgroupId},
 };
 
 /// A subscription that gets objects.

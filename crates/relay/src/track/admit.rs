@@ -16,11 +16,11 @@ use weir_quic::{Endpoint, Handle, SendDatagramError};
 use crate::{
     Relay,
     cache::{Content, Contradiction, Keeper},
-    duplicates::{Claim, Sender, SubgroupKey},
-    peer::{Flow, Inbound, Repetition},
-    subgroup::{Ended, SubgroupId, resumed},
+    sessions::peer::{Flow, Inbound, Repetition},
     track::Track,
-    tracks::TrackId,
+    track::duplicates::{Claim, Sender, SubgroupKey},
+    track::subgroup::{Ended, SubgroupId, resumed},
+    track::table::TrackId,
 };
 
 impl Relay {

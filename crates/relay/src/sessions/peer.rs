@@ -12,16 +12,16 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
-    deliveries::Deliveries,
-    discovering::Interest,
-    expiries::Expiries,
-    full_streams::{FullStreams, Reader},
-    newcomers::Origin,
-    out_stream::{Turn, Wait},
-    rate::Rate,
-    subgroup::SubgroupId,
-    subscriber::Subscriber,
-    tracks::TrackId,
+    catalogue::interests::Interest,
+    delivery::blocked_streams::{FullStreams, Reader},
+    delivery::deadlines::Deliveries,
+    delivery::stream::{Turn, Wait},
+    delivery::subscription::Subscriber,
+    sessions::admission::Origin,
+    sessions::expiries::Expiries,
+    sessions::rate::Rate,
+    track::subgroup::SubgroupId,
+    track::table::TrackId,
 };
 
 /// One session.

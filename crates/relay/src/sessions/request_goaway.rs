@@ -10,7 +10,7 @@ use weir_moqt::{
 };
 use weir_quic::{Endpoint, Handle};
 
-use crate::{Relay, peer::Part, track::Origin, tracks::TrackId};
+use crate::{Relay, sessions::peer::Part, track::Origin, track::table::TrackId};
 
 impl Relay {
     /// A peer wants a request moved. It may wish so as often as requests may be updated.

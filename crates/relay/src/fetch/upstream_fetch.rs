@@ -12,7 +12,7 @@ use weir_quic::Handle;
 
 use crate::{
     cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},
-    tracks::TrackId,
+    track::table::TrackId,
 };
 
 /// One FETCH of the relay's own.

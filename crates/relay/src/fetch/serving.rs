@@ -15,12 +15,12 @@ use weir_quic::{Endpoint, Handle};
 use crate::{
     Relay,
     cache::{Known, Span},
-    fetch::{Fetch, FetchId, Written},
-    full_streams::Reader,
-    peer::Part,
+    delivery::blocked_streams::Reader,
+    fetch::served::{Fetch, FetchId, Written},
+    sessions::peer::Part,
     timers::Timer,
     track::Track,
-    tracks::TrackId,
+    track::table::TrackId,
 };
 
 /// How a fetch goes on.

@@ -14,7 +14,7 @@ use weir_moqt::{
 };
 use weir_quic::{Connection, Endpoint, Handle};
 
-use crate::{Relay, peer::Peer};
+use crate::{Relay, sessions::peer::Peer};
 
 /// Where sessions come from, as far as they are counted together: an IPv4 address, or the 64-bit prefix that one
 /// IPv6 subscriber has to itself.

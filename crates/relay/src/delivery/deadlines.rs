@@ -16,7 +16,7 @@ use weir_moqt::{
 };
 use weir_quic::{Endpoint, Handle};
 
-use crate::{Relay, timers::Timer, tracks::TrackId};
+use crate::{Relay, timers::Timer, track::table::TrackId};
 
 /// Streams that are not known to have arrived in full, and by when they have to.
 #[derive(Debug, Default)]

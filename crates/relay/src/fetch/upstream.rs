@@ -17,10 +17,10 @@ use weir_quic::{Endpoint, Handle};
 use crate::{
     Relay,
     cache::{Contradiction, Keeper, Known, Span},
-    feeder::{Fault, Feeder},
-    fetch::{Fetch, FetchId},
-    peer::Part,
-    tracks::TrackId,
+    fetch::served::{Fetch, FetchId},
+    fetch::upstream_fetch::{Fault, Feeder},
+    sessions::peer::Part,
+    track::table::TrackId,
 };
 
 impl Relay {

@@ -20,9 +20,9 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Grant, Relay,
-    peer::{Part, Peer},
-    subscriber::Subscriber,
-    tracks::TrackId,
+    delivery::subscription::Subscriber,
+    sessions::peer::{Part, Peer},
+    track::table::TrackId,
 };
 
 /// Sessions with neighbours, and what they were told.

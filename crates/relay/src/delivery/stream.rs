@@ -12,10 +12,10 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     Counters, Limits,
-    deliveries::Due,
-    subgroup::{Start, Subgroup, SubgroupId},
-    subscriber::TrackDefaults,
-    timeouts::{Timeouts, is_late, is_over},
+    delivery::deadlines::Due,
+    delivery::subscription::TrackDefaults,
+    delivery::timeouts::{Timeouts, is_late, is_over},
+    track::subgroup::{Start, Subgroup, SubgroupId},
 };
 
 /// One subgroup on its way to one subscriber.

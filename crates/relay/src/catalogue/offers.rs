@@ -11,10 +11,10 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
-    discovering::{Interest, Subject, interest},
-    peer::Part,
-    subscriber::Subscriber,
-    tracks::TrackId,
+    catalogue::interests::{Interest, Subject, interest},
+    delivery::subscription::Subscriber,
+    sessions::peer::Part,
+    track::table::TrackId,
 };
 
 impl Relay {

@@ -13,7 +13,7 @@ use weir_quic::Handle;
 
 use crate::{
     cache::Content,
-    duplicates::{Sender, SubgroupKey},
+    track::duplicates::{Sender, SubgroupKey},
 };
 
 /// Names a subgroup within its track, for as long as the track lives.

@@ -8,12 +8,12 @@ use weir_quic::{Connection, Endpoint, Handle};
 use crate::{
     Relay,
     cache::{Contradiction, Keeper},
-    full_streams::Reader,
-    out_stream::Turn,
-    subgroup::{Subgroup, SubgroupId},
-    subscriber::{Progress, Subscriber},
+    delivery::blocked_streams::Reader,
+    delivery::stream::Turn,
+    delivery::subscription::{Progress, Subscriber},
     track::Track,
-    tracks::TrackId,
+    track::subgroup::{Subgroup, SubgroupId},
+    track::table::TrackId,
 };
 
 impl Relay {

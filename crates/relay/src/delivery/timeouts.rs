@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_quic::Connection;
 
-use crate::{deliveries::Due, subgroup::Subgroup};
+use crate::{delivery::deadlines::Due, track::subgroup::Subgroup};
 
 /// How long objects and subgroups may take [moqt-18 §8]; `None` for as long as it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use weir_moqt::location::Location;
 use weir_quic::Endpoint;
 
-use crate::{Relay, duplicates::Sender, ends::Ends, track::Track, tracks::TrackId};
+use crate::{
+    Relay, track::Track, track::duplicates::Sender, track::end_markers::Ends, track::table::TrackId,
+};
 
 impl Relay {
     /// A publisher joins others. If it says that it has published nothing [moqt-18 §10.2.11], though they have, it

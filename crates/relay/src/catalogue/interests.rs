@@ -13,7 +13,7 @@ use weir_quic::{Endpoint, Handle};
 
 use crate::{
     Relay,
-    peer::{Part, Peer},
+    sessions::peer::{Part, Peer},
 };
 
 /// A session's wish to hear of what lies under a prefix.

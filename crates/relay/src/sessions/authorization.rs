@@ -15,9 +15,9 @@ use weir_quic::{Carrier, Endpoint, Handle};
 use crate::{
     Credentials, Denial, Grant, Relay,
     authority::{Action, access_tokens},
-    fetch::FetchId,
-    peer::Part,
-    subscribing::refusal,
+    delivery::subscribe::refusal,
+    fetch::served::FetchId,
+    sessions::peer::Part,
     timers::Timer,
 };
 

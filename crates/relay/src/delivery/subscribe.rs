@@ -12,7 +12,8 @@ use weir_moqt::{
 use weir_quic::{Endpoint, Handle};
 
 use crate::{
-    Relay, peer::Part, subscriber::Subscriber, timers::Timer, track::Waiting, tracks::TrackId,
+    Relay, delivery::subscription::Subscriber, sessions::peer::Part, timers::Timer, track::Waiting,
+    track::table::TrackId,
 };
 
 impl Relay {

@@ -11,9 +11,9 @@ use weir_moqt::{
 use crate::{
     Relay,
     cache::{Contradiction, Keeper, LAST, TrackCache},
-    gaps::told_by,
-    subgroup::{Ended, Mark, Subgroup},
     timers::Timer,
+    track::object_gaps::told_by,
+    track::subgroup::{Ended, Mark, Subgroup},
 };
 
 impl TrackCache {
