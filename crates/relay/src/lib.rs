@@ -14,6 +14,7 @@ mod catalogue;
 mod config;
 mod counters;
 mod delivery;
+mod dispatch;
 mod fetch;
 mod inspection;
 mod links;
@@ -21,6 +22,7 @@ mod relay;
 mod sessions;
 mod timers;
 mod track;
+mod turn;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS: who hears of namespaces and of tracks under a prefix.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::collections::BTreeSet;
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
@@ -9,11 +9,12 @@ use weir_moqt::{
     parameter::Parameters,
     session::RequestId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Relay,
+    dispatch::Owners,
     sessions::peer::{Part, Peer},
+    turn::Turn,
 };
 
 /// A session's wish to hear of what lies under a prefix.
@@ -43,12 +44,11 @@ impl Interest {
     }
 }
 
-impl Relay {
+impl Owners {
     /// A session wants to hear of namespaces.
     pub(crate) fn on_subscribe_namespace(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         prefix: Namespace,
@@ -56,14 +56,13 @@ impl Relay {
         let told = BTreeSet::new();
         let subject = Subject::Namespaces { told };
         let interest = Interest { prefix, subject };
-        self.on_interest(now, endpoint, handle, id, interest);
+        self.on_interest(turn, handle, id, interest);
     }
 
     /// A session wants to be offered tracks.
     pub(crate) fn on_subscribe_tracks(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         subscribe: SubscribeTracks,
@@ -74,46 +73,43 @@ impl Relay {
         };
         let prefix = subscribe.prefix;
         let interest = Interest { prefix, subject };
-        self.on_interest(now, endpoint, handle, id, interest);
+        self.on_interest(turn, handle, id, interest);
     }
 
     fn on_interest(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         interest: Interest,
     ) {
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if peer.counts.prefixes >= self.config.limits.prefixes_per_session_max {
-            self.counters.refused_limit_prefixes += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        if peer.counts.prefixes >= turn.config.limits.prefixes_per_session_max {
+            turn.counters.refused_limit_prefixes += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        if let Err(code) = self.check_interest(handle, id, &interest) {
-            return self.refuse(now, endpoint, handle, id, code);
+        if let Err(code) = self.check_interest(turn, handle, id, &interest) {
+            return turn.refuse(handle, id, code);
         }
         self.register(handle, id, &interest);
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(id, Part::Interest(Box::new(interest)));
         }
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
-        self.tell_what_is_there(now, endpoint, handle, id);
+        self.tell_what_is_there(turn, handle, id);
     }
 
-    /// A request or an update for a prefix was accepted: tells what there is now.
-    fn tell_what_is_there(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-    ) {
-        let Some(interest) = self.peers.get(handle).and_then(|peer| interest(peer, id)) else {
+    /// A request or an update for a prefix was accepted: tells what there is turn.now.
+    fn tell_what_is_there(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
+        let Some(interest) = turn
+            .sessions
+            .get(handle)
+            .and_then(|peer| interest(peer, id))
+        else {
             return;
         };
         let prefix = interest.prefix.clone();
@@ -121,14 +117,14 @@ impl Relay {
             Subject::Namespaces { .. } => {
                 let there: Vec<Namespace> = self.namespaces.under(&prefix).cloned().collect();
                 for namespace in there {
-                    self.tell(now, endpoint, (handle, id), &namespace);
+                    self.tell(turn, (handle, id), &namespace);
                 }
             }
             Subject::Tracks { .. } => {
                 let tracks: Vec<_> = self.tracks.under(&prefix).collect();
                 for track in tracks {
                     if self.tracks.get(track).is_some_and(|it| it.is_published()) {
-                        self.offer(now, endpoint, track, (handle, id));
+                        self.offer(turn, track, (handle, id));
                     }
                 }
             }
@@ -138,11 +134,12 @@ impl Relay {
     /// Whether a session may have this interest beside its others.
     fn check_interest(
         &mut self,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         wanted: &Interest,
     ) -> Result<(), RequestErrorCode> {
-        let max = self.config.limits.matches_per_prefix_max;
+        let max = turn.config.limits.matches_per_prefix_max;
         let matches = match wanted.subject {
             Subject::Namespaces { .. } => {
                 self.namespaces.under(&wanted.prefix).take(max + 1).count()
@@ -150,10 +147,10 @@ impl Relay {
             Subject::Tracks { .. } => self.tracks.under(&wanted.prefix).take(max + 1).count(),
         };
         if matches > max {
-            self.counters.refused_too_large += 1;
+            turn.counters.refused_too_large += 1;
             return Err(RequestErrorCode::NAMESPACE_TOO_LARGE);
         }
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return Ok(());
         };
         let overlaps = peer.requests.iter().any(|(&other, part)| match part {
@@ -167,7 +164,7 @@ impl Relay {
             | Part::Inquiry => false,
         });
         if overlaps {
-            self.counters.refused_overlap += 1;
+            turn.counters.refused_overlap += 1;
             return Err(RequestErrorCode::PREFIX_OVERLAP);
         }
         Ok(())
@@ -193,61 +190,64 @@ impl Relay {
     /// A session changes the prefix that it wants to hear of; what it was told stays told [moqt-18 §10.9.2].
     pub(crate) fn update_interest(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        let found = self.peers.get(handle).and_then(|peer| interest(peer, id));
+        let found = turn
+            .sessions
+            .get(handle)
+            .and_then(|peer| interest(peer, id));
         let Some(before) = found.map(|interest| interest.clone()) else {
             return;
         };
         let Some(prefix) = parameters.track_namespace_prefix.clone() else {
-            self.grant_update(now, endpoint, handle, id, RequestOk::default());
-            return self.tell_what_is_there(now, endpoint, handle, id);
+            turn.grant_update(handle, id, RequestOk::default());
+            return self.tell_what_is_there(turn, handle, id);
         };
         let mut changed = Interest {
             prefix,
             ..before.clone()
         };
-        if let Err(code) = self.check_interest(handle, id, &changed) {
-            return self.fail_update(now, endpoint, handle, id, code);
+        if let Err(code) = self.check_interest(turn, handle, id, &changed) {
+            return self.fail_update(turn, handle, id, code);
         }
         if let Subject::Namespaces { told } = &mut changed.subject {
             told.retain(|namespace| namespace.starts_with(&changed.prefix));
         }
         self.interest_gone(handle, id, &before);
         self.register(handle, id, &changed);
-        if let Some(interest) = self.peers.get(handle).and_then(|peer| interest(peer, id)) {
+        if let Some(interest) = turn
+            .sessions
+            .get(handle)
+            .and_then(|peer| interest(peer, id))
+        {
             *interest = changed;
         }
-        self.grant_update(now, endpoint, handle, id, RequestOk::default());
-        self.tell_what_is_there(now, endpoint, handle, id);
+        turn.grant_update(handle, id, RequestOk::default());
+        self.tell_what_is_there(turn, handle, id);
     }
 
     /// A namespace is announced for the first time: all who want to know are told.
-    pub(crate) fn tell_all(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        namespace: &Namespace,
-    ) {
+    pub(crate) fn tell_all(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
         for who in interests {
-            self.tell(now, endpoint, who, namespace);
+            self.tell(turn, who, namespace);
         }
     }
 
     fn tell(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         (handle, id): (Handle, RequestId),
         namespace: &Namespace,
     ) {
-        let max = self.config.limits.matches_per_prefix_max;
-        let found = self.peers.get(handle).and_then(|peer| interest(peer, id));
+        let max = turn.config.limits.matches_per_prefix_max;
+        let found = turn
+            .sessions
+            .get(handle)
+            .and_then(|peer| interest(peer, id));
         let Some(Interest {
             prefix,
             subject: Subject::Namespaces { told },
@@ -259,26 +259,24 @@ impl Relay {
             return;
         }
         if told.len() >= max {
-            return self.drop_interest(now, endpoint, handle, id);
+            return self.drop_interest(turn, handle, id);
         }
         told.insert(namespace.clone());
         if let Some(suffix) = namespace.suffix(prefix) {
-            self.with_session(now, endpoint, handle, |session, connection| {
+            turn.with_session(handle, |session, connection| {
                 session.namespace(connection, id, suffix);
             });
         }
     }
 
     /// Nobody announces a namespace any more: all who were told of it are told.
-    pub(crate) fn untell_all(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        namespace: &Namespace,
-    ) {
+    pub(crate) fn untell_all(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
         for (handle, id) in interests {
-            let found = self.peers.get(handle).and_then(|peer| interest(peer, id));
+            let found = turn
+                .sessions
+                .get(handle)
+                .and_then(|peer| interest(peer, id));
             if let Some(Interest {
                 prefix,
                 subject: Subject::Namespaces { told },
@@ -286,7 +284,7 @@ impl Relay {
                 && told.remove(namespace)
                 && let Some(suffix) = namespace.suffix(prefix)
             {
-                self.with_session(now, endpoint, handle, |session, connection| {
+                turn.with_session(handle, |session, connection| {
                     session.namespace_done(connection, id, suffix);
                 });
             }
@@ -296,14 +294,16 @@ impl Relay {
     /// Notes that there is no room for a track; returns whether the session is to be told.
     pub(crate) fn note_blocked(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         (handle, id): (Handle, RequestId),
         name: &FullTrackName,
     ) {
-        self.counters.offers_blocked += 1;
-        let max = self.config.limits.matches_per_prefix_max;
-        let found = self.peers.get(handle).and_then(|peer| interest(peer, id));
+        turn.counters.offers_blocked += 1;
+        let max = turn.config.limits.matches_per_prefix_max;
+        let found = turn
+            .sessions
+            .get(handle)
+            .and_then(|peer| interest(peer, id));
         let Some(Interest {
             prefix,
             subject: Subject::Tracks { blocked, .. },
@@ -312,31 +312,25 @@ impl Relay {
             return;
         };
         if blocked.len() >= max {
-            return self.drop_interest(now, endpoint, handle, id);
+            return self.drop_interest(turn, handle, id);
         }
         blocked.insert(name.clone());
         if let Some(suffix) = name.namespace.suffix(prefix) {
             let name = name.name.clone();
-            self.with_session(now, endpoint, handle, |session, connection| {
+            turn.with_session(handle, |session, connection| {
                 session.publish_blocked(connection, id, suffix, name);
             });
         }
     }
 
     /// Gives up an interest in more than the relay is willing to keep.
-    fn drop_interest(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-    ) {
-        self.counters.interests_dropped += 1;
-        self.with_session(now, endpoint, handle, |session, connection| {
+    fn drop_interest(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
+        turn.counters.interests_dropped += 1;
+        turn.with_session(handle, |session, connection| {
             session.cancel(connection, id, ResetCode::EXCESSIVE_LOAD);
         });
-        if let Some(part) = self.peers.get(handle).and_then(|peer| peer.remove(id)) {
-            self.part_gone(now, endpoint, handle, id, part);
+        if let Some(part) = turn.sessions.get(handle).and_then(|peer| peer.remove(id)) {
+            self.part_gone(turn, handle, id, part);
         }
     }
 }

@@ -9,9 +9,9 @@ use weir_moqt::{
     parameter::Parameters,
     session::RequestId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
-use crate::{Relay, sessions::peer::Part, timers::Timer};
+use crate::{dispatch::Owners, sessions::peer::Part, timers::Timer, turn::Turn};
 
 /// A question that was passed on to a publisher.
 #[derive(Debug)]
@@ -24,13 +24,12 @@ pub(crate) struct Inquiry {
     until: Instant,
 }
 
-impl Relay {
+impl Owners {
     /// A session asks how a track stands. Without an established subscription to it, a publisher of its namespace is
     /// asked [moqt-18 §10.14].
     pub(crate) fn on_track_status(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         name: FullTrackName,
@@ -44,7 +43,7 @@ impl Relay {
                 },
                 properties: track.properties.clone(),
             };
-            self.with_session(now, endpoint, handle, |session, connection| {
+            turn.with_session(handle, |session, connection| {
                 session.request_ok(connection, id, ok);
             });
             return;
@@ -53,86 +52,79 @@ impl Relay {
         let offering = track.into_iter().flat_map(|track| &track.sources);
         let offering = offering.filter(|source| source.is_offered());
         let mut others: Vec<Handle> = offering.map(|source| source.handle).collect();
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let for_neighbour = peer.is_neighbour;
-        let max = self.config.limits.inquiries_per_session_max;
+        let max = turn.config.limits.inquiries_per_session_max;
         if !for_neighbour && peer.counts.inquiries >= max {
-            self.counters.refused_limit_inquiries += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_inquiries += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let announcing = self.announcers_of(&name.namespace);
+        let announcing = self.announcers_of(turn, &name.namespace);
         others.extend(
             announcing
                 .into_iter()
                 .filter(|other| !others.contains(other))
                 .collect::<Vec<_>>(),
         );
-        others.retain(|&other| other != handle && !(for_neighbour && self.is_neighbour(other)));
+        others.retain(|&other| other != handle && !(for_neighbour && turn.is_neighbour(other)));
         let inquiry = Inquiry {
             track: name,
             asker: (handle, id),
             others,
-            until: now + ANSWER_MAX,
+            until: turn.now + ANSWER_MAX,
         };
-        self.inquire(now, endpoint, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+        self.inquire(turn, inquiry, RequestErrorCode::DOES_NOT_EXIST);
     }
 
     /// Asks the next publisher; if none is left, the answer is `code`.
-    fn inquire(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        mut inquiry: Inquiry,
-        code: RequestErrorCode,
-    ) {
+    fn inquire(&mut self, turn: &mut Turn<'_>, mut inquiry: Inquiry, code: RequestErrorCode) {
         while !inquiry.others.is_empty() {
             let publisher = inquiry.others.remove(0);
             let track = inquiry.track.clone();
-            let request = self.with_session(now, endpoint, publisher, |session, connection| {
+            let request = turn.with_session(publisher, |session, connection| {
                 session.track_status(connection, track, Parameters::default())
             });
             let Some(Ok(request)) = request else {
                 continue;
             };
-            self.counters.inquiries += 1;
+            turn.counters.inquiries += 1;
             let asked = (publisher, request);
-            if let Some(peer) = self.peers.get(publisher) {
+            if let Some(peer) = turn.sessions.get(publisher) {
                 peer.insert(request, Part::Inquiry);
             }
-            if let Some(peer) = self.peers.get(inquiry.asker.0) {
+            if let Some(peer) = turn.sessions.get(inquiry.asker.0) {
                 peer.remove(inquiry.asker.1);
                 peer.insert(inquiry.asker.1, Part::Status(asked));
             }
-            self.timers
+            turn.timers
                 .set(inquiry.until, Timer::Inquiry(publisher, request));
             self.inquiries.insert(asked, inquiry);
             return;
         }
         let (handle, id) = inquiry.asker;
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(id);
         }
         if code == RequestErrorCode::DOES_NOT_EXIST {
-            self.counters.refused_does_not_exist += 1;
+            turn.counters.refused_does_not_exist += 1;
         }
-        self.refuse(now, endpoint, handle, id, code);
+        turn.refuse(handle, id, code);
     }
 
     /// A publisher says how a track stands; the answer is passed on as it is.
     pub(crate) fn on_inquiry_answered(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         asked: (Handle, RequestId),
         ok: &RequestOk,
     ) {
-        let Some(inquiry) = self.end_inquiry(asked) else {
+        let Some(inquiry) = self.end_inquiry(turn, asked) else {
             return;
         };
         let (handle, id) = inquiry.asker;
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(id);
         }
         let ok = RequestOk {
@@ -142,7 +134,7 @@ impl Relay {
             },
             properties: ok.properties.clone(),
         };
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, ok);
         });
     }
@@ -150,8 +142,7 @@ impl Relay {
     /// A publisher does not say how a track stands: another one is asked.
     pub(crate) fn on_inquiry_rejected(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         asked: (Handle, RequestId),
         error: &RequestError,
     ) {
@@ -160,83 +151,64 @@ impl Relay {
         } else {
             error.code
         };
-        self.inquiry_gone(now, endpoint, asked, code);
+        self.inquiry_gone(turn, asked, code);
     }
 
     /// A publisher wants to be asked anew.
-    pub(crate) fn renew_inquiry(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        asked: (Handle, RequestId),
-    ) {
-        if let Some(mut inquiry) = self.end_inquiry(asked) {
-            self.cancel_inquiry(now, endpoint, asked);
+    pub(crate) fn renew_inquiry(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
+        if let Some(mut inquiry) = self.end_inquiry(turn, asked) {
+            turn.cancel_inquiry(asked);
             inquiry.others.insert(0, asked.0);
-            self.inquire(now, endpoint, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+            self.inquire(turn, inquiry, RequestErrorCode::DOES_NOT_EXIST);
         }
     }
 
     /// A publisher that was asked is gone, or has no answer.
     pub(crate) fn inquiry_gone(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         asked: (Handle, RequestId),
         code: RequestErrorCode,
     ) {
-        if let Some(inquiry) = self.end_inquiry(asked) {
-            self.inquire(now, endpoint, inquiry, code);
+        if let Some(inquiry) = self.end_inquiry(turn, asked) {
+            self.inquire(turn, inquiry, code);
         }
     }
 
     /// Publishers have had time enough to answer.
-    pub(crate) fn on_inquiry_late(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        asked: (Handle, RequestId),
-    ) {
-        if let Some(mut inquiry) = self.end_inquiry(asked) {
-            self.cancel_inquiry(now, endpoint, asked);
+    pub(crate) fn on_inquiry_late(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
+        if let Some(mut inquiry) = self.end_inquiry(turn, asked) {
+            turn.cancel_inquiry(asked);
             inquiry.others.clear();
-            self.counters.refused_timeout += 1;
-            self.inquire(now, endpoint, inquiry, RequestErrorCode::TIMEOUT);
+            turn.counters.refused_timeout += 1;
+            self.inquire(turn, inquiry, RequestErrorCode::TIMEOUT);
         }
     }
 
     /// Who asked does not want to know any more.
-    pub(crate) fn asker_gone(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        asked: (Handle, RequestId),
-    ) {
-        if self.end_inquiry(asked).is_some() {
-            self.cancel_inquiry(now, endpoint, asked);
+    pub(crate) fn asker_gone(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
+        if self.end_inquiry(turn, asked).is_some() {
+            turn.cancel_inquiry(asked);
         }
     }
 
-    fn cancel_inquiry(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        (publisher, request): (Handle, RequestId),
-    ) {
-        self.with_session(now, endpoint, publisher, |session, connection| {
-            session.cancel(connection, request, ResetCode::CANCELLED);
-        });
-    }
-
-    fn end_inquiry(&mut self, asked: (Handle, RequestId)) -> Option<Inquiry> {
+    fn end_inquiry(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) -> Option<Inquiry> {
         let inquiry = self.inquiries.remove(&asked)?;
         let (publisher, request) = asked;
-        self.timers
+        turn.timers
             .cancel(inquiry.until, Timer::Inquiry(publisher, request));
-        if let Some(peer) = self.peers.get(publisher) {
+        if let Some(peer) = turn.sessions.get(publisher) {
             peer.remove(request);
         }
         Some(inquiry)
+    }
+}
+
+impl Turn<'_> {
+    fn cancel_inquiry(&mut self, (publisher, request): (Handle, RequestId)) {
+        self.with_session(publisher, |session, connection| {
+            session.cancel(connection, request, ResetCode::CANCELLED);
+        });
     }
 }
 

@@ -14,9 +14,9 @@ use weir_moqt::{
     session::RequestId,
     transport::{StreamId, Transport as _},
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
-use crate::{Relay, timers::Timer, track::table::TrackId};
+use crate::{dispatch::Owners, timers::Timer, track::table::TrackId, turn::Turn};
 
 /// Streams that are not known to have arrived in full, and by when they have to.
 #[derive(Debug, Default)]
@@ -100,73 +100,55 @@ impl Deliveries {
     }
 }
 
-impl Relay {
+impl Owners {
     /// Takes note of streams of a session that have to arrive in time.
     pub(crate) fn note_deliveries(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         deliveries: Vec<(StreamId, Due)>,
     ) {
-        let max = self.config.limits.streams_timed_per_session_max;
+        let max = turn.config.limits.streams_timed_per_session_max;
         let mut forgotten = Vec::new();
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         for (stream, due) in deliveries {
             forgotten.extend(peer.deliveries.insert(stream, due, max));
         }
-        self.arm_deliveries(handle);
+        turn.arm_deliveries(handle);
         for overdue in forgotten {
-            self.give_up_delivery(now, endpoint, handle, overdue);
-        }
-    }
-
-    fn arm_deliveries(&mut self, handle: Handle) {
-        let peer = self.peers.get(handle);
-        if let Some((before, next)) = peer.and_then(|peer| peer.deliveries.rearm()) {
-            let timer = Timer::Delivery(handle);
-            if let Some(before) = before {
-                self.timers.cancel(before, timer);
-            }
-            self.timers.set(next, timer);
+            self.give_up_delivery(turn, handle, overdue);
         }
     }
 
     /// The time of some streams of a session may be over.
-    pub(crate) fn on_delivery_due(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-    ) {
-        let Some(peer) = self.peers.get(handle) else {
+    pub(crate) fn on_delivery_due(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         peer.deliveries.disarm();
-        for overdue in peer.deliveries.expired(now) {
-            self.give_up_delivery(now, endpoint, handle, overdue);
+        for overdue in peer.deliveries.expired(turn.now) {
+            self.give_up_delivery(turn, handle, overdue);
         }
-        self.arm_deliveries(handle);
+        turn.arm_deliveries(handle);
     }
 
     /// Resets a stream that did not arrive in time, written in full or not.
     fn give_up_delivery(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         (stream, code): (StreamId, ResetCode),
     ) {
         if code == ResetCode::DELIVERY_TIMEOUT {
-            self.counters.streams_reset_timeout += 1;
+            turn.counters.streams_reset_timeout += 1;
         } else {
-            self.counters.streams_reset_upstream += 1;
+            turn.counters.streams_reset_upstream += 1;
         }
-        if let Some((track_id, request)) = self.abort_stream(now, endpoint, handle, stream, code) {
-            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
-        } else if let Some(mut connection) = endpoint.connection(now, handle) {
+        if let Some((track_id, request)) = self.abort_stream(turn, handle, stream, code) {
+            self.dismiss_if_drained(turn, track_id, handle, request);
+        } else if let Some(mut connection) = turn.endpoint.connection(turn.now, handle) {
             connection.reset(stream, code.0);
         }
     }
@@ -174,21 +156,32 @@ impl Relay {
     /// Gives up a stream that a subscription of the session is still writing; returns whose it was.
     pub(crate) fn abort_stream(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         code: ResetCode,
     ) -> Option<(TrackId, RequestId)> {
-        let subscriptions: Vec<_> = self.peers.get(handle)?.subscriptions().collect();
+        let subscriptions: Vec<_> = turn.sessions.get(handle)?.subscriptions().collect();
         subscriptions.into_iter().find_map(|(request, track_id)| {
             let who = (track_id, handle, request);
-            let is_it =
-                self.with_subscriber(now, endpoint, who, |subscriber, connection, _, turn| {
-                    subscriber.abort(connection, stream, code, turn)
-                });
+            let is_it = self.with_subscriber(turn, who, |subscriber, connection, _, turn| {
+                subscriber.abort(connection, stream, code, turn)
+            });
             (is_it == Some(true)).then_some((track_id, request))
         })
+    }
+}
+
+impl Turn<'_> {
+    fn arm_deliveries(&mut self, handle: Handle) {
+        let peer = self.sessions.get(handle);
+        if let Some((before, next)) = peer.and_then(|peer| peer.deliveries.rearm()) {
+            let timer = Timer::Delivery(handle);
+            if let Some(before) = before {
+                self.timers.cancel(before, timer);
+            }
+            self.timers.set(next, timer);
+        }
     }
 }
 

@@ -1,50 +1,47 @@
 //! Subgroups on their way to subscribers: the second half of the hot path.
 
-use std::{cmp::Reverse, time::Instant};
+use std::cmp::Reverse;
 
 use weir_moqt::{error::ResetCode, session::RequestId, transport::StreamId};
-use weir_quic::{Connection, Endpoint, Handle};
+use weir_quic::{Connection, Handle};
 
 use crate::{
-    Relay,
     cache::{Contradiction, Keeper},
     delivery::blocked_streams::Reader,
-    delivery::stream::Turn,
+    delivery::stream::FanOut,
     delivery::subscription::{Progress, Subscriber},
+    dispatch::Owners,
     track::Track,
     track::subgroup::{Subgroup, SubgroupId},
     track::table::TrackId,
+    turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
     /// many packets it came in.
-    pub(crate) fn publish_grown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(crate) fn publish_grown(&mut self, turn: &mut Turn<'_>) {
         if self.grown.is_empty() {
             return;
         }
         let mut grown = std::mem::take(&mut self.grown);
         for (track, subgroup) in grown.drain(..) {
-            self.publish_subgroup(now, endpoint, track, subgroup);
+            self.publish_subgroup(turn, track, subgroup);
         }
         self.grown = grown;
     }
 
-    fn publish_subgroup(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-        id: SubgroupId,
-    ) {
-        let Self {
-            tracks,
-            peers,
+    fn publish_subgroup(&mut self, turn: &mut Turn<'_>, track_id: TrackId, id: SubgroupId) {
+        let Self { tracks, ledger, .. } = self;
+        let Turn {
+            now,
+            endpoint,
             config,
             counters,
-            ledger,
+            sessions,
             ..
-        } = self;
+        } = turn;
+        let now = *now;
         let Some(track) = tracks.get(track_id) else {
             return;
         };
@@ -68,13 +65,13 @@ impl Relay {
         };
         let (marks, sound) = cache.keep_subgroup(&mut keeper, subgroup);
         if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
-            self.on_malformed(now, endpoint, track_id, publisher);
+            self.on_malformed(turn, track_id, publisher);
             if let Some(track) = self.tracks.get(track_id) {
                 track.settle_subgroup(id);
             }
             return;
         }
-        let mut turn = Turn::new(now, &config.limits, counters, defaults);
+        let mut fan_out = FanOut::new(now, &config.limits, counters, defaults);
         let mut taken = subgroup.len();
         let mut is_held = false;
         let mut deliveries = Vec::new();
@@ -88,15 +85,15 @@ impl Relay {
             let Some(mut connection) = endpoint.connection(now, handle) else {
                 continue;
             };
-            let progress = subscriber.advance(&mut connection, subgroup, &marks, &mut turn);
-            if turn.lag_change != 0
-                && let Some(peer) = peers.get(handle)
+            let progress = subscriber.advance(&mut connection, subgroup, &marks, &mut fan_out);
+            if fan_out.lag_change != 0
+                && let Some(peer) = sessions.get(handle)
             {
                 let max = config.limits.lag_bytes_per_session_max;
-                peer.settle_lag(subscriber, &mut connection, max, &mut turn);
+                peer.settle_lag(subscriber, &mut connection, max, &mut fan_out);
             }
-            if !turn.deliveries.is_empty() {
-                deliveries.push((handle, std::mem::take(&mut turn.deliveries)));
+            if !fan_out.deliveries.is_empty() {
+                deliveries.push((handle, std::mem::take(&mut fan_out.deliveries)));
             }
             match progress {
                 Progress::Apart => continue,
@@ -107,18 +104,18 @@ impl Relay {
                     taken = taken.min(cursor);
                 }
             }
-            if !turn.waits.is_empty()
-                && let Some(peer) = peers.get(handle)
+            if !fan_out.waits.is_empty()
+                && let Some(peer) = sessions.get(handle)
             {
-                let waits = std::mem::take(&mut turn.waits);
-                turn.counters.streams_waited +=
+                let waits = std::mem::take(&mut fan_out.waits);
+                fan_out.counters.streams_waited +=
                     peer.note_waits(track_id, subscriber.request, waits);
             }
             endpoint.fill_from(now, handle);
         }
         subgroup.recycle(marks);
         subgroup.trim(taken);
-        let (released, fallen) = (turn.released, turn.fallen);
+        let (released, fallen) = (fan_out.released, fan_out.fallen);
         if subgroup.ended().is_some() && !is_held {
             track.remove_subgroup(id);
         }
@@ -126,48 +123,42 @@ impl Relay {
             track.settle_subgroup(id);
         }
         for (handle, request) in fallen {
-            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+            self.dismiss_if_drained(turn, track_id, handle, request);
         }
         for (handle, deliveries) in deliveries {
-            self.note_deliveries(now, endpoint, handle, deliveries);
+            self.note_deliveries(turn, handle, deliveries);
         }
-        self.tend_cache();
-        self.refill(now, endpoint, track_id);
+        self.tend_cache(turn);
+        self.refill(turn, track_id);
     }
 
     /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
-    pub(crate) fn resume_stream(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        stream: StreamId,
-    ) {
-        let Some(peer) = self.peers.get(handle) else {
+    pub(crate) fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let Some((rank, entry)) = peer.full.remove(stream) else {
             return;
         };
         for other in peer.full.above(rank) {
-            let peer = self.peers.get(handle);
+            let peer = turn.sessions.get(handle);
             if let Some((_, entry)) = peer.and_then(|peer| peer.full.remove(other)) {
-                self.resume(now, endpoint, handle, entry);
+                self.resume(turn, handle, entry);
             }
         }
-        self.resume(now, endpoint, handle, entry);
+        self.resume(turn, handle, entry);
     }
 
     /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
-    pub(crate) fn resume_pending(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+    pub(crate) fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         loop {
-            let mut pending = self.pending(handle);
+            let mut pending = self.pending(turn, handle);
             pending.sort_unstable();
             if pending.is_empty() {
                 return;
             }
             for (_, reader) in pending {
-                self.resume(now, endpoint, handle, reader);
+                self.resume(turn, handle, reader);
                 if self.is_pending(handle, reader) {
                     return;
                 }
@@ -176,8 +167,8 @@ impl Relay {
     }
 
     /// What each subscription of a session most wants to open a stream for.
-    fn pending(&mut self, handle: Handle) -> Vec<(Reverse<i32>, Reader)> {
-        let Some(peer) = self.peers.get(handle) else {
+    fn pending(&mut self, turn: &mut Turn<'_>, handle: Handle) -> Vec<(Reverse<i32>, Reader)> {
+        let Some(peer) = turn.sessions.get(handle) else {
             return Vec::new();
         };
         let mut pending = Vec::new();
@@ -212,46 +203,35 @@ impl Relay {
         pending.is_some_and(|(_, pending)| pending == id)
     }
 
-    fn resume(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle, reader: Reader) {
+    fn resume(&mut self, turn: &mut Turn<'_>, handle: Handle, reader: Reader) {
         let (track_id, request, id) = match reader {
             Reader::Subgroup(track, request, id) => (track, request, id),
             Reader::Fetch(request) => {
-                return self.resume_fetch(now, endpoint, (handle, request));
+                return self.resume_fetch(turn, (handle, request));
             }
         };
         let who = (track_id, handle, request);
-        self.with_subscriber(
-            now,
-            endpoint,
-            who,
-            |subscriber, connection, subgroups, turn| {
-                let subgroup = subgroups.iter().find(|other| other.id == id);
-                if let Some(subgroup) = subgroup
-                    && subscriber.resume(connection, subgroup, turn) == Progress::Level
-                {
-                    turn.released.push(id);
-                }
-            },
-        );
-        self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+        self.with_subscriber(turn, who, |subscriber, connection, subgroups, fan_out| {
+            let subgroup = subgroups.iter().find(|other| other.id == id);
+            if let Some(subgroup) = subgroup
+                && subscriber.resume(connection, subgroup, fan_out) == Progress::Level
+            {
+                fan_out.released.push(id);
+            }
+        });
+        self.dismiss_if_drained(turn, track_id, handle, request);
     }
 
     /// The peer no longer wants one of its streams.
-    pub(crate) fn stop_stream(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        stream: StreamId,
-    ) {
-        if self.stop_fetch(now, endpoint, handle, stream) {
-            self.counters.streams_stopped += 1;
+    pub(crate) fn stop_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        if self.stop_fetch(turn, handle, stream) {
+            turn.counters.streams_stopped += 1;
             return;
         }
         let code = ResetCode::CANCELLED;
-        if let Some((track_id, request)) = self.abort_stream(now, endpoint, handle, stream, code) {
-            self.counters.streams_stopped += 1;
-            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+        if let Some((track_id, request)) = self.abort_stream(turn, handle, stream, code) {
+            turn.counters.streams_stopped += 1;
+            self.dismiss_if_drained(turn, track_id, handle, request);
         }
     }
 
@@ -259,16 +239,15 @@ impl Relay {
     /// after it.
     pub(crate) fn with_subscriber<T>(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         (track_id, handle, request): (TrackId, Handle, RequestId),
-        act: impl FnOnce(&mut Subscriber, &mut Connection<'_>, &[Subgroup], &mut Turn<'_>) -> T,
+        act: impl FnOnce(&mut Subscriber, &mut Connection<'_>, &[Subgroup], &mut FanOut<'_>) -> T,
     ) -> Option<T> {
         let track = self.tracks.get(track_id)?;
         let place = track.place(handle, request).ok()?;
-        let mut connection = endpoint.connection(now, handle)?;
+        let mut connection = turn.endpoint.connection(turn.now, handle)?;
         let defaults = track.defaults();
-        let mut turn = Turn::new(now, &self.config.limits, &mut self.counters, defaults);
+        let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
         let Track {
             subscribers,
             subgroups,
@@ -278,24 +257,24 @@ impl Relay {
             &mut subscribers[place],
             &mut connection,
             subgroups,
-            &mut turn,
+            &mut fan_out,
         );
-        if let Some(peer) = self.peers.get(handle) {
-            let max = self.config.limits.lag_bytes_per_session_max;
-            peer.settle_lag(&mut subscribers[place], &mut connection, max, &mut turn);
-            let waits = std::mem::take(&mut turn.waits);
-            turn.counters.streams_waited += peer.note_waits(track_id, request, waits);
+        if let Some(peer) = turn.sessions.get(handle) {
+            let max = turn.config.limits.lag_bytes_per_session_max;
+            peer.settle_lag(&mut subscribers[place], &mut connection, max, &mut fan_out);
+            let waits = std::mem::take(&mut fan_out.waits);
+            fan_out.counters.streams_waited += peer.note_waits(track_id, request, waits);
         }
-        let (released, fallen) = (turn.released, turn.fallen);
-        let deliveries = turn.deliveries;
+        let (released, fallen) = (fan_out.released, fan_out.fallen);
+        let deliveries = fan_out.deliveries;
         for id in released {
             track.settle_subgroup(id);
         }
         for (handle, request) in fallen {
-            self.dismiss_if_drained(now, endpoint, track_id, handle, request);
+            self.dismiss_if_drained(turn, track_id, handle, request);
         }
         if !deliveries.is_empty() {
-            self.note_deliveries(now, endpoint, handle, deliveries);
+            self.note_deliveries(turn, handle, deliveries);
         }
         Some(result)
     }

@@ -64,7 +64,7 @@ pub(crate) enum Outcome {
 }
 
 /// What is the same for all subscribers that are served in one go, and what comes of it.
-pub(crate) struct Turn<'a> {
+pub(crate) struct FanOut<'a> {
     pub(crate) now: Instant,
     pub(crate) limits: &'a Limits,
     pub(crate) counters: &'a mut Counters,
@@ -90,7 +90,7 @@ pub(crate) enum Wait {
     Over(StreamId),
 }
 
-impl<'a> Turn<'a> {
+impl<'a> FanOut<'a> {
     pub(crate) fn new(
         now: Instant,
         limits: &'a Limits,
@@ -151,9 +151,9 @@ impl OutStream {
         stream: StreamId,
         subgroup: &Subgroup,
         timeouts: Timeouts,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Outcome {
-        if is_over(turn.now, subgroup, timeouts) {
+        if is_over(fan_out.now, subgroup, timeouts) {
             return Outcome::TooLate;
         }
         if !self.prologue.is_empty()
@@ -162,14 +162,14 @@ impl OutStream {
             return refused(error);
         }
         while let Some(mut piece) = subgroup.from(self.cursor) {
-            if is_late(turn.now, piece.received, timeouts.object) {
+            if is_late(fan_out.now, piece.received, timeouts.object) {
                 return Outcome::TooLate;
             }
             let before = piece.data.len();
             let result = connection.write(stream, &mut piece.data);
             let written = (before - piece.data.len()) as u64;
             self.cursor += written;
-            turn.counters.stream_bytes_sent += written;
+            fan_out.counters.stream_bytes_sent += written;
             if let Err(error) = result {
                 return refused(error);
             }
@@ -189,18 +189,18 @@ impl OutStream {
         &mut self,
         connection: &mut Connection<'_>,
         code: Option<ResetCode>,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) {
         if let (Some(stream), Some(code)) = (self.stream(), code) {
             connection.reset(stream, code.0);
         }
         if let OutState::Full(stream) = self.state {
-            turn.waits.push(Wait::Over(stream));
+            fan_out.waits.push(Wait::Over(stream));
         }
         if self.behind > 0 {
-            turn.released.push(self.subgroup);
+            fan_out.released.push(self.subgroup);
         }
-        turn.note_behind(&mut self.behind, 0);
+        fan_out.note_behind(&mut self.behind, 0);
         self.prologue = Bytes::new();
         self.state = OutState::Skipped;
     }

@@ -18,7 +18,7 @@ use weir_quic::{Connection, Handle};
 
 use crate::{
     delivery::deadlines::Due,
-    delivery::stream::{OutState, OutStream, Outcome, Turn, Wait},
+    delivery::stream::{FanOut, OutState, OutStream, Outcome, Wait},
     delivery::timeouts::{Timeouts, smaller},
     track::subgroup::{Ended, Mark, Subgroup, SubgroupId},
 };
@@ -141,9 +141,9 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         parameters: &Parameters,
         largest: Option<Location>,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) {
-        self.take_over(parameters, largest, turn.track);
+        self.take_over(parameters, largest, fan_out.track);
         let (start, end_group) = (self.start, self.end_group);
         let is_within = |entry: &OutStream| {
             let starts_inside = entry.group == start.group && start.object > 0;
@@ -157,7 +157,7 @@ impl Subscriber {
         self.streams.retain_mut(|entry| {
             let stays = forward && (keeps_range || is_within(entry));
             if !stays && entry.is_reading() {
-                entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
+                entry.give_up(connection, Some(ResetCode::CANCELLED), fan_out);
             }
             stays
         });
@@ -168,7 +168,7 @@ impl Subscriber {
                     connection.set_priority(stream, rank);
                 }
                 if let OutState::Full(stream) = entry.state {
-                    turn.waits.push(Wait::For(stream, rank, entry.subgroup));
+                    fan_out.waits.push(Wait::For(stream, rank, entry.subgroup));
                 }
             }
         }
@@ -219,13 +219,13 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         marks: &[Mark],
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Progress {
         let place = self.place(subgroup.id);
-        let Some(index) = place.or_else(|| self.join(connection, subgroup, marks, turn)) else {
+        let Some(index) = place.or_else(|| self.join(connection, subgroup, marks, fan_out)) else {
             return Progress::Apart;
         };
-        self.advance_stream(connection, subgroup, index, turn)
+        self.advance_stream(connection, subgroup, index, fan_out)
     }
 
     /// The connection takes more, or another stream: goes on with a subgroup, if it still reads it.
@@ -233,7 +233,7 @@ impl Subscriber {
         &mut self,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Progress {
         let Some(index) = self.place(subgroup.id) else {
             return Progress::Apart;
@@ -242,7 +242,7 @@ impl Subscriber {
         if let OutState::Full(stream) = entry.state {
             entry.state = OutState::Open(stream);
         }
-        self.advance_stream(connection, subgroup, index, turn)
+        self.advance_stream(connection, subgroup, index, fan_out)
     }
 
     /// The subgroup for which it most wants to open a stream, with its rank.
@@ -261,20 +261,20 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         stream: StreamId,
         code: ResetCode,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> bool {
         let mut streams = self.streams.iter_mut();
         let Some(entry) = streams.find(|entry| entry.stream() == Some(stream)) else {
             return false;
         };
-        entry.give_up(connection, Some(code), turn);
+        entry.give_up(connection, Some(code), fan_out);
         true
     }
 
     /// Resets everything still open, since the subscription is over.
-    pub(crate) fn abandon(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) {
+    pub(crate) fn abandon(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         for mut entry in self.streams.drain(..) {
-            entry.give_up(connection, Some(ResetCode::CANCELLED), turn);
+            entry.give_up(connection, Some(ResetCode::CANCELLED), fan_out);
         }
     }
 
@@ -311,20 +311,20 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         marks: &[Mark],
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Option<usize> {
         let mark = marks.iter().find(|mark| self.wants(mark.location))?;
         if self.shed.is_some_and(|shed| mark.location.group <= shed) {
-            turn.counters.subgroups_skipped += 1;
+            fan_out.counters.subgroups_skipped += 1;
             return None;
         }
-        let priority = subgroup.header.priority.unwrap_or(turn.track.priority);
+        let priority = subgroup.header.priority.unwrap_or(fan_out.track.priority);
         let mut entry = OutStream::new(subgroup, priority, subgroup.start_at(mark));
         let reading = self.streams.iter().filter(|entry| entry.is_reading());
-        if reading.count() >= turn.limits.streams_per_subscription_max
-            && !self.shed_oldest(connection, turn)
+        if reading.count() >= fan_out.limits.streams_per_subscription_max
+            && !self.shed_oldest(connection, fan_out)
         {
-            turn.counters.subgroups_skipped += 1;
+            fan_out.counters.subgroups_skipped += 1;
             entry.state = OutState::Skipped;
         }
         self.streams.push(entry);
@@ -336,7 +336,7 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         index: usize,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Progress {
         if !self.streams[index].is_reading() {
             if subgroup.ended().is_some() {
@@ -347,36 +347,38 @@ impl Subscriber {
         if let Some(Ended::Reset(code)) = subgroup.ended() {
             let mut entry = self.streams.swap_remove(index);
             if entry.stream().is_some() {
-                turn.counters.streams_reset_upstream += 1;
+                fan_out.counters.streams_reset_upstream += 1;
             }
-            entry.give_up(connection, Some(code), turn);
+            entry.give_up(connection, Some(code), fan_out);
             return Progress::Level;
         }
-        match self.write(connection, subgroup, index, turn) {
+        match self.write(connection, subgroup, index, fan_out) {
             Outcome::Level => {
-                turn.note_behind(&mut self.streams[index].behind, 0);
+                fan_out.note_behind(&mut self.streams[index].behind, 0);
                 if let Some(ended) = subgroup.ended()
                     && let Some(stream) = self.streams.swap_remove(index).stream()
                 {
                     if ended == Ended::Displaced {
-                        turn.deliveries.push((stream, Due::displaced(turn.now)));
+                        fan_out
+                            .deliveries
+                            .push((stream, Due::displaced(fan_out.now)));
                     } else {
                         connection.finish(stream);
-                        self.watch(connection, subgroup, stream, true, turn);
+                        self.watch(connection, subgroup, stream, true, fan_out);
                     }
                 }
                 return Progress::Level;
             }
-            Outcome::Full => return self.fall_behind(connection, subgroup, index, turn),
+            Outcome::Full => return self.fall_behind(connection, subgroup, index, fan_out),
             Outcome::TooLate => {
-                turn.counters.streams_reset_timeout += 1;
-                self.streams[index].give_up(connection, Some(ResetCode::DELIVERY_TIMEOUT), turn);
+                fan_out.counters.streams_reset_timeout += 1;
+                self.streams[index].give_up(connection, Some(ResetCode::DELIVERY_TIMEOUT), fan_out);
             }
             Outcome::Stopped => {
-                turn.counters.streams_stopped += 1;
-                self.streams[index].give_up(connection, Some(ResetCode::CANCELLED), turn);
+                fan_out.counters.streams_stopped += 1;
+                self.streams[index].give_up(connection, Some(ResetCode::CANCELLED), fan_out);
             }
-            Outcome::Gone => self.streams[index].give_up(connection, None, turn),
+            Outcome::Gone => self.streams[index].give_up(connection, None, fan_out),
         }
         if subgroup.ended().is_some() {
             self.streams.swap_remove(index);
@@ -390,27 +392,27 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         index: usize,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Outcome {
         let timeouts = self.timeouts;
         let entry = &mut self.streams[index];
         let stream = match entry.state {
             OutState::Open(stream) => stream,
             OutState::Full(_) | OutState::Skipped => {
-                return if entry.is_late(turn.now, subgroup, timeouts) {
+                return if entry.is_late(fan_out.now, subgroup, timeouts) {
                     Outcome::TooLate
                 } else {
                     Outcome::Full
                 };
             }
-            OutState::Pending if entry.is_late(turn.now, subgroup, timeouts) => {
+            OutState::Pending if entry.is_late(fan_out.now, subgroup, timeouts) => {
                 return Outcome::TooLate;
             }
             OutState::Pending => match connection.open(Direction::Uni) {
                 Some(stream) => {
                     entry.state = OutState::Open(stream);
                     self.streams_opened += 1;
-                    turn.counters.streams_sent += 1;
+                    fan_out.counters.streams_sent += 1;
                     connection.set_priority(stream, self.rank(&self.streams[index]));
                     stream
                 }
@@ -418,11 +420,11 @@ impl Subscriber {
             },
         };
         let entry = &mut self.streams[index];
-        let outcome = entry.write(connection, stream, subgroup, timeouts, turn);
+        let outcome = entry.write(connection, stream, subgroup, timeouts, fan_out);
         if outcome == Outcome::Full {
             entry.state = OutState::Full(stream);
             let rank = self.rank(&self.streams[index]);
-            turn.waits.push(Wait::For(stream, rank, subgroup.id));
+            fan_out.waits.push(Wait::For(stream, rank, subgroup.id));
         }
         outcome
     }
@@ -434,15 +436,15 @@ impl Subscriber {
         subgroup: &Subgroup,
         stream: StreamId,
         is_written: bool,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) {
         if self.datagram_timeout.is_none() || self.is_neighbour {
             return;
         }
         let due = self
             .timeouts
-            .due(turn.now, subgroup, is_written, connection);
-        turn.deliveries.extend(due.map(|due| (stream, due)));
+            .due(fan_out.now, subgroup, is_written, connection);
+        fan_out.deliveries.extend(due.map(|due| (stream, due)));
     }
 
     /// Notes how far behind it is, and gives up what is oldest if that is too far.
@@ -451,18 +453,18 @@ impl Subscriber {
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
         index: usize,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) -> Progress {
         // The prologue of a late joiner counts too, but is too small to matter.
         let entry = &mut self.streams[index];
         let behind = (subgroup.len() - entry.cursor).max(1);
-        turn.note_behind(&mut entry.behind, behind);
-        self.shed_beyond(connection, turn.limits.lag_bytes_max, turn);
+        fan_out.note_behind(&mut entry.behind, behind);
+        self.shed_beyond(connection, fan_out.limits.lag_bytes_max, fan_out);
         let entry = &self.streams[index];
         if entry.is_reading() {
             let (cursor, stream) = (entry.cursor, entry.stream());
             if let Some(stream) = stream.filter(|_| subgroup.ended().is_some()) {
-                self.watch(connection, subgroup, stream, false, turn);
+                self.watch(connection, subgroup, stream, false, fan_out);
             }
             return Progress::Behind(cursor);
         }
@@ -483,14 +485,14 @@ impl Subscriber {
         &mut self,
         connection: &mut Connection<'_>,
         max: u64,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) {
         while self.behind() > max {
             let newest = self.streams.iter().map(|entry| entry.group).max();
             if self.oldest_waiting() == newest {
-                return self.give_in(connection, turn);
+                return self.give_in(connection, fan_out);
             }
-            self.shed_oldest(connection, turn);
+            self.shed_oldest(connection, fan_out);
         }
     }
 
@@ -501,13 +503,13 @@ impl Subscriber {
     }
 
     /// Gives up the oldest group that waits, in all its subgroups; returns whether there was one.
-    fn shed_oldest(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) -> bool {
+    fn shed_oldest(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) -> bool {
         let Some(oldest) = self.oldest_waiting() else {
             return false;
         };
-        turn.counters.groups_shed += 1;
+        fan_out.counters.groups_shed += 1;
         self.shed = self.shed.max(Some(oldest));
-        self.give_up(connection, turn, |group| group == oldest);
+        self.give_up(connection, fan_out, |group| group == oldest);
         true
     }
 
@@ -515,30 +517,30 @@ impl Subscriber {
     fn give_up(
         &mut self,
         connection: &mut Connection<'_>,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
         which: impl Fn(u64) -> bool,
     ) {
         let streams = self.streams.iter_mut();
         for entry in streams.filter(|entry| which(entry.group) && entry.is_reading()) {
             if entry.stream().is_some() {
-                turn.counters.streams_reset_lag += 1;
+                fan_out.counters.streams_reset_lag += 1;
             } else {
-                turn.counters.subgroups_skipped += 1;
+                fan_out.counters.subgroups_skipped += 1;
             }
-            entry.give_up(connection, Some(ResetCode::TOO_FAR_BEHIND), turn);
+            entry.give_up(connection, Some(ResetCode::TOO_FAR_BEHIND), fan_out);
         }
     }
 
     /// It is too slow for a single group: it gets nothing more and is told so.
-    fn give_in(&mut self, connection: &mut Connection<'_>, turn: &mut Turn<'_>) {
-        turn.counters.subscriptions_too_far_behind += 1;
-        self.give_up(connection, turn, |_| true);
+    fn give_in(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
+        fan_out.counters.subscriptions_too_far_behind += 1;
+        self.give_up(connection, fan_out, |_| true);
         self.ending = Some(Box::new(PublishDone {
             code: PublishDoneCode::TOO_FAR_BEHIND,
             stream_count: None,
             reason: "a whole group waits".to_owned(),
         }));
-        turn.fallen.push((self.handle, self.request));
+        fan_out.fallen.push((self.handle, self.request));
     }
 }
 /// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].

@@ -10,17 +10,18 @@ use weir_moqt::{
     session::RequestId,
     transport::{StreamId, Transport as _},
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Relay,
     cache::{Known, Span},
     delivery::blocked_streams::Reader,
+    dispatch::Owners,
     fetch::served::{Fetch, FetchId, Written},
     sessions::peer::Part,
     timers::Timer,
     track::Track,
     track::table::TrackId,
+    turn::Turn,
 };
 
 /// How a fetch goes on.
@@ -45,32 +46,31 @@ enum Gap {
     Fail(RequestErrorCode),
 }
 
-impl Relay {
+impl Owners {
     /// A session asks for objects of the past.
     pub(crate) fn on_fetch(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         message: &FetchMessage,
     ) {
-        let limits = &self.config.limits;
-        let Some(peer) = self.peers.get(handle) else {
+        let limits = &turn.config.limits;
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         if !peer.is_neighbour && peer.counts.fetches >= limits.fetches_per_session_max {
-            self.counters.refused_limit_fetches += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_fetches += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let draft = peer.session.draft();
-        let track_id = match self.fetched_track(handle, &message.kind) {
+        let track_id = match self.fetched_track(turn, handle, &message.kind) {
             Ok(track_id) => track_id,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
-                self.counters.refused_limit_tracks += 1;
-                return self.refuse(now, endpoint, handle, id, code);
+                turn.counters.refused_limit_tracks += 1;
+                return turn.refuse(handle, id, code);
             }
-            Err(code) => return self.refuse_fetch(now, endpoint, handle, id, code),
+            Err(code) => return turn.refuse_fetch(handle, id, code),
         };
         let parameters = &message.parameters;
         let (start, end) = match &message.kind {
@@ -81,13 +81,13 @@ impl Relay {
             }
         };
         if end < start {
-            self.forget_if_unused(track_id);
+            self.forget_if_unused(turn, track_id);
             let code = RequestErrorCode::INVALID_RANGE;
-            return self.refuse_fetch(now, endpoint, handle, id, code);
+            return turn.refuse_fetch(handle, id, code);
         }
         let order = parameters.group_order.unwrap_or_default();
         let span = Span { start, end, order };
-        let longest = self.config.limits.fill_max;
+        let longest = turn.config.limits.fill_max;
         let budget = parameters.fill_timeout.unwrap_or(longest).min(longest);
         let mut fetch = Fetch::new(draft, track_id, span, parameters, budget);
         if let &FetchKind::RelativeJoining { request_id, .. }
@@ -97,29 +97,30 @@ impl Relay {
             let has_tokens = !parameters.authorization_tokens.is_empty();
             fetch.stands_with = (!has_tokens).then_some(RequestId(request_id));
         }
-        if let (Some(peer), Some(track)) = (self.peers.get(handle), self.tracks.get(track_id)) {
+        if let (Some(peer), Some(track)) = (turn.sessions.get(handle), self.tracks.get(track_id)) {
             peer.insert(id, Part::Fetch(track_id));
             track.readers.insert((handle, id));
         }
         self.fetches.insert((handle, id), Box::new(fetch));
-        self.start_fetch(now, endpoint, (handle, id));
+        self.start_fetch(turn, (handle, id));
     }
 
     /// The track that a FETCH is for.
     fn fetched_track(
         &mut self,
+        turn: &mut Turn<'_>,
         handle: Handle,
         kind: &FetchKind,
     ) -> Result<TrackId, RequestErrorCode> {
         match kind {
             FetchKind::Standalone { track, .. } => {
-                let max = self.config.limits.tracks_max;
+                let max = turn.config.limits.tracks_max;
                 let track = self.tracks.find_or_create(track, max);
                 track.ok_or(RequestErrorCode::EXCESSIVE_LOAD)
             }
             &FetchKind::RelativeJoining { request_id, .. }
             | &FetchKind::AbsoluteJoining { request_id, .. } => {
-                let peer = self.peers.get(handle);
+                let peer = turn.sessions.get(handle);
                 let part = peer.and_then(|peer| peer.requests.get(&RequestId(request_id)));
                 match part {
                     Some(&Part::Subscriber(track)) => Ok(track),
@@ -129,42 +130,28 @@ impl Relay {
         }
     }
 
-    fn refuse_fetch(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        id: RequestId,
-        code: RequestErrorCode,
-    ) {
-        let counters = &mut self.counters;
-        let count = match code {
-            RequestErrorCode::DOES_NOT_EXIST => &mut counters.refused_does_not_exist,
-            RequestErrorCode::INVALID_RANGE => &mut counters.refused_range,
-            RequestErrorCode::INVALID_JOINING_REQUEST_ID => &mut counters.refused_joining,
-            _ => &mut counters.fetches_failed,
-        };
-        *count += 1;
-        self.refuse(now, endpoint, handle, id, code);
-    }
-
     /// Finds out which range a fetch covers, as far as that can be known, and begins to serve it.
-    fn start_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    fn start_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(mut fetch) = self.fetches.remove(&id) else {
             return;
         };
-        match self.range_of(id.0, &mut fetch) {
+        match self.range_of(turn, id.0, &mut fetch) {
             Ok(true) => {
                 self.fetches.insert(id, fetch);
-                self.serve_fetch(now, endpoint, id);
+                self.serve_fetch(turn, id);
             }
             Ok(false) => drop(self.fetches.insert(id, fetch)),
-            Err(code) => self.fail_fetch(now, endpoint, id, &fetch, code),
+            Err(code) => self.fail_fetch(turn, id, &fetch, code),
         }
     }
 
     /// Settles the range of a fetch; false if its subscription is not established yet.
-    fn range_of(&mut self, handle: Handle, fetch: &mut Fetch) -> Result<bool, RequestErrorCode> {
+    fn range_of(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        handle: Handle,
+        fetch: &mut Fetch,
+    ) -> Result<bool, RequestErrorCode> {
         let Some(track) = self.tracks.get(fetch.track) else {
             return Err(RequestErrorCode::DOES_NOT_EXIST);
         };
@@ -218,78 +205,68 @@ impl Relay {
     }
 
     /// Subscriptions of a track were established or refused: the fetches that join them go on, or end.
-    pub(crate) fn settle_joins(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-    ) {
+    pub(crate) fn settle_joins(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         for id in track.readers.clone() {
             if self.fetches.get(&id).is_some_and(|f| f.joins.is_some()) {
-                self.start_fetch(now, endpoint, id);
+                self.start_fetch(turn, id);
             }
         }
     }
 
     /// Sends what there is of a fetch, as far as its connection takes it.
-    pub(crate) fn serve_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    pub(crate) fn serve_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(mut fetch) = self.fetches.remove(&id) else {
             return;
         };
         let (handle, request) = id;
-        if let Some(until) = fetch.wake(now) {
-            self.timers.cancel(until, Timer::Fill(handle, request));
+        if let Some(until) = fetch.wake(turn.now) {
+            turn.timers.cancel(until, Timer::Fill(handle, request));
         }
         if let Some(track) = self.tracks.get(fetch.track) {
             track.hungry.remove(&id);
         }
-        match self.advance_fetch(now, endpoint, id, &mut fetch) {
+        match self.advance_fetch(turn, id, &mut fetch) {
             Step::Rest => {
-                if let (Some(stream), Some(peer)) = (fetch.full_stream(), self.peers.get(handle)) {
+                if let (Some(stream), Some(peer)) = (fetch.full_stream(), turn.sessions.get(handle))
+                {
                     let is_new = peer
                         .full
                         .insert(stream, fetch.rank(), Reader::Fetch(request));
-                    self.counters.streams_waited += u64::from(is_new);
+                    turn.counters.streams_waited += u64::from(is_new);
                 }
-                if let (Some(stream), Some(peer)) = (fetch.stream(), self.peers.get(handle)) {
+                if let (Some(stream), Some(peer)) = (fetch.stream(), turn.sessions.get(handle)) {
                     peer.fetch_streams.insert(stream, request);
                 }
                 self.fetches.insert(id, fetch);
             }
             Step::Over => {
-                self.counters.fetches_served += 1;
-                self.with_session(now, endpoint, handle, |session, connection| {
+                turn.counters.fetches_served += 1;
+                turn.with_session(handle, |session, connection| {
                     session.finish(connection, request);
                 });
-                self.drop_fetch(now, endpoint, id, &fetch);
+                self.drop_fetch(turn, id, &fetch);
             }
-            Step::Failed(code) => self.fail_fetch(now, endpoint, id, &fetch, code),
-            Step::Unwanted => self.cancel_fetch(now, endpoint, id, &fetch),
+            Step::Failed(code) => self.fail_fetch(turn, id, &fetch, code),
+            Step::Unwanted => self.cancel_fetch(turn, id, &fetch),
         }
     }
 
-    fn advance_fetch(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: FetchId,
-        fetch: &mut Fetch,
-    ) -> Step {
-        if !fetch.is_answered && self.is_unheard_of(fetch.track) && self.rest(now, id, fetch) {
+    fn advance_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut Fetch) -> Step {
+        if !fetch.is_answered && self.is_unheard_of(fetch.track) && self.rest(turn, id, fetch) {
             return Step::Rest;
         }
         loop {
             if fetch.is_end_known && !fetch.is_answered && fetch.has_entries() {
-                self.answer_fetch(now, endpoint, id, fetch);
+                self.answer_fetch(turn, id, fetch);
             }
             let is_last = fetch.at.is_none();
             if is_last && !fetch.is_answered {
-                self.answer_fetch(now, endpoint, id, fetch);
+                self.answer_fetch(turn, id, fetch);
             }
-            let Some(mut connection) = endpoint.connection(now, id.0) else {
+            let Some(mut connection) = turn.endpoint.connection(turn.now, id.0) else {
                 return Step::Unwanted;
             };
             match fetch.write(id.1, &mut connection, is_last) {
@@ -302,25 +279,23 @@ impl Relay {
                 continue;
             };
             let track_priority = track.properties.publisher_priority();
-            let oldest = oldest(now, self.config.limits.cache_age_max, track);
+            let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
             match track.cache.look(at, &fetch.span, oldest) {
                 Known::Object(entry) => {
                     let (object, payload) = entry.fetched(at.group, track_priority);
-                    self.counters.fetch_objects_sent += 1;
+                    turn.counters.fetch_objects_sent += 1;
                     fetch.push_object(object, payload);
                 }
                 Known::Absent(last) => fetch.skip_absent(last),
-                Known::Unknown(last) => {
-                    match self.on_unknown(now, endpoint, id, fetch, (at, last)) {
-                        Gap::Wait => return Step::Rest,
-                        Gap::Again => {}
-                        Gap::Pass => {
-                            self.counters.fetch_ranges_unknown += 1;
-                            fetch.skip_unknown(last);
-                        }
-                        Gap::Fail(code) => return Step::Failed(code),
+                Known::Unknown(last) => match self.on_unknown(turn, id, fetch, (at, last)) {
+                    Gap::Wait => return Step::Rest,
+                    Gap::Again => {}
+                    Gap::Pass => {
+                        turn.counters.fetch_ranges_unknown += 1;
+                        fetch.skip_unknown(last);
                     }
-                }
+                    Gap::Fail(code) => return Step::Failed(code),
+                },
             }
         }
     }
@@ -336,11 +311,11 @@ impl Relay {
     }
 
     /// Lets a fetch wait for what comes into the cache; returns whether it has time to.
-    fn rest(&mut self, now: Instant, id: FetchId, fetch: &mut Fetch) -> bool {
-        let Some(until) = fetch.wait(now) else {
+    fn rest(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut Fetch) -> bool {
+        let Some(until) = fetch.wait(turn.now) else {
             return false;
         };
-        self.timers.set(until, Timer::Fill(id.0, id.1));
+        turn.timers.set(until, Timer::Fill(id.0, id.1));
         if let Some(track) = self.tracks.get(fetch.track) {
             track.hungry.insert(id);
         }
@@ -351,8 +326,7 @@ impl Relay {
     /// them, or goes on without them [moqt-18 §9.1, §10.2.5].
     fn on_unknown(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: FetchId,
         fetch: &mut Fetch,
         (at, last): (Location, Location),
@@ -361,12 +335,12 @@ impl Relay {
             return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
         };
         let mut subgroups = track.subgroups.iter();
-        let is_coming = subgroups.any(|subgroup| subgroup.is_arriving(at))
-            || self.is_fed(now, endpoint, fetch, at);
+        let is_coming =
+            subgroups.any(|subgroup| subgroup.is_arriving(at)) || self.is_fed(turn, fetch, at);
         let is_new = fetch.asked.is_none_or(|to| fetch.span.is_before(to, at));
         if fetch.has_time()
-            && (is_coming || is_new && self.ask_for(now, endpoint, id, fetch, (at, last)))
-            && self.rest(now, id, fetch)
+            && (is_coming || is_new && self.ask_for(turn, id, fetch, (at, last)))
+            && self.rest(turn, id, fetch)
         {
             return Gap::Wait;
         }
@@ -393,13 +367,7 @@ impl Relay {
         }
     }
 
-    fn answer_fetch(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        (handle, request): FetchId,
-        fetch: &mut Fetch,
-    ) {
+    fn answer_fetch(&mut self, turn: &mut Turn<'_>, (handle, request): FetchId, fetch: &mut Fetch) {
         let Some(track) = self.tracks.get(fetch.track) else {
             return;
         };
@@ -410,7 +378,7 @@ impl Relay {
             properties: track.properties.clone(),
         };
         fetch.is_answered = true;
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.fetch_ok(connection, request, ok);
         });
     }
@@ -418,34 +386,32 @@ impl Relay {
     /// A fetch cannot be served: its peer is told, if it was told nothing else.
     fn fail_fetch(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: FetchId,
         fetch: &Fetch,
         code: RequestErrorCode,
     ) {
         if fetch.is_answered {
-            return self.cancel_fetch(now, endpoint, id, fetch);
+            return self.cancel_fetch(turn, id, fetch);
         }
-        reset(now, endpoint, id.0, fetch, ResetCode::UNKNOWN_OBJECT_STATUS);
-        self.refuse_fetch(now, endpoint, id.0, id.1, code);
-        self.drop_fetch(now, endpoint, id, fetch);
+        reset(turn, id.0, fetch, ResetCode::UNKNOWN_OBJECT_STATUS);
+        turn.refuse_fetch(id.0, id.1, code);
+        self.drop_fetch(turn, id, fetch);
     }
 
     /// A fetch is over before it is complete.
-    fn cancel_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fetch: &Fetch) {
-        reset(now, endpoint, id.0, fetch, ResetCode::CANCELLED);
-        self.with_session(now, endpoint, id.0, |session, connection| {
+    fn cancel_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &Fetch) {
+        reset(turn, id.0, fetch, ResetCode::CANCELLED);
+        turn.with_session(id.0, |session, connection| {
             session.cancel(connection, id.1, ResetCode::CANCELLED);
         });
-        self.drop_fetch(now, endpoint, id, fetch);
+        self.drop_fetch(turn, id, fetch);
     }
 
     /// Ends all fetches of a track that may not be passed on.
     pub(crate) fn cut_fetches(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track: TrackId,
         code: RequestErrorCode,
     ) {
@@ -458,25 +424,25 @@ impl Relay {
             let Some(mut fetch) = self.fetches.remove(&id) else {
                 continue;
             };
-            if let Some(until) = fetch.wake(now) {
-                self.timers.cancel(until, Timer::Fill(id.0, id.1));
+            if let Some(until) = fetch.wake(turn.now) {
+                turn.timers.cancel(until, Timer::Fill(id.0, id.1));
             }
-            reset(now, endpoint, id.0, &fetch, reset_code);
+            reset(turn, id.0, &fetch, reset_code);
             if fetch.is_answered {
-                self.with_session(now, endpoint, id.0, |session, connection| {
+                turn.with_session(id.0, |session, connection| {
                     session.cancel(connection, id.1, reset_code);
                 });
             } else {
-                self.refuse_fetch(now, endpoint, id.0, id.1, code);
+                turn.refuse_fetch(id.0, id.1, code);
             }
-            self.drop_fetch(now, endpoint, id, &fetch);
+            self.drop_fetch(turn, id, &fetch);
         }
     }
 
     /// Forgets a fetch that is over.
-    fn drop_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fetch: &Fetch) {
+    fn drop_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &Fetch) {
         let (handle, request) = id;
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(request);
             if let Some(stream) = fetch.stream() {
                 peer.full.remove(stream);
@@ -487,42 +453,40 @@ impl Relay {
             track.readers.remove(&id);
             track.hungry.remove(&id);
         }
-        self.release_feeders(now, endpoint, fetch.track);
-        self.forget_if_unused(fetch.track);
+        self.release_feeders(turn, fetch.track);
+        self.forget_if_unused(turn, fetch.track);
     }
 
     /// The peer ended its FETCH, or is gone itself.
-    pub(crate) fn fetch_gone(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    pub(crate) fn fetch_gone(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(mut fetch) = self.fetches.remove(&id) {
-            if let Some(until) = fetch.wake(now) {
-                self.timers.cancel(until, Timer::Fill(id.0, id.1));
+            if let Some(until) = fetch.wake(turn.now) {
+                turn.timers.cancel(until, Timer::Fill(id.0, id.1));
             }
-            self.counters.fetches_cancelled += 1;
-            self.cancel_fetch(now, endpoint, id, &fetch);
+            turn.counters.fetches_cancelled += 1;
+            self.cancel_fetch(turn, id, &fetch);
         }
     }
 
     /// The peer wants no more of the stream of a fetch; returns whether it is one.
     pub(crate) fn stop_fetch(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
     ) -> bool {
-        let peer = self.peers.get(handle);
+        let peer = turn.sessions.get(handle);
         let Some(&request) = peer.and_then(|peer| peer.fetch_streams.get(&stream)) else {
             return false;
         };
-        self.fetch_gone(now, endpoint, (handle, request));
+        self.fetch_gone(turn, (handle, request));
         true
     }
 
     /// The peer changes one of its requests: of a FETCH only the priority can be.
     pub(crate) fn update_fetch(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: FetchId,
         parameters: &Parameters,
     ) {
@@ -533,38 +497,52 @@ impl Relay {
             fetch.set_priority(priority);
         }
         if let (Some(stream), Some(mut connection)) =
-            (fetch.stream(), endpoint.connection(now, id.0))
+            (fetch.stream(), turn.endpoint.connection(turn.now, id.0))
         {
             connection.set_priority(stream, fetch.rank());
         }
-        if let (Some(stream), Some(peer)) = (fetch.full_stream(), self.peers.get(id.0)) {
+        if let (Some(stream), Some(peer)) = (fetch.full_stream(), turn.sessions.get(id.0)) {
             let reader = Reader::Fetch(id.1);
             peer.full.insert(stream, fetch.rank(), reader);
         }
     }
 
     /// The connection takes more of a fetch, or another stream.
-    pub(crate) fn resume_fetch(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    pub(crate) fn resume_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(fetch) = self.fetches.get_mut(&id) {
             fetch.resume();
-            self.serve_fetch(now, endpoint, id);
+            self.serve_fetch(turn, id);
         }
     }
 
     /// A fetch has waited for publishers long enough: what is missing stays unknown [moqt-18 §10.2.5].
-    pub(crate) fn on_fill_over(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
-        self.counters.fetches_waited_out += 1;
-        self.serve_fetch(now, endpoint, id);
+    pub(crate) fn on_fill_over(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+        turn.counters.fetches_waited_out += 1;
+        self.serve_fetch(turn, id);
     }
 
     /// Something was added to the cache, or will not come: the fetches that wait for it look again.
-    pub(crate) fn refill(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+    pub(crate) fn refill(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         for id in std::mem::take(&mut track.hungry) {
-            self.serve_fetch(now, endpoint, id);
+            self.serve_fetch(turn, id);
         }
+    }
+}
+
+impl Turn<'_> {
+    fn refuse_fetch(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
+        let counters = &mut *self.counters;
+        let count = match code {
+            RequestErrorCode::DOES_NOT_EXIST => &mut counters.refused_does_not_exist,
+            RequestErrorCode::INVALID_RANGE => &mut counters.refused_range,
+            RequestErrorCode::INVALID_JOINING_REQUEST_ID => &mut counters.refused_joining,
+            _ => &mut counters.fetches_failed,
+        };
+        *count += 1;
+        self.refuse(handle, id, code);
     }
 }
 
@@ -575,8 +553,8 @@ fn oldest(now: Instant, age_max: std::time::Duration, track: &Track) -> Option<I
 }
 
 /// Resets the stream of a fetch, if one is open.
-fn reset(now: Instant, endpoint: &mut Endpoint, handle: Handle, fetch: &Fetch, code: ResetCode) {
-    if let Some(mut connection) = endpoint.connection(now, handle)
+fn reset(turn: &mut Turn<'_>, handle: Handle, fetch: &Fetch, code: ResetCode) {
+    if let Some(mut connection) = turn.endpoint.connection(turn.now, handle)
         && let Some(stream) = fetch.stream()
     {
         connection.reset(stream, code.0);

@@ -1,7 +1,5 @@
 //! What the cache cannot serve: asked for upstream, once for all who wait for it.
 
-use std::time::Instant;
-
 use bytes::Bytes;
 use weir_moqt::{
     data::{FetchEntry, FetchObject},
@@ -12,26 +10,21 @@ use weir_moqt::{
     session::StreamEnd,
     transport::StreamId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Relay,
     cache::{Contradiction, Keeper, Known, Span},
+    dispatch::Owners,
     fetch::served::{Fetch, FetchId},
     fetch::upstream_fetch::{Fault, Feeder},
     sessions::peer::Part,
     track::table::TrackId,
+    turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// Whether an answer is on its way that brings the object at `at`. One that was held up goes on.
-    pub(crate) fn is_fed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        fetch: &Fetch,
-        at: Location,
-    ) -> bool {
+    pub(crate) fn is_fed(&mut self, turn: &mut Turn<'_>, fetch: &Fetch, at: Location) -> bool {
         let Some(track) = self.tracks.get(fetch.track) else {
             return false;
         };
@@ -47,10 +40,11 @@ impl Relay {
             }
         }
         if let Some((handle, Some(stream))) = found {
-            self.with_session(now, endpoint, handle, |session, connection| {
+            let now = turn.now;
+            turn.with_session(handle, |session, connection| {
                 session.resume_data(now, connection, stream);
             });
-            self.restless.push(handle);
+            turn.sessions.settle_later(handle);
         }
         found.is_some()
     }
@@ -59,13 +53,12 @@ impl Relay {
     /// of which nothing is known. Returns whether somebody was asked.
     pub(crate) fn ask_for(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         (handle, _): FetchId,
         fetch: &mut Fetch,
         (at, last): (Location, Location),
     ) -> bool {
-        let publishers = self.fetch_publishers(fetch.track, handle);
+        let publishers = self.fetch_publishers(turn, fetch.track, handle);
         let mut next = Some((at, last));
         let mut is_asked = false;
         for _ in 0..ASKED_AHEAD_MAX {
@@ -80,7 +73,7 @@ impl Relay {
             };
             let order = fetch.span.order;
             let span = Span { start, end, order };
-            if !self.ask_publishers_for(now, endpoint, fetch.track, span, publishers.clone()) {
+            if !self.ask_publishers_for(turn, fetch.track, span, publishers.clone()) {
                 break;
             }
             is_asked = true;
@@ -113,7 +106,12 @@ impl Relay {
     }
 
     /// The sessions that may have objects of a track, those that send it first [moqt-18 §9.5].
-    fn fetch_publishers(&mut self, track_id: TrackId, except: Handle) -> Vec<Handle> {
+    fn fetch_publishers(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        except: Handle,
+    ) -> Vec<Handle> {
         let Some(track) = self.tracks.get(track_id) else {
             return Vec::new();
         };
@@ -123,17 +121,17 @@ impl Relay {
             .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
-        found.extend(self.announcers_of(&namespace));
+        found.extend(self.announcers_of(turn, &namespace));
         let mut publishers = Vec::new();
-        let for_neighbour = self.is_neighbour(except);
+        let for_neighbour = turn.is_neighbour(except);
         for handle in found {
-            let can = self.peers.get(handle).is_some_and(|peer| {
-                let max = self.config.limits.fetches_upstream_per_session_max;
+            let can = turn.sessions.get(handle).is_some_and(|peer| {
+                let max = turn.config.limits.fetches_upstream_per_session_max;
                 let has_room = peer.is_neighbour || peer.counts.feeders < max;
                 let is_passed_on = peer.is_neighbour && for_neighbour;
                 let may_be_asked = !peer.declines_fetch && !is_passed_on && handle != except;
                 let is_refused = may_be_asked && !has_room;
-                self.counters.fetches_upstream_refused += u64::from(is_refused);
+                turn.counters.fetches_upstream_refused += u64::from(is_refused);
                 may_be_asked && has_room
             });
             if can && !publishers.contains(&handle) {
@@ -145,8 +143,7 @@ impl Relay {
 
     fn ask_publishers_for(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         span: Span,
         mut publishers: Vec<Handle>,
@@ -165,18 +162,18 @@ impl Relay {
                 group_order: Some(span.order),
                 ..Parameters::default()
             };
-            let request = self.with_session(now, endpoint, handle, |session, connection| {
+            let request = turn.with_session(handle, |session, connection| {
                 session.fetch(connection, kind, parameters)
             });
             let Some(Ok(request)) = request else {
                 continue;
             };
-            self.counters.fetches_upstream += 1;
+            turn.counters.fetches_upstream += 1;
             let id = (handle, request);
-            let session = (!self.is_neighbour(handle)).then_some(handle);
+            let session = (!turn.is_neighbour(handle)).then_some(handle);
             let feeder = Feeder::new(track_id, session, span, publishers);
             self.feeders.insert(id, feeder);
-            if let Some(peer) = self.peers.get(handle) {
+            if let Some(peer) = turn.sessions.get(handle) {
                 peer.insert(request, Part::Feeder(track_id));
             }
             if let Some(track) = self.tracks.get(track_id) {
@@ -188,13 +185,7 @@ impl Relay {
     }
 
     /// A publisher grants a fetch of the relay.
-    pub(crate) fn on_feeder_granted(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: FetchId,
-        ok: &FetchOk,
-    ) {
+    pub(crate) fn on_feeder_granted(&mut self, turn: &mut Turn<'_>, id: FetchId, ok: &FetchOk) {
         let Some(feeder) = self.feeders.get_mut(&id) else {
             return;
         };
@@ -227,23 +218,17 @@ impl Relay {
                 }
             }
         }
-        self.settle_feeder(now, endpoint, id);
-        self.refill(now, endpoint, track_id);
+        self.settle_feeder(turn, id);
+        self.refill(turn, track_id);
     }
 
     /// The stream that answers a fetch of the relay begins.
-    pub(crate) fn on_feeder_stream(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: FetchId,
-        stream: StreamId,
-    ) {
-        if let (Some(feeder), Some(peer)) = (self.feeders.get_mut(&id), self.peers.get(id.0)) {
+    pub(crate) fn on_feeder_stream(&mut self, turn: &mut Turn<'_>, id: FetchId, stream: StreamId) {
+        if let (Some(feeder), Some(peer)) = (self.feeders.get_mut(&id), turn.sessions.get(id.0)) {
             feeder.stream = Some(stream);
             peer.feeder_streams.insert(stream, id.1);
         } else {
-            self.with_session(now, endpoint, id.0, |session, connection| {
+            turn.with_session(id.0, |session, connection| {
                 session.stop_data(connection, stream, ResetCode::CANCELLED);
             });
         }
@@ -252,32 +237,36 @@ impl Relay {
     /// An object begins on such a stream, or a range is over.
     pub(crate) fn on_feeder_entry(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         entry: FetchEntry,
     ) {
-        let Some(id) = self.feeder_of(handle, stream) else {
+        let Some(id) = turn.feeder_of(handle, stream) else {
             return;
         };
         if let FetchEntry::Object(object) = &entry
-            && self.hear_fetched(id, object).is_err()
+            && self.hear_fetched(turn, id, object).is_err()
         {
-            return self.on_faulty(now, endpoint, id, Fault::Contradiction);
+            return self.on_faulty(turn, id, Fault::Contradiction);
         }
-        let taken = self.with_feeder(now, id, |feeder, cache, keeper| {
+        let taken = self.with_feeder(turn, id, |feeder, cache, keeper| {
             feeder.take_entry(cache, keeper, entry)
         });
         match taken {
-            Some(Ok(())) => self.after_feeding(now, endpoint, id),
-            Some(Err(fault)) => self.on_faulty(now, endpoint, id, fault),
+            Some(Ok(())) => self.after_feeding(turn, id),
+            Some(Err(fault)) => self.on_faulty(turn, id, fault),
             None => {}
         }
     }
 
     /// Looks whether an object may lie where it does, and takes note of the gaps that it tells of.
-    fn hear_fetched(&mut self, id: FetchId, object: &FetchObject) -> Result<(), Contradiction> {
+    fn hear_fetched(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: FetchId,
+        object: &FetchObject,
+    ) -> Result<(), Contradiction> {
         let feeder = self.feeders.get(&id);
         let Some(track) = feeder.and_then(|feeder| self.tracks.get(feeder.track)) else {
             return Ok(());
@@ -286,51 +275,49 @@ impl Relay {
         if !track.ends.gaps.admits(location) {
             return Err(Contradiction);
         }
-        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        let (limits, counters) = (&turn.config.limits, &mut turn.counters);
         track.hear_of_gaps(location, &object.properties, limits, counters)
     }
 
     /// The next bytes of an object on such a stream.
     pub(crate) fn on_feeder_payload(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         data: &Bytes,
     ) {
-        let Some(id) = self.feeder_of(handle, stream) else {
+        let Some(id) = turn.feeder_of(handle, stream) else {
             return;
         };
-        let taken = self.with_feeder(now, id, |feeder, cache, keeper| {
+        let taken = self.with_feeder(turn, id, |feeder, cache, keeper| {
             feeder.take_payload(cache, keeper, data)
         });
         match taken {
-            Some(Err(fault)) => self.on_faulty(now, endpoint, id, fault.into()),
-            Some(Ok(())) | None => self.after_feeding(now, endpoint, id),
+            Some(Err(fault)) => self.on_faulty(turn, id, fault.into()),
+            Some(Ok(())) | None => self.after_feeding(turn, id),
         }
     }
 
     /// An answer is not what it has to be.
-    fn on_faulty(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId, fault: Fault) {
-        self.counters.fetches_malformed += 1;
+    fn on_faulty(&mut self, turn: &mut Turn<'_>, id: FetchId, fault: Fault) {
+        turn.counters.fetches_malformed += 1;
         let track = self.feeders.get(&id).map(|feeder| feeder.track);
         if let (Fault::Contradiction, Some(track)) = (fault, track) {
-            return self.on_malformed(now, endpoint, track, id.0);
+            return self.on_malformed(turn, track, id.0);
         }
-        self.fail_feeder(now, endpoint, id, RequestErrorCode::MALFORMED_TRACK);
+        self.fail_feeder(turn, id, RequestErrorCode::MALFORMED_TRACK);
     }
 
     /// Such a stream is over.
     pub(crate) fn on_feeder_end(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         end: StreamEnd,
     ) {
-        let Some(id) = self.feeder_of(handle, stream) else {
+        let Some(id) = turn.feeder_of(handle, stream) else {
             return;
         };
         match end {
@@ -338,45 +325,39 @@ impl Relay {
                 if let Some(feeder) = self.feeders.get_mut(&id) {
                     feeder.has_ended = true;
                 }
-                self.settle_feeder(now, endpoint, id);
+                self.settle_feeder(turn, id);
             }
             StreamEnd::Reset(_) => {
-                self.fail_feeder(now, endpoint, id, RequestErrorCode::INTERNAL_ERROR);
+                self.fail_feeder(turn, id, RequestErrorCode::INTERNAL_ERROR);
             }
         }
     }
 
     /// Ends a fetch of the relay that is complete.
-    fn settle_feeder(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    fn settle_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let feeder = self.feeders.get(&id);
         if !feeder.is_some_and(|feeder| feeder.has_ended && feeder.granted.is_some()) {
             return;
         }
-        self.with_feeder(now, id, |feeder, cache, keeper| {
+        self.with_feeder(turn, id, |feeder, cache, keeper| {
             feeder.conclude(cache, keeper);
         });
-        if let Some(feeder) = self.remove_feeder(id) {
-            self.refill(now, endpoint, feeder.track);
-            self.forget_if_unused(feeder.track);
+        if let Some(feeder) = self.remove_feeder(turn, id) {
+            self.refill(turn, feeder.track);
+            self.forget_if_unused(turn, feeder.track);
         }
     }
 
     /// A publisher has no answer to a fetch of the relay: another one is asked for the rest, if there is one.
-    pub(crate) fn fail_feeder(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: FetchId,
-        code: RequestErrorCode,
-    ) {
-        let Some(feeder) = self.remove_feeder(id) else {
+    pub(crate) fn fail_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId, code: RequestErrorCode) {
+        let Some(feeder) = self.remove_feeder(turn, id) else {
             return;
         };
-        self.with_session(now, endpoint, id.0, |session, connection| {
+        turn.with_session(id.0, |session, connection| {
             session.cancel(connection, id.1, ResetCode::CANCELLED);
         });
         if code == RequestErrorCode::NOT_SUPPORTED
-            && let Some(peer) = self.peers.get(id.0)
+            && let Some(peer) = turn.sessions.get(id.0)
         {
             peer.declines_fetch = true;
         }
@@ -385,7 +366,7 @@ impl Relay {
             if let Some(track) = self.tracks.get(feeder.track) {
                 track.cache.clear(&mut self.ledger);
             }
-            self.cut_fetches(now, endpoint, feeder.track, code);
+            self.cut_fetches(turn, feeder.track, code);
         }
         let code = if code == RequestErrorCode::REDIRECT {
             RequestErrorCode::DOES_NOT_EXIST
@@ -394,7 +375,7 @@ impl Relay {
         };
         let track_id = feeder.track;
         let is_asked = feeder.at == Some(feeder.span.first())
-            && self.ask_publishers_for(now, endpoint, track_id, feeder.span, feeder.others.clone());
+            && self.ask_publishers_for(turn, track_id, feeder.span, feeder.others.clone());
         if let Some(track) = self.tracks.get(track_id).filter(|_| !is_asked) {
             for reader in &track.hungry {
                 if let Some(fetch) = self.fetches.get_mut(reader)
@@ -404,17 +385,12 @@ impl Relay {
                 }
             }
         }
-        self.refill(now, endpoint, track_id);
-        self.forget_if_unused(track_id);
+        self.refill(turn, track_id);
+        self.forget_if_unused(turn, track_id);
     }
 
     /// Ends the fetches of the relay that nobody waits for any more.
-    pub(crate) fn release_feeders(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-    ) {
+    pub(crate) fn release_feeders(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
@@ -435,8 +411,8 @@ impl Relay {
         };
         let idle: Vec<FetchId> = track.feeders.iter().copied().filter(is_idle).collect();
         for id in idle {
-            self.remove_feeder(id);
-            self.with_session(now, endpoint, id.0, |session, connection| {
+            self.remove_feeder(turn, id);
+            turn.with_session(id.0, |session, connection| {
                 session.cancel(connection, id.1, ResetCode::CANCELLED);
             });
         }
@@ -444,12 +420,12 @@ impl Relay {
 
     /// Something has come for those who wait. If none of them waits any more, for their connections are full, the
     /// stream is not read until one does.
-    fn after_feeding(&mut self, now: Instant, endpoint: &mut Endpoint, id: FetchId) {
+    fn after_feeding(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(feeder) = self.feeders.get(&id) else {
             return;
         };
         let track_id = feeder.track;
-        self.refill(now, endpoint, track_id);
+        self.refill(turn, track_id);
         let (Some(feeder), Some(track)) = (self.feeders.get(&id), self.tracks.get(track_id)) else {
             return;
         };
@@ -461,23 +437,18 @@ impl Relay {
                 .is_some_and(|at| feeder.is_wanted_by(&fetch.span, at))
         });
         if let Some(stream) = feeder.stream.filter(|_| !is_awaited && !feeder.is_paused) {
-            self.with_session(now, endpoint, id.0, |session, _| session.pause_data(stream));
+            turn.with_session(id.0, |session, _| session.pause_data(stream));
             if let Some(feeder) = self.feeders.get_mut(&id) {
                 feeder.is_paused = true;
             }
         }
     }
 
-    fn feeder_of(&mut self, handle: Handle, stream: StreamId) -> Option<FetchId> {
-        let request = *self.peers.get(handle)?.feeder_streams.get(&stream)?;
-        Some((handle, request))
-    }
-
-    fn remove_feeder(&mut self, id: FetchId) -> Option<Feeder> {
+    fn remove_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) -> Option<Feeder> {
         let feeder = self.feeders.remove(&id)?;
         let held = feeder.held_bytes();
         self.ledger.fetched_parts.hold(feeder.session, held, 0);
-        if let Some(peer) = self.peers.get(id.0) {
+        if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
             if let Some(stream) = feeder.stream {
                 peer.feeder_streams.remove(&stream);
@@ -491,7 +462,7 @@ impl Relay {
 
     fn with_feeder<T>(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         id: FetchId,
         act: impl FnOnce(&mut Feeder, &mut crate::cache::TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
@@ -499,31 +470,32 @@ impl Relay {
         let track = self.tracks.get(feeder.track)?;
         let mut keeper = Keeper {
             ledger: &mut self.ledger,
-            counters: &mut self.counters,
-            limits: &self.config.limits,
+            counters: turn.counters,
+            limits: &turn.config.limits,
             track: feeder.track,
-            now,
+            now: turn.now,
         };
         let before = feeder.held_bytes();
         let result = act(feeder, &mut track.cache, &mut keeper);
         let (parts, after) = (&mut self.ledger.fetched_parts, feeder.held_bytes());
         parts.hold(feeder.session, before, after);
-        self.tend_cache();
+        self.tend_cache(turn);
         Some(result)
     }
 
     /// The publisher of a fetch of the relay ended it. A clean end may overtake the last objects.
-    pub(crate) fn on_feeder_closed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: FetchId,
-        is_clean: bool,
-    ) {
+    pub(crate) fn on_feeder_closed(&mut self, turn: &mut Turn<'_>, id: FetchId, is_clean: bool) {
         let feeder = self.feeders.get(&id);
         if !(is_clean && feeder.is_some_and(|feeder| feeder.granted.is_some())) {
-            self.fail_feeder(now, endpoint, id, RequestErrorCode::INTERNAL_ERROR);
+            self.fail_feeder(turn, id, RequestErrorCode::INTERNAL_ERROR);
         }
+    }
+}
+
+impl Turn<'_> {
+    fn feeder_of(&mut self, handle: Handle, stream: StreamId) -> Option<FetchId> {
+        let request = *self.sessions.get(handle)?.feeder_streams.get(&stream)?;
+        Some((handle, request))
     }
 }
 

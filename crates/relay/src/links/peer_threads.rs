@@ -5,7 +5,7 @@
 //! came from one neighbour is never passed on to another: every thread knows all the others itself. So nothing goes
 //! in a circle, and nobody is a publisher for a neighbour but with what sessions of this thread publish.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
 
 use weir_moqt::{
     draft::Draft,
@@ -16,13 +16,16 @@ use weir_moqt::{
     parameter::Parameters,
     session::{self, RequestId, Session, Side},
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Grant, Relay,
+    Config, Grant,
     delivery::subscription::Subscriber,
+    dispatch::Owners,
+    sessions::Sessions,
     sessions::peer::{Part, Peer},
     track::table::TrackId,
+    turn::Turn,
 };
 
 /// Sessions with neighbours, and what they were told.
@@ -34,74 +37,50 @@ pub(crate) struct Neighbours {
     announced: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
 }
 
-impl Relay {
+impl Owners {
     /// Begins a session with a neighbour.
     pub(crate) fn on_neighbour_connected(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         neighbour: u16,
     ) {
-        let side = if endpoint.shard().index() < neighbour {
+        let side = if turn.endpoint.shard().index() < neighbour {
             Side::Client
         } else {
             Side::Server
         };
-        let Some(mut connection) = endpoint.connection(now, handle) else {
+        let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
             return;
         };
         let mut session = Session::new(session::Config {
             draft: Draft::KEPT,
             side,
-            limits: self.neighbour_limits(),
+            limits: neighbour_limits(turn.config),
             setup: Setup {
-                implementation: self.config.implementation.clone(),
+                implementation: turn.config.implementation.clone(),
                 ..Setup::default()
             },
         });
-        session.start(now, &mut connection);
+        session.start(turn.now, &mut connection);
         let mut peer = Peer::new(handle, session, None);
         peer.is_neighbour = true;
         // Whatever a neighbour asks for, it has asked its own authority.
         peer.grants = Ok(vec![Grant::everything()]);
-        self.peers.insert(peer);
-        self.settle(now, endpoint, handle);
-    }
-
-    /// What all sessions of a thread ask for may come through one session, and what they may send fits it: on its way from thread
-    /// to thread it is longer by what the relay says of it.
-    fn neighbour_limits(&self) -> weir_moqt::limits::Limits {
-        let limits = &self.config.session_limits;
-        let requests = self.config.limits.tracks_max.saturating_mul(2);
-        weir_moqt::limits::Limits {
-            requests_max: limits.requests_max.max(requests),
-            requests_local_max: limits.requests_local_max.max(requests),
-            streams_max: limits.streams_max.max(requests),
-            outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
-            message_bytes_max: MESSAGE_BYTES_MAX,
-            object_header_bytes_max: limits
-                .object_header_bytes_max
-                .saturating_add(HEADER_GROWTH_BYTES_MAX),
-            ..limits.clone()
-        }
+        turn.sessions.insert(peer);
+        self.settle(turn, handle);
     }
 
     /// A neighbour is there: it hears of everything that sessions of this thread publish.
-    pub(crate) fn on_neighbour_ready(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-    ) {
+    pub(crate) fn on_neighbour_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         self.neighbours.ready.push(handle);
         let namespaces: Vec<Namespace> = self.neighbours.announced.keys().cloned().collect();
         for namespace in namespaces {
-            self.announce_to(now, endpoint, handle, &namespace);
+            self.announce_to(turn, handle, &namespace);
         }
         let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
         for track in tracks {
-            self.offer_to_neighbour(now, endpoint, track, handle);
+            self.offer_to_neighbour(turn, track, handle);
         }
     }
 
@@ -113,15 +92,11 @@ impl Relay {
         }
     }
 
-    pub(crate) fn is_neighbour(&mut self, handle: Handle) -> bool {
-        self.peers.get(handle).is_some_and(|peer| peer.is_neighbour)
-    }
-
     /// Number of announcements by sessions of this thread.
-    pub(crate) fn namespaces_here(&self) -> u64 {
+    pub(crate) fn namespaces_here(&self, sessions: &Sessions) -> u64 {
         let neighbours = self.neighbours.ready.iter();
         let told: usize = neighbours
-            .map(|&handle| self.peers.namespaces_of(handle))
+            .map(|&handle| sessions.namespaces_of(handle))
             .sum();
         (self.namespaces.len() - told) as u64
     }
@@ -132,30 +107,19 @@ impl Relay {
     }
 
     /// A session of this thread announced a namespace: neighbours hear of it if it is the first to.
-    pub(crate) fn announce_to_neighbours(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        namespace: &Namespace,
-    ) {
-        if endpoint.shard().count() < 2 || self.neighbours.announced.contains_key(namespace) {
+    pub(crate) fn announce_to_neighbours(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
+        if turn.endpoint.shard().count() < 2 || self.neighbours.announced.contains_key(namespace) {
             return;
         }
         let announced = &mut self.neighbours.announced;
         announced.insert(namespace.clone(), Vec::new());
         for handle in self.neighbours.ready.clone() {
-            self.announce_to(now, endpoint, handle, namespace);
+            self.announce_to(turn, handle, namespace);
         }
     }
 
-    fn announce_to(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        namespace: &Namespace,
-    ) {
-        let sent = self.with_session(now, endpoint, handle, |session, connection| {
+    fn announce_to(&mut self, turn: &mut Turn<'_>, handle: Handle, namespace: &Namespace) {
+        let sent = turn.with_session(handle, |session, connection| {
             session.publish_namespace(connection, namespace.clone(), Parameters::default())
         });
         if let Some(Ok(request)) = sent
@@ -166,45 +130,29 @@ impl Relay {
     }
 
     /// A session of this thread no longer announces a namespace: neighbours hear of it if it was the last to.
-    pub(crate) fn withdraw_from_neighbours(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        namespace: &Namespace,
-    ) {
+    pub(crate) fn withdraw_from_neighbours(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let mut announcing = self.namespaces.of(namespace).iter();
         if announcing.any(|announcer| !announcer.is_neighbour) {
             return;
         }
         let announcements = self.neighbours.announced.remove(namespace);
         for (handle, request) in announcements.into_iter().flatten() {
-            self.with_session(now, endpoint, handle, |session, connection| {
+            turn.with_session(handle, |session, connection| {
                 session.cancel(connection, request, ResetCode::CANCELLED);
             });
         }
     }
 
     /// A track is published by a session of this thread: neighbours are offered it.
-    pub(crate) fn offer_to_neighbours(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track: TrackId,
-    ) {
+    pub(crate) fn offer_to_neighbours(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         for place in 0..self.neighbours.ready.len() {
             let handle = self.neighbours.ready[place];
-            self.offer_to_neighbour(now, endpoint, track, handle);
+            self.offer_to_neighbour(turn, track, handle);
         }
     }
 
     /// Offers a track to a neighbour, whose sessions may want it.
-    fn offer_to_neighbour(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-        handle: Handle,
-    ) {
+    fn offer_to_neighbour(&mut self, turn: &mut Turn<'_>, id: TrackId, handle: Handle) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
@@ -222,13 +170,13 @@ impl Relay {
         };
         let (name, alias) = (track.name.clone(), track.alias);
         let properties = track.properties.clone();
-        let offered = self.with_session(now, endpoint, handle, |session, connection| {
+        let offered = turn.with_session(handle, |session, connection| {
             session.publish_now(connection, name, alias, offer, properties)
         });
         let Some(Ok(request)) = offered else {
             return;
         };
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Part::Subscriber(id));
         }
         if let Some(track) = self.tracks.get(id)
@@ -242,12 +190,11 @@ impl Relay {
         }
     }
 
-    /// A neighbour answered to whether objects of its track are wanted. If they are, it is known now how far the track
+    /// A neighbour answered to whether objects of its track are wanted. If they are, it is known turn.now how far the track
     /// has come, and those who wait can be told.
     pub(crate) fn on_neighbour_updated(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         who: (Handle, RequestId),
         largest: Option<Location>,
@@ -263,17 +210,17 @@ impl Relay {
             return;
         }
         let properties = track.properties.clone();
-        self.establish(id, &properties, largest);
-        self.admit_waiting(now, endpoint, id);
+        self.establish(turn, id, &properties, largest);
+        self.admit_waiting(turn, id);
         if self.tracks.get(id).is_some_and(|track| track.awaits_offer) {
-            self.offer_all(now, endpoint, id);
+            self.offer_all(turn, id);
         }
-        self.dismiss_neighbours(now, endpoint, id);
+        self.dismiss_neighbours(turn, id);
     }
 
     /// Asks neighbours for a track that others publish as well: what they have of it, they pass on to nobody but their
     /// own sessions and this thread.
-    pub(crate) fn ask_neighbours(&mut self, now: Instant, endpoint: &mut Endpoint, id: TrackId) {
+    pub(crate) fn ask_neighbours(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if self.neighbours.ready.is_empty() {
             return;
         }
@@ -281,22 +228,17 @@ impl Relay {
             return;
         };
         let namespace = track.name.namespace.clone();
-        let publishers = self.announcers_of(&namespace);
+        let publishers = self.announcers_of(turn, &namespace);
         for handle in publishers {
             if self.neighbours.ready.contains(&handle) {
-                self.ask(now, endpoint, id, handle);
+                self.ask(turn, id, handle);
             }
         }
     }
 
     /// Sends neighbours on their way if no session of this thread publishes a track any more: if others do, neighbours
     /// have it from their threads, and whether the track has ended is for each thread to find out.
-    pub(crate) fn dismiss_neighbours(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-    ) {
+    pub(crate) fn dismiss_neighbours(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
@@ -308,9 +250,7 @@ impl Relay {
             stream_count: None,
             reason: "no session of this thread publishes it any more".to_owned(),
         };
-        self.dismiss_subscribers(now, endpoint, id, &done, |subscriber| {
-            subscriber.is_neighbour
-        });
+        self.dismiss_subscribers(turn, id, &done, |subscriber| subscriber.is_neighbour);
         let Some(track) = self.tracks.get(id) else {
             return;
         };
@@ -319,9 +259,35 @@ impl Relay {
             let waiting: Vec<_> = waiting.map(|it| (it.handle, it.request)).collect();
             for (handle, request) in waiting {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.refuse_waiting(now, endpoint, handle, request, code);
+                self.refuse_waiting(turn, handle, request, code);
             }
         }
+    }
+}
+
+impl Turn<'_> {
+    pub(crate) fn is_neighbour(&mut self, handle: Handle) -> bool {
+        self.sessions
+            .get(handle)
+            .is_some_and(|peer| peer.is_neighbour)
+    }
+}
+
+/// What all sessions of a thread ask for may come through one session, and what they may send fits it: on its way from thread
+/// to thread it is longer by what the relay says of it.
+fn neighbour_limits(config: &Config) -> weir_moqt::limits::Limits {
+    let limits = &config.session_limits;
+    let requests = config.limits.tracks_max.saturating_mul(2);
+    weir_moqt::limits::Limits {
+        requests_max: limits.requests_max.max(requests),
+        requests_local_max: limits.requests_local_max.max(requests),
+        streams_max: limits.streams_max.max(requests),
+        outgoing_bytes_max: limits.outgoing_bytes_max.max(OUTGOING_BYTES_MAX),
+        message_bytes_max: MESSAGE_BYTES_MAX,
+        object_header_bytes_max: limits
+            .object_header_bytes_max
+            .saturating_add(HEADER_GROWTH_BYTES_MAX),
+        ..limits.clone()
     }
 }
 

@@ -1,9 +1,6 @@
 //! New connections: who becomes a session, and how many of them.
 
-use std::{
-    net::{IpAddr, Ipv6Addr},
-    time::Instant,
-};
+use std::net::{IpAddr, Ipv6Addr};
 
 use weir_moqt::{
     draft::Draft,
@@ -12,24 +9,29 @@ use weir_moqt::{
     session::{self, Session, Side},
     transport::Transport as _,
 };
-use weir_quic::{Connection, Endpoint, Handle};
+use weir_quic::{Connection, Handle};
 
-use crate::{Relay, sessions::peer::Peer};
+use crate::{dispatch::Owners, sessions::peer::Peer, turn::Turn};
 
 /// Where sessions come from, as far as they are counted together: an IPv4 address, or the 64-bit prefix that one
 /// IPv6 subscriber has to itself.
 pub(crate) type Origin = IpAddr;
 
-impl Relay {
-    pub(crate) fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(mut connection) = endpoint.connection(now, handle) else {
+impl Owners {
+    pub(crate) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let now = turn.now;
+        let Some(connection) = turn.endpoint.connection(now, handle) else {
             return;
         };
         if let Some(neighbour) = connection.neighbour() {
-            return self.on_neighbour_connected(now, endpoint, handle, neighbour);
+            return self.on_neighbour_connected(turn, handle, neighbour);
         }
         let origin = origin(connection.remote_address().ip());
-        if let Err((code, reason)) = self.check_newcomer(origin) {
+        let admitted = turn.check_newcomer(origin);
+        let Some(mut connection) = turn.endpoint.connection(now, handle) else {
+            return;
+        };
+        if let Err((code, reason)) = admitted {
             return connection.close(code.0, reason.as_bytes());
         }
         let Some(draft) = draft(&connection) else {
@@ -39,36 +41,38 @@ impl Relay {
         let mut session = Session::new(session::Config {
             draft,
             side: Side::Server,
-            limits: self.config.session_limits.clone(),
+            limits: turn.config.session_limits.clone(),
             setup: Setup {
-                implementation: self.config.implementation.clone(),
-                max_auth_token_cache_size: Some(self.config.limits.token_cache_bytes_max),
+                implementation: turn.config.implementation.clone(),
+                max_auth_token_cache_size: Some(turn.config.limits.token_cache_bytes_max),
                 ..Setup::default()
             },
         });
-        session.start(now, &mut connection);
-        self.peers.insert(Peer::new(handle, session, origin));
-        self.settle(now, endpoint, handle);
+        session.start(turn.now, &mut connection);
+        turn.sessions.insert(Peer::new(handle, session, origin));
+        self.settle(turn, handle);
     }
+}
 
-    /// Whether there is room for one more session. The draft has no code for "not now": it is the relay's own limit.
+impl Turn<'_> {
+    /// Whether there is room for one more session. The draft has no code for "not self.now": it is the relay's own limit.
     fn check_newcomer(
         &mut self,
         origin: Option<Origin>,
     ) -> Result<(), (SessionError, &'static str)> {
         let limits = &self.config.limits;
-        if self.is_draining() {
+        if self.sessions.is_draining() {
             return Err((SessionError::NO_ERROR, "the relay is shutting down"));
         }
-        if self.shedder.is_shedding() {
+        if self.sessions.shedder.is_shedding() {
             self.counters.sessions_refused_load += 1;
             return Err((SessionError::INTERNAL_ERROR, "the relay has too much to do"));
         }
-        if self.peers.len() >= limits.sessions_max {
+        if self.sessions.len() >= limits.sessions_max {
             self.counters.sessions_refused_total += 1;
             return Err((SessionError::INTERNAL_ERROR, "the relay is full"));
         }
-        let from_there = origin.map_or(0, |origin| self.peers.from(origin));
+        let from_there = origin.map_or(0, |origin| self.sessions.from(origin));
         if from_there >= limits.sessions_per_address_max {
             self.counters.sessions_refused_address += 1;
             return Err((

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{error::SessionError, message::GoAway, session::RequestId};
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
-use crate::{Relay, timers::Timer};
+use crate::{dispatch::Owners, timers::Timer, turn::Turn};
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,27 +29,22 @@ pub(crate) struct Farewell {
     until: Instant,
 }
 
-impl Relay {
-    /// Whether nothing new is taken on because the end is near.
-    pub(crate) fn is_draining(&self) -> bool {
-        self.stage != Stage::Serving
-    }
-
+impl Owners {
     /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. Asked again, it waits no longer.
-    pub(crate) fn drain(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        endpoint.refuse_newcomers(true);
-        if self.is_draining() {
-            return self.close_rest(now, endpoint);
+    pub(crate) fn drain(&mut self, turn: &mut Turn<'_>) {
+        turn.endpoint.refuse_newcomers(true);
+        if turn.sessions.is_draining() {
+            return self.close_rest(turn);
         }
-        let timeout = self.config.drain_max;
-        self.stage = Stage::Draining(Farewell {
-            told_at: now,
-            remind_at: Some(now + timeout / 2),
-            until: now + timeout,
+        let timeout = turn.config.drain_max;
+        turn.sessions.stage = Stage::Draining(Farewell {
+            told_at: turn.now,
+            remind_at: Some(turn.now + timeout / 2),
+            until: turn.now + timeout,
         });
-        let successor = self.config.successor.clone().unwrap_or_default();
-        for handle in self.peers.handles() {
-            let is_ready = self.with_session(now, endpoint, handle, |session, connection| {
+        let successor = turn.config.successor.clone().unwrap_or_default();
+        for handle in turn.sessions.handles() {
+            let is_ready = turn.with_session(handle, |session, connection| {
                 let is_ready = session.is_ready();
                 if is_ready {
                     let goaway = GoAway {
@@ -63,56 +58,64 @@ impl Relay {
             });
             if is_ready != Some(true) {
                 let code = SessionError::NO_ERROR;
-                self.close_session(now, endpoint, handle, code, SHUTTING_DOWN);
+                self.close_session(turn, handle, code, SHUTTING_DOWN);
             }
         }
-        self.on_draining(now, endpoint);
+        self.on_draining(turn);
     }
 
     /// Looks who has left, and closes those who have nothing open; at the end, all. Half-way, those who are still there
     /// are asked to move each of their requests: they may not have understood what was said of the session.
-    pub(crate) fn on_draining(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Stage::Draining(farewell) = &mut self.stage else {
+    pub(crate) fn on_draining(&mut self, turn: &mut Turn<'_>) {
+        let Stage::Draining(farewell) = &mut turn.sessions.stage else {
             return;
         };
-        let is_reminder = farewell.remind_at.take_if(|at| *at <= now).is_some();
+        let is_reminder = farewell.remind_at.take_if(|at| *at <= turn.now).is_some();
         let Farewell { told_at, until, .. } = *farewell;
-        if now >= until || self.peers.len() == 0 {
-            return self.close_rest(now, endpoint);
+        if turn.now >= until || turn.sessions.len() == 0 {
+            return self.close_rest(turn);
         }
-        if now >= told_at + IDLE_GRACE {
-            for handle in self.peers.handles() {
-                if self
-                    .peers
+        if turn.now >= told_at + IDLE_GRACE {
+            for handle in turn.sessions.handles() {
+                if turn
+                    .sessions
                     .get(handle)
                     .is_some_and(|peer| peer.requests.is_empty())
                 {
                     let code = SessionError::NO_ERROR;
-                    self.close_session(now, endpoint, handle, code, SHUTTING_DOWN);
+                    self.close_session(turn, handle, code, SHUTTING_DOWN);
                 }
             }
         }
-        if self.peers.len() == 0 {
-            return self.close_rest(now, endpoint);
+        if turn.sessions.len() == 0 {
+            return self.close_rest(turn);
         }
         if is_reminder {
-            for handle in self.peers.handles() {
-                self.move_requests(now, endpoint, handle, until.saturating_duration_since(now));
+            for handle in turn.sessions.handles() {
+                turn.move_requests(handle, until.saturating_duration_since(turn.now));
             }
         }
-        self.timers
-            .set(until.min(now + DRAIN_LOOK), Timer::Draining);
+        turn.timers
+            .set(until.min(turn.now + DRAIN_LOOK), Timer::Draining);
     }
 
+    /// Closes who has not left in time.
+    fn close_rest(&mut self, turn: &mut Turn<'_>) {
+        for handle in turn.sessions.handles() {
+            turn.counters.sessions_drained_late += 1;
+            let code = SessionError::GOAWAY_TIMEOUT;
+            self.close_session(turn, handle, code, SHUTTING_DOWN);
+        }
+        turn.endpoint
+            .close_all(turn.now, SessionError::NO_ERROR.0, SHUTTING_DOWN.as_bytes());
+        turn.sessions.stage = Stage::Over;
+    }
+}
+
+impl Turn<'_> {
     /// Asks a session to move each of its requests [moqt-18 §10.4].
-    fn move_requests(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-        timeout: Duration,
-    ) {
-        let Some(peer) = self.peers.get(handle) else {
+    fn move_requests(&mut self, handle: Handle, timeout: Duration) {
+        let Some(peer) = self.sessions.get(handle) else {
             return;
         };
         let requests: Vec<RequestId> = peer.requests.keys().copied().collect();
@@ -121,7 +124,7 @@ impl Relay {
             timeout: Some(timeout),
             request_id: None,
         };
-        let moved = self.with_session(now, endpoint, handle, |session, connection| {
+        let moved = self.with_session(handle, |session, connection| {
             let of_peer = |id: &RequestId| session.is_of_peer(*id);
             let requests: Vec<_> = requests.into_iter().filter(of_peer).collect();
             for &id in &requests {
@@ -130,17 +133,6 @@ impl Relay {
             requests.len()
         });
         self.counters.requests_moved += moved.unwrap_or(0) as u64;
-    }
-
-    /// Closes who has not left in time.
-    fn close_rest(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        for handle in self.peers.handles() {
-            self.counters.sessions_drained_late += 1;
-            let code = SessionError::GOAWAY_TIMEOUT;
-            self.close_session(now, endpoint, handle, code, SHUTTING_DOWN);
-        }
-        endpoint.close_all(now, SessionError::NO_ERROR.0, SHUTTING_DOWN.as_bytes());
-        self.stage = Stage::Over;
     }
 }
 

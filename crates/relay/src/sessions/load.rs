@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_quic::Endpoint;
-
-use crate::Relay;
+use crate::turn::Turn;
 
 /// What a host observes of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,21 +80,17 @@ impl Shedder {
     }
 }
 
-impl Relay {
-    /// Whether newcomers and requests are refused because of the load.
-    pub fn is_shedding(&self) -> bool {
-        self.shedder.is_shedding()
-    }
-
-    /// Takes note of how its host keeps up. Under too much load, newcomers are refused before they cost a
-    /// handshake, and requests are answered with `EXCESSIVE_LOAD` and when to come back; what runs goes on.
-    pub fn observe_load(&mut self, now: Instant, endpoint: &mut Endpoint, load: Load) {
-        let before = self.shedder.is_shedding();
-        let is_shedding = self.shedder.observe(now, load);
+impl Turn<'_> {
+    /// Takes note of how the relay's host keeps up.
+    pub(crate) fn observe_load(&mut self, load: Load) {
+        let shedder = &mut self.sessions.shedder;
+        let before = shedder.is_shedding();
+        let is_shedding = shedder.observe(self.now, load);
         if is_shedding != before {
             tracing::info!(?load, is_shedding, "load");
             self.counters.load_sheddings += u64::from(is_shedding);
-            endpoint.refuse_newcomers(is_shedding || self.is_draining());
+            let is_refusing = is_shedding || self.sessions.is_draining();
+            self.endpoint.refuse_newcomers(is_refusing);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     catalogue::interests::Interest,
     delivery::blocked_streams::{FullStreams, Reader},
     delivery::deadlines::Deliveries,
-    delivery::stream::{Turn, Wait},
+    delivery::stream::{FanOut, Wait},
     delivery::subscription::Subscriber,
     sessions::admission::Origin,
     sessions::expiries::Expiries,
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
     pub(crate) handle: Handle,
     pub(crate) session: Session,
     /// Where it comes from, if that is counted.
-    origin: Option<Origin>,
+    pub(crate) origin: Option<Origin>,
     /// How often it changes requests.
     pub(crate) updates: Rate,
     /// How often it resets or stops streams.
@@ -236,11 +236,11 @@ impl Peer {
         subscriber: &mut Subscriber,
         connection: &mut Connection<'_>,
         max: u64,
-        turn: &mut Turn<'_>,
+        fan_out: &mut FanOut<'_>,
     ) {
         self.lag_bytes = self
             .lag_bytes
-            .saturating_add_signed(std::mem::take(&mut turn.lag_change));
+            .saturating_add_signed(std::mem::take(&mut fan_out.lag_change));
         let max = if self.is_neighbour {
             // It stands for all sessions of its thread.
             max.saturating_mul(NEIGHBOUR_SESSIONS)
@@ -249,10 +249,10 @@ impl Peer {
         };
         if self.lag_bytes > max {
             let others = self.lag_bytes - subscriber.behind();
-            subscriber.shed_beyond(connection, max.saturating_sub(others), turn);
+            subscriber.shed_beyond(connection, max.saturating_sub(others), fan_out);
             self.lag_bytes = self
                 .lag_bytes
-                .saturating_add_signed(std::mem::take(&mut turn.lag_change));
+                .saturating_add_signed(std::mem::take(&mut fan_out.lag_change));
         }
     }
 
@@ -274,81 +274,6 @@ impl Peer {
             }
         }
         begun
-    }
-}
-
-/// All sessions, by their connection.
-#[derive(Default)]
-pub(crate) struct Peers {
-    places: Vec<Option<Box<Peer>>>,
-    count: usize,
-    origins: BTreeMap<Origin, usize>,
-}
-
-impl Peers {
-    pub(crate) fn insert(&mut self, peer: Peer) {
-        let index = peer.handle.index();
-        if self.places.len() <= index {
-            self.places.resize_with(index + 1, || None);
-        }
-        if let Some(origin) = peer.origin {
-            *self.origins.entry(origin).or_default() += 1;
-        }
-        self.count += usize::from(!peer.is_neighbour);
-        self.places[index] = Some(Box::new(peer));
-    }
-
-    #[inline]
-    pub(crate) fn get(&mut self, handle: Handle) -> Option<&mut Peer> {
-        let peer = self.places.get_mut(handle.index())?.as_deref_mut()?;
-        (peer.handle == handle).then_some(peer)
-    }
-
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
-        let peer = self.get(handle)?;
-        let (origin, is_neighbour) = (peer.origin, peer.is_neighbour);
-        self.count -= usize::from(!is_neighbour);
-        if let Some(origin) = origin
-            && let Some(count) = self.origins.get_mut(&origin)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.origins.remove(&origin);
-            }
-        }
-        self.places[handle.index()].take()
-    }
-
-    /// The sessions that come from somewhere.
-    pub(crate) fn from(&self, origin: Origin) -> usize {
-        self.origins.get(&origin).copied().unwrap_or_default()
-    }
-
-    /// All sessions.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
-        self.places.iter().flatten().map(Box::as_ref)
-    }
-
-    /// Bytes that all subscriptions are behind.
-    pub(crate) fn lag_bytes(&self) -> u64 {
-        self.iter().map(|peer| peer.lag_bytes).sum()
-    }
-
-    /// All sessions but those with neighbours, in an order that is always the same.
-    pub(crate) fn handles(&self) -> Vec<Handle> {
-        let over_network = self.iter().filter(|peer| !peer.is_neighbour);
-        over_network.map(|peer| peer.handle).collect()
-    }
-
-    /// Number of sessions, not counting those with neighbours.
-    pub(crate) fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Number of namespaces that a session announced.
-    pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
-        let peer = self.places.get(handle.index()).and_then(Option::as_deref);
-        peer.map_or(0, |peer| peer.counts.namespaces)
     }
 }
 

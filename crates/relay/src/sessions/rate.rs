@@ -7,9 +7,9 @@ use weir_moqt::{
     parameter::Parameters,
     session::RequestId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
-use crate::Relay;
+use crate::{dispatch::Owners, turn::Turn};
 
 /// Counts events by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,56 +33,50 @@ impl Rate {
     }
 }
 
-impl Relay {
+impl Owners {
     /// The peer changes a request, if not too often.
     pub(crate) fn on_update_asked(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        let max = self.config.limits.updates_per_second_max;
-        let peer = self.peers.get(handle);
-        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(now, max)) {
-            return self.on_update(now, endpoint, handle, id, parameters);
+        let max = turn.config.limits.updates_per_second_max;
+        let peer = turn.sessions.get(handle);
+        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(turn.now, max)) {
+            return self.on_update(turn, handle, id, parameters);
         }
-        self.counters.updates_refused += 1;
+        turn.counters.updates_refused += 1;
         let code = RequestErrorCode::EXCESSIVE_LOAD;
-        self.fail_update(now, endpoint, handle, id, code);
+        self.fail_update(turn, handle, id, code);
     }
 
     /// The peer reset or stopped a stream; who does nothing else is shown the door.
-    pub(crate) fn note_reset(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let max = self.config.limits.resets_per_second_max;
-        let Some(peer) = self.peers.get(handle) else {
+    pub(crate) fn note_reset(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let max = turn.config.limits.resets_per_second_max;
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if !peer.is_neighbour && !peer.resets.permits(now, max) {
-            self.counters.sessions_closed_resets += 1;
+        if !peer.is_neighbour && !peer.resets.permits(turn.now, max) {
+            turn.counters.sessions_closed_resets += 1;
             let code = SessionError::INTERNAL_ERROR;
-            self.close_session(now, endpoint, handle, code, "too many streams were reset");
+            self.close_session(turn, handle, code, "too many streams were reset");
         }
     }
 
     /// Streams that the peer reset before it was known what they are for count as well. So do those whose alias nothing
     /// explained: they are not read, and it is not known how they end.
     #[inline]
-    pub(crate) fn note_early_resets(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        handle: Handle,
-    ) {
-        let Some(peer) = self.peers.get(handle) else {
+    pub(crate) fn note_early_resets(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let counters = peer.session.counters();
         let unknown = counters.streams_unknown_over_limit + counters.streams_unknown_expired;
         let count = counters.streams_reset_early + unknown;
         for _ in std::mem::replace(&mut peer.resets_early, count)..count {
-            self.note_reset(now, endpoint, handle);
+            self.note_reset(turn, handle);
         }
     }
 }

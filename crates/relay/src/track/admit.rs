@@ -11,40 +11,37 @@ use weir_moqt::{
     session::{RequestId, StreamEnd},
     transport::StreamId,
 };
-use weir_quic::{Endpoint, Handle, SendDatagramError};
+use weir_quic::{Handle, SendDatagramError};
 
 use crate::{
-    Relay,
     cache::{Content, Contradiction, Keeper},
+    dispatch::Owners,
     sessions::peer::{Flow, Inbound, Repetition},
     track::Track,
     track::duplicates::{Claim, Sender, SubgroupKey},
     track::subgroup::{Ended, SubgroupId, resumed},
     track::table::TrackId,
+    turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// Hands an object that came in a datagram to all who want it.
     pub(crate) fn on_datagram(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         sender: Sender,
         mut datagram: ObjectDatagram,
     ) {
-        let peer = self.peers.get(sender.0);
+        let peer = turn.sessions.get(sender.0);
         let found = peer.and_then(|peer| Some((peer.source(sender.1)?, peer.is_neighbour)));
         let Some((id, from_neighbour)) = found else {
-            self.counters.objects_unwanted += 1;
+            turn.counters.objects_unwanted += 1;
             return;
         };
-        let Self {
-            tracks,
-            counters,
-            ledger,
-            config,
-            ..
-        } = self;
+        let Self { tracks, ledger, .. } = self;
+        let Turn {
+            config, counters, ..
+        } = turn;
         let Some(track) = tracks.get(id) else {
             return;
         };
@@ -58,10 +55,10 @@ impl Relay {
             object: datagram.object,
         };
         let anew = track.hear(sender, location, ledger);
-        if track.duplicates.is_repeated(now, location, anew) {
+        if track.duplicates.is_repeated(turn.now, location, anew) {
             counters.duplicates += 1;
             if track.cache.check_datagram(&datagram).is_err() {
-                self.on_malformed(now, endpoint, id, sender.0);
+                self.on_malformed(turn, id, sender.0);
             }
             return;
         }
@@ -70,7 +67,7 @@ impl Relay {
             .ends
             .admits(location, status, properties, track.largest)
         {
-            return self.on_malformed(now, endpoint, id, sender.0);
+            return self.on_malformed(turn, id, sender.0);
         }
         if status == ObjectStatus::Normal && track.cache.rules_out(location) {
             counters.objects_ruled_out += 1;
@@ -78,7 +75,7 @@ impl Relay {
         }
         let told = track.hear_of_gaps(location, properties, &config.limits, counters);
         if told.is_err() {
-            return self.on_malformed(now, endpoint, id, sender.0);
+            return self.on_malformed(turn, id, sender.0);
         }
         track.observe(location);
         datagram.track_alias = track.alias;
@@ -92,22 +89,23 @@ impl Relay {
             counters,
             limits: &config.limits,
             track: id,
-            now,
+            now: turn.now,
         };
         let mut sound = track.cache.learn_datagram(&mut keeper, &datagram);
         if datagram.status == ObjectStatus::Normal {
             let content = Content::Datagram(encoded.clone());
-            let kept = track.cache.insert(&mut keeper, location, now, content);
+            let kept = track.cache.insert(&mut keeper, location, turn.now, content);
             sound = sound.and(kept);
         }
         if sound.is_err() {
-            return self.on_malformed(now, endpoint, id, sender.0);
+            return self.on_malformed(turn, id, sender.0);
         }
         let (neighbours, here) = track.subscribers.split_at(track.neighbours_len());
         if !from_neighbour {
             let wanting = neighbours.iter().filter(|other| other.wants(location));
             for subscriber in wanting {
-                if let Some(mut connection) = endpoint.connection(now, subscriber.handle) {
+                if let Some(mut connection) = turn.endpoint.connection(turn.now, subscriber.handle)
+                {
                     // It has its own limit and counter.
                     let _sent = connection.send_datagram(encoded.clone(), None);
                 }
@@ -118,44 +116,44 @@ impl Relay {
                 continue;
             }
             let handle = subscriber.handle;
-            let Some(mut connection) = endpoint.connection(now, handle) else {
+            let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
                 continue;
             };
-            match connection.send_datagram(encoded.clone(), subscriber.datagram_deadline(now)) {
+            match connection.send_datagram(encoded.clone(), subscriber.datagram_deadline(turn.now))
+            {
                 Ok(()) => counters.datagrams_sent += 1,
                 Err(SendDatagramError::TooLarge(_)) => counters.datagrams_dropped_size += 1,
                 Err(SendDatagramError::Unsupported) => counters.datagrams_dropped_unsupported += 1,
             }
-            endpoint.fill_from(now, handle);
+            turn.endpoint.fill_from(turn.now, handle);
         }
-        self.tend_cache();
-        self.refill(now, endpoint, id);
+        self.tend_cache(turn);
+        self.refill(turn, id);
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
     /// what its ID is known by.
     pub(crate) fn on_subgroup(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         request: RequestId,
         header: SubgroupHeader,
     ) {
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let track_id = peer.source(request);
         let found = track_id.and_then(|id| Some((id, self.tracks.get(id)?)));
         let code = if let Some((track_id, track)) = found {
-            let is_full = track.streams_open() >= self.config.limits.subgroups_per_track_max;
+            let is_full = track.streams_open() >= turn.config.limits.subgroups_per_track_max;
             if let Some(source) = track.source(handle, request) {
                 source.streams += 1;
                 source.streams_open += usize::from(!is_full);
             }
             if !is_full {
-                self.counters.streams_received += u64::from(!peer.is_neighbour);
+                turn.counters.streams_received += u64::from(!peer.is_neighbour);
                 let inbound = Inbound {
                     track: track_id,
                     request,
@@ -166,30 +164,29 @@ impl Relay {
                 peer.inbound.insert(stream, inbound);
                 return;
             }
-            self.counters.subgroups_refused += 1;
+            turn.counters.subgroups_refused += 1;
             ResetCode::EXCESSIVE_LOAD
         } else {
-            self.counters.objects_unwanted += 1;
+            turn.counters.objects_unwanted += 1;
             ResetCode::CANCELLED
         };
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.stop_data(connection, stream, code);
         });
         if let Some(track_id) = track_id {
-            self.settle_leaving(now, endpoint, track_id);
+            self.settle_leaving(turn, track_id);
         }
     }
 
     /// An object of a subgroup stream begins.
     pub(crate) fn on_object(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         object: ObjectHeader,
     ) {
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let is_neighbour = peer.is_neighbour;
@@ -201,9 +198,9 @@ impl Relay {
             return;
         };
         if is_neighbour {
-            self.counters.objects_crossed += 1;
+            turn.counters.objects_crossed += 1;
         } else {
-            self.counters.stream_objects_received += 1;
+            turn.counters.stream_objects_received += 1;
         }
         let location = Location {
             group: inbound.header.group,
@@ -211,14 +208,14 @@ impl Relay {
         };
         let group = inbound.header.group;
         if !track.ends.admits_object(group, &object, track.largest) {
-            return self.on_malformed(now, endpoint, track_id, handle);
+            return self.on_malformed(turn, track_id, handle);
         }
         let sender = (handle, inbound.request);
         let anew = track.hear(sender, location, &mut self.ledger);
         inbound.is_ruled_out =
             object.status == ObjectStatus::Normal && track.cache.rules_out(location);
         if inbound.is_ruled_out {
-            self.counters.objects_ruled_out += 1;
+            turn.counters.objects_ruled_out += 1;
             if let Flow::Fresh = inbound.flow {
                 // What its subgroup is known by, for the objects behind it.
                 inbound.flow = Flow::Repeated(Repetition {
@@ -229,15 +226,15 @@ impl Relay {
             }
             return;
         }
-        let (limits, counters) = (&self.config.limits, &mut self.counters);
+        let (limits, counters) = (&turn.config.limits, &mut turn.counters);
         let told = track.hear_of_gaps(location, &object.properties, limits, counters);
         if told.is_err() {
-            return self.on_malformed(now, endpoint, track_id, handle);
+            return self.on_malformed(turn, track_id, handle);
         }
         let number = match inbound.flow {
             Flow::Passed(id) => {
                 mark_grown(&mut self.grown, track_id, id);
-                let Some(number) = track.end_displaced(now, id, sender) else {
+                let Some(number) = track.end_displaced(turn.now, id, sender) else {
                     if let Some(subgroup) = track.subgroup(id) {
                         subgroup.begin(object);
                         track.observe(location);
@@ -254,10 +251,10 @@ impl Relay {
         let priority = priority.unwrap_or(track.cache.default_priority);
         let duplicates = &mut track.duplicates;
         let former = duplicates.owner(key).filter(|&former| former != sender);
-        match duplicates.claim(now, key, sender, (object.id, priority), anew) {
+        match duplicates.claim(turn.now, key, sender, (object.id, priority), anew) {
             Claim::Granted => {}
             Claim::Repeated => {
-                self.counters.duplicates += 1;
+                turn.counters.duplicates += 1;
                 inbound.flow = Flow::Repeated(Repetition {
                     number,
                     object: object.id,
@@ -265,11 +262,11 @@ impl Relay {
                 });
                 let header = inbound.header;
                 if track.cache.check_object(&header, number, &object).is_err() {
-                    self.on_malformed(now, endpoint, track_id, handle);
+                    self.on_malformed(turn, track_id, handle);
                 }
                 return;
             }
-            Claim::Contradictory => return self.on_malformed(now, endpoint, track_id, handle),
+            Claim::Contradictory => return self.on_malformed(turn, track_id, handle),
         }
         let header = match inbound.flow {
             Flow::Fresh => inbound.header,
@@ -285,7 +282,7 @@ impl Relay {
         track.observe(location);
         mark_grown(&mut self.grown, track_id, id);
         if let Some(former) = former {
-            self.displace(now, track_id, key, former, next);
+            self.displace(turn, track_id, key, former, next);
         }
     }
 
@@ -294,7 +291,7 @@ impl Relay {
     /// repeated while it was not silent yet; then it is left to complete that.
     fn displace(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         key: SubgroupKey,
         former: Sender,
@@ -315,11 +312,11 @@ impl Relay {
             return;
         }
         let before = subgroup.partial_bytes();
-        subgroup.end(now, Ended::Displaced);
+        subgroup.end(turn.now, Ended::Displaced);
         let parts = &mut self.ledger.parts;
         parts.hold(subgroup.session(), before, subgroup.partial_bytes());
         mark_grown(&mut self.grown, track_id, id);
-        let Some(peer) = self.peers.get(former.0) else {
+        let Some(peer) = turn.sessions.get(former.0) else {
             return;
         };
         let mut streams = peer.inbound.values_mut();
@@ -339,14 +336,13 @@ impl Relay {
     /// The next bytes of the last object; returns whether the stream is one of a subgroup.
     pub(crate) fn on_payload(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         data: &[u8],
     ) -> bool {
-        let Some(inbound) = self
-            .peers
+        let Some(inbound) = turn
+            .sessions
             .get(handle)
             .and_then(|peer| peer.inbound.get_mut(&stream))
         else {
@@ -367,7 +363,7 @@ impl Relay {
                     let key = subgroup.key();
                     subgroup.extend(data);
                     if track.duplicates.is_shared() {
-                        track.duplicates.touch(now, key, (handle, request));
+                        track.duplicates.touch(turn.now, key, (handle, request));
                     }
                     mark_grown(&mut self.grown, track_id, id);
                 }
@@ -378,7 +374,7 @@ impl Relay {
                 let checked = known.map(|known| known.check_payload(repetition.bytes, data));
                 repetition.bytes += data.len() as u64;
                 if checked == Some(Err(Contradiction)) {
-                    self.on_malformed(now, endpoint, track_id, handle);
+                    self.on_malformed(turn, track_id, handle);
                 }
             }
             Flow::Fresh => {}
@@ -389,14 +385,13 @@ impl Relay {
     /// A publisher's subgroup stream is over.
     pub(crate) fn on_stream_end(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
         end: StreamEnd,
     ) {
-        let Some(inbound) = self
-            .peers
+        let Some(inbound) = turn
+            .sessions
             .get(handle)
             .and_then(|peer| peer.inbound.remove(&stream))
         else {
@@ -406,19 +401,19 @@ impl Relay {
             StreamEnd::Fin => Ended::Finished,
             StreamEnd::Reset(code) => Ended::Reset(code),
         };
-        let sound = self.end_stream(now, handle, &inbound, ended);
-        self.publish_grown(now, endpoint);
+        let sound = self.end_stream(turn, handle, &inbound, ended);
+        self.publish_grown(turn);
         if sound.is_err() {
-            self.on_malformed(now, endpoint, inbound.track, handle);
+            self.on_malformed(turn, inbound.track, handle);
         }
-        self.settle_leaving(now, endpoint, inbound.track);
+        self.settle_leaving(turn, inbound.track);
     }
 
     /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended
     /// elsewhere.
     pub(crate) fn end_stream(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
         handle: Handle,
         inbound: &Inbound,
         ended: Ended,
@@ -440,12 +435,12 @@ impl Relay {
             && let Some(subgroup) = track.subgroup(id)
         {
             let before = subgroup.partial_bytes();
-            subgroup.end(now, ended);
+            subgroup.end(turn.now, ended);
             let parts = &mut self.ledger.parts;
             parts.hold(subgroup.session(), before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
             let sender = (handle, inbound.request);
-            track.duplicates.release(now, key, sender, next);
+            track.duplicates.release(turn.now, key, sender, next);
             let mut sound = Ok(());
             if let Some(last) = next.checked_sub(1)
                 && ended == Ended::Finished
@@ -462,8 +457,8 @@ impl Relay {
     }
 
     /// Cuts all streams that a publisher has open for one of its tracks.
-    pub(crate) fn cut_streams(&mut self, now: Instant, handle: Handle, request: RequestId) {
-        let Some(peer) = self.peers.get(handle) else {
+    pub(crate) fn cut_streams(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let mut cut = Vec::new();
@@ -476,7 +471,7 @@ impl Relay {
         });
         for inbound in cut {
             // What is cut says nothing of its end.
-            let _sound = self.end_stream(now, handle, &inbound, CUT);
+            let _sound = self.end_stream(turn, handle, &inbound, CUT);
         }
     }
 }

@@ -7,25 +7,25 @@ use weir_moqt::{
     message::{PublishDone, RequestError},
     session::RequestId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Relay,
     delivery::subscription::Subscriber,
+    dispatch::Owners,
     links::peer_threads::is_moved,
     sessions::peer::Part,
     timers::Timer,
     track::table::TrackId,
     track::{Leaving, Origin, Source},
+    turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up. The relay does not follow
     /// redirects; to the subscriber the track is simply not there.
     pub(crate) fn on_source_rejected(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         error: &RequestError,
@@ -35,42 +35,40 @@ impl Relay {
         } else {
             error.code
         };
-        if let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) {
-            self.source_gone(now, endpoint, track_id, (handle, id), code);
+        if let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) {
+            self.source_gone(turn, track_id, (handle, id), code);
         }
     }
 
     /// A publisher says that it is done with a track; what it has sent may still be on its way.
     pub(crate) fn on_source_done(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         done: PublishDone,
     ) {
-        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
+        let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) else {
             return;
         };
-        let until = now + self.config.limits.done_linger;
+        let until = turn.now + turn.config.limits.done_linger;
         if let Some(track) = self.tracks.get(track_id)
             && let Some(source) = track.source(handle, id)
         {
             source.leaving = Some(Leaving {
                 done,
-                since: now,
+                since: turn.now,
                 until,
                 stream_bytes: source.stream_bytes,
             });
         }
-        self.settle_leaving(now, endpoint, track_id);
+        self.settle_leaving(turn, track_id);
     }
 
     /// A publisher ended a request of its own, or the relay's. After its last word that says nothing new.
     pub(crate) fn on_source_closed(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         who: (Handle, RequestId),
     ) {
@@ -78,18 +76,13 @@ impl Relay {
         let source = track.and_then(|track| track.source(who.0, who.1));
         if source.is_some_and(|source| source.leaving.is_none()) {
             let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.source_gone(now, endpoint, track_id, who, code);
+            self.source_gone(turn, track_id, who, code);
         }
     }
 
     /// Lets go of publishers that are done and whose streams have arrived, or had time enough to.
-    pub(crate) fn settle_leaving(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-    ) {
-        let linger = self.config.limits.done_linger;
+    pub(crate) fn settle_leaving(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
+        let linger = turn.config.limits.done_linger;
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
@@ -105,9 +98,12 @@ impl Relay {
             let Some(leaving) = &mut source.leaving else {
                 continue;
             };
-            if leaving.until <= now && is_going_on && leaving.stream_bytes < source.stream_bytes {
+            if leaving.until <= turn.now
+                && is_going_on
+                && leaving.stream_bytes < source.stream_bytes
+            {
                 leaving.stream_bytes = source.stream_bytes;
-                leaving.until = now + linger;
+                leaving.until = turn.now + linger;
             }
             // Nothing of a neighbour is overtaken.
             let grace = if has_datagrams && !source.is_neighbour {
@@ -122,8 +118,8 @@ impl Relay {
             };
             let silence = silence.filter(|(sender, _)| *sender == (source.handle, source.request));
             let until = silence.map_or(until, |(_, silence)| until.max(silence));
-            if until <= now {
-                self.counters.publishers_incomplete += u64::from(!is_complete);
+            if until <= turn.now {
+                turn.counters.publishers_incomplete += u64::from(!is_complete);
                 gone.push((source.handle, source.request));
             } else {
                 next = Some(next.map_or(until, |next| next.min(until)));
@@ -131,68 +127,66 @@ impl Relay {
         }
         if track.leaving_at != next {
             if let Some(at) = std::mem::replace(&mut track.leaving_at, next) {
-                self.timers.cancel(at, Timer::Leaving(track_id));
+                turn.timers.cancel(at, Timer::Leaving(track_id));
             }
             if let Some(at) = next {
-                self.timers.set(at, Timer::Leaving(track_id));
+                turn.timers.set(at, Timer::Leaving(track_id));
             }
         }
         for who in gone {
             let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.source_gone(now, endpoint, track_id, who, code);
+            self.source_gone(turn, track_id, who, code);
         }
     }
 
     /// The time for the last streams of a publisher is over.
-    pub(crate) fn on_leaving(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+    pub(crate) fn on_leaving(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         if let Some(track) = self.tracks.get(track_id) {
             track.leaving_at = None;
-            self.settle_leaving(now, endpoint, track_id);
+            self.settle_leaving(turn, track_id);
         }
     }
 
     /// A publisher of a track is no more. `code` is for those who wait for its answer.
     pub(crate) fn source_gone(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         (handle, request): (Handle, RequestId),
         code: RequestErrorCode,
     ) {
-        self.cut_streams(now, handle, request);
-        if let Some(peer) = self.peers.get(handle) {
+        self.cut_streams(turn, handle, request);
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(request);
         }
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.forget(connection, request);
         });
-        self.publish_grown(now, endpoint);
-        let is_ended = self.is_ended_by(now, endpoint, track_id, (handle, request));
+        self.publish_grown(turn);
+        let is_ended = self.is_ended_by(turn, track_id, (handle, request));
         if is_ended && let Some(track) = self.tracks.get(track_id) {
             for other in track.sources.clone() {
-                self.cut_streams(now, other.handle, other.request);
+                self.cut_streams(turn, other.handle, other.request);
             }
-            self.publish_grown(now, endpoint);
+            self.publish_grown(turn);
         }
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         if let Some(source) = track.remove_source(handle, request) {
             if is_ended || !track.is_within_reach() {
-                self.after_last_source(now, endpoint, track_id, source, code);
+                self.after_last_source(turn, track_id, source, code);
             } else if !track.is_fed() {
                 track.start_afresh();
             }
         }
-        self.dismiss_neighbours(now, endpoint, track_id);
-        self.forget_if_unused(track_id);
+        self.dismiss_neighbours(turn, track_id);
+        self.forget_if_unused(turn, track_id);
     }
 
     fn after_last_source(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         last: Source,
         code: RequestErrorCode,
@@ -206,13 +200,13 @@ impl Relay {
         match (ended, last.origin) {
             (Some(leaving), _) => {
                 track.start_afresh();
-                self.dismiss_subscribers(now, endpoint, track_id, &leaving.done, |_| true);
-                self.ask_publishers(now, endpoint, track_id, None);
+                self.dismiss_subscribers(turn, track_id, &leaving.done, |_| true);
+                self.ask_publishers(turn, track_id, None);
             }
             (None, Origin::Published | Origin::Subscribed) => {
                 track.start_afresh();
-                self.orphan(now, track_id);
-                self.ask_publishers(now, endpoint, track_id, Some(last.handle));
+                self.orphan(turn, track_id);
+                self.ask_publishers(turn, track_id, Some(last.handle));
             }
             (None, Origin::Asked) => {}
         }
@@ -221,45 +215,44 @@ impl Relay {
             .get(track_id)
             .is_some_and(|track| !track.is_asking())
         {
-            self.on_publishers_declined(now, endpoint, track_id, code);
+            self.on_publishers_declined(turn, track_id, code);
         }
-        self.update_upstream(now, endpoint, track_id);
+        self.update_upstream(turn, track_id);
     }
 
     /// Keeps the subscribers of a track for a while, in case its publisher comes back.
-    fn orphan(&mut self, now: Instant, track_id: TrackId) {
+    fn orphan(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         if !track.subscribers.is_empty() && track.orphaned_until.is_none() {
-            let until = now + self.config.limits.publisher_linger;
+            let until = turn.now + turn.config.limits.publisher_linger;
             track.orphaned_until = Some(until);
-            self.timers.set(until, Timer::Orphaned(track_id));
+            turn.timers.set(until, Timer::Orphaned(track_id));
         }
     }
 
     /// The publisher did not come back.
-    pub(crate) fn on_orphaned(&mut self, now: Instant, endpoint: &mut Endpoint, track_id: TrackId) {
+    pub(crate) fn on_orphaned(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         track.orphaned_until = None;
-        self.counters.tracks_abandoned += 1;
+        turn.counters.tracks_abandoned += 1;
         let gone = PublishDone {
             code: PublishDoneCode::TRACK_ENDED,
             stream_count: None,
             reason: "the publisher is gone".to_owned(),
         };
-        self.dismiss_subscribers(now, endpoint, track_id, &gone, |_| true);
-        self.update_upstream(now, endpoint, track_id);
+        self.dismiss_subscribers(turn, track_id, &gone, |_| true);
+        self.update_upstream(turn, track_id);
     }
 
     /// Ends a track for all those of its subscribers that it is over for: at once for those who have everything, for the others as soon as
     /// their streams are complete [moqt-18 §10.11].
     pub(crate) fn dismiss_subscribers(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         done: &PublishDone,
         is_over: impl Fn(&Subscriber) -> bool,
@@ -276,16 +269,15 @@ impl Relay {
             }
         }
         for (handle, request) in drained {
-            self.dismiss_if_drained(now, endpoint, id, handle, request);
+            self.dismiss_if_drained(turn, id, handle, request);
         }
-        self.forget_if_unused(id);
+        self.forget_if_unused(turn, id);
     }
 
     /// Sends PUBLISH_DONE to a subscriber whose track has ended, once its streams are complete.
     pub(crate) fn dismiss_if_drained(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         handle: Handle,
         request: RequestId,
@@ -308,20 +300,19 @@ impl Relay {
             ..*done
         };
         track.subscribers.remove(place);
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(request);
         }
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.publish_done(connection, request, done);
         });
-        self.forget_if_unused(id);
+        self.forget_if_unused(turn, id);
     }
 
     /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
     pub(crate) fn cut_subscriber(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         (handle, request): (Handle, RequestId),
         code: PublishDoneCode,
@@ -336,38 +327,38 @@ impl Relay {
                 PublishDoneCode::MALFORMED_TRACK => RequestErrorCode::MALFORMED_TRACK,
                 _ => RequestErrorCode::INTERNAL_ERROR,
             };
-            self.refuse_waiting(now, endpoint, handle, request, code);
-            return self.update_upstream(now, endpoint, id);
+            self.refuse_waiting(turn, handle, request, code);
+            return self.update_upstream(turn, id);
         };
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(request);
         }
-        self.subscriber_gone(now, endpoint, id, handle, request);
+        self.subscriber_gone(turn, id, handle, request);
         let done = PublishDone {
             code,
             stream_count: Some(streams),
             reason: String::new(),
         };
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.publish_done(connection, request, done);
         });
     }
 
     /// Forgets a track that nobody has to do with any more; if the cache remembers something of it, that stays.
-    pub(crate) fn forget_if_unused(&mut self, id: TrackId) {
+    pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let Some(track) = self.tracks.get(id).filter(|track| track.is_unused()) else {
             return;
         };
         if let Some(at) = track.orphaned_until.take() {
-            self.timers.cancel(at, Timer::Orphaned(id));
+            turn.timers.cancel(at, Timer::Orphaned(id));
         }
         if let Some(at) = track.leaving_at.take() {
-            self.timers.cancel(at, Timer::Leaving(id));
+            turn.timers.cancel(at, Timer::Leaving(id));
         }
         if track.cache.is_empty() {
             self.tracks.remove_if_unused(id);
-        } else if let Some(oldest) = self.tracks.rest(id, self.config.limits.tracks_resting_max) {
-            self.counters.tracks_resting_forgotten += 1;
+        } else if let Some(oldest) = self.tracks.rest(id, turn.config.limits.tracks_resting_max) {
+            turn.counters.tracks_resting_forgotten += 1;
             if let Some(mut track) = self.tracks.remove_if_unused(oldest) {
                 track.cache.clear(&mut self.ledger);
             }
@@ -377,8 +368,7 @@ impl Relay {
     /// The request of `peer` that stood for `part` is over, or the whole session.
     pub(crate) fn part_gone(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         request: RequestId,
         part: Part,
@@ -386,25 +376,25 @@ impl Relay {
         match part {
             Part::Source(track) => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.source_gone(now, endpoint, track, (handle, request), code);
+                self.source_gone(turn, track, (handle, request), code);
             }
-            Part::Subscriber(track) => self.subscriber_gone(now, endpoint, track, handle, request),
+            Part::Subscriber(track) => self.subscriber_gone(turn, track, handle, request),
             Part::Namespace(namespace) => {
                 if self.namespaces.remove(&namespace, handle) {
-                    self.untell_all(now, endpoint, &namespace);
+                    self.untell_all(turn, &namespace);
                 }
-                self.withdraw_from_neighbours(now, endpoint, &namespace);
+                self.withdraw_from_neighbours(turn, &namespace);
             }
             Part::Interest(interest) => self.interest_gone(handle, request, &interest),
-            Part::Fetch(_) => self.fetch_gone(now, endpoint, (handle, request)),
+            Part::Fetch(_) => self.fetch_gone(turn, (handle, request)),
             Part::Feeder(_) => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.fail_feeder(now, endpoint, (handle, request), code);
+                self.fail_feeder(turn, (handle, request), code);
             }
-            Part::Status(asked) => self.asker_gone(now, endpoint, asked),
+            Part::Status(asked) => self.asker_gone(turn, asked),
             Part::Inquiry => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.inquiry_gone(now, endpoint, (handle, request), code);
+                self.inquiry_gone(turn, (handle, request), code);
             }
         }
     }

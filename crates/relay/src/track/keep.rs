@@ -9,11 +9,12 @@ use weir_moqt::{
 };
 
 use crate::{
-    Relay,
     cache::{Contradiction, Keeper, LAST, TrackCache},
+    dispatch::Owners,
     timers::Timer,
     track::object_gaps::told_by,
     track::subgroup::{Ended, Mark, Subgroup},
+    turn::Turn,
 };
 
 impl TrackCache {
@@ -153,49 +154,49 @@ impl TrackCache {
     }
 }
 
-impl Relay {
+impl Owners {
     /// Keeps the cache within its limits, and its timer up to date.
     #[inline]
-    pub(crate) fn tend_cache(&mut self) {
-        while self.ledger.bytes() > self.config.limits.cache_bytes_max {
+    pub(crate) fn tend_cache(&mut self, turn: &mut Turn<'_>) {
+        while self.ledger.bytes() > turn.config.limits.cache_bytes_max {
             let Some(id) = self.ledger.oldest() else {
                 break;
             };
             if let Some(track) = self.tracks.get(id) {
-                track.cache.evict(&mut self.ledger, &mut self.counters);
+                track.cache.evict(&mut self.ledger, &mut *turn.counters);
             }
-            self.forget_if_unused(id);
+            self.forget_if_unused(turn, id);
         }
         if self.ledger.wake.is_none() {
-            self.wake_for_cache(None);
+            self.wake_for_cache(turn, None);
         }
     }
 
-    fn wake_for_cache(&mut self, earliest: Option<Instant>) {
-        if let Some((due, _)) = self.ledger.due(self.config.limits.cache_age_max) {
+    fn wake_for_cache(&mut self, turn: &mut Turn<'_>, earliest: Option<Instant>) {
+        if let Some((due, _)) = self.ledger.due(turn.config.limits.cache_age_max) {
             let wake = earliest.map_or(due, |earliest| due.max(earliest));
             self.ledger.wake = Some(wake);
-            self.timers.set(wake, Timer::Cache);
+            turn.timers.set(wake, Timer::Cache);
         }
     }
 
     /// Forgets what is too old.
-    pub(crate) fn on_cache_due(&mut self, now: Instant) {
+    pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
         self.ledger.wake = None;
-        let age_max = self.config.limits.cache_age_max;
-        let Some(oldest) = now.checked_sub(age_max) else {
+        let age_max = turn.config.limits.cache_age_max;
+        let Some(oldest) = turn.now.checked_sub(age_max) else {
             return;
         };
-        while let Some((due, turn)) = self.ledger.due(age_max)
-            && due <= now
+        while let Some((due, aging)) = self.ledger.due(age_max)
+            && due <= turn.now
         {
-            if let Some(track) = self.tracks.get(turn.track) {
-                let (ledger, counters) = (&mut self.ledger, &mut self.counters);
-                track.cache.expire(ledger, counters, turn, oldest);
+            if let Some(track) = self.tracks.get(aging.track) {
+                let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
+                track.cache.expire(ledger, counters, aging, oldest);
             }
-            self.forget_if_unused(turn.track);
+            self.forget_if_unused(turn, aging.track);
         }
-        self.wake_for_cache(Some(now + CACHE_REST));
+        self.wake_for_cache(turn, Some(turn.now + CACHE_REST));
     }
 }
 

@@ -1,29 +1,21 @@
 //! Tracks that break the rules of the object model, and requests for new groups of those that keep them.
 
-use std::time::Instant;
-
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode},
     parameter::Parameters,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
-use crate::{Relay, track::table::TrackId};
+use crate::{dispatch::Owners, track::table::TrackId, turn::Turn};
 
-impl Relay {
+impl Owners {
     /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
     /// once, and nothing more of it is taken from there [moqt-18 §2.4.2].
-    pub(crate) fn on_malformed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-        publisher: Handle,
-    ) {
+    pub(crate) fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        self.counters.tracks_malformed += 1;
+        turn.counters.tracks_malformed += 1;
         tracing::debug!(track = %track.name, connection = publisher.index(), "malformed");
         let sources = track.sources.clone();
         let feeders = track.feeders.clone();
@@ -33,36 +25,35 @@ impl Relay {
             .collect();
         for who in subscribers {
             let code = PublishDoneCode::MALFORMED_TRACK;
-            self.cut_subscriber(now, endpoint, id, who, code);
+            self.cut_subscriber(turn, id, who, code);
         }
-        self.cut_fetches(now, endpoint, id, RequestErrorCode::MALFORMED_TRACK);
+        self.cut_fetches(turn, id, RequestErrorCode::MALFORMED_TRACK);
         for feeder in feeders.into_iter().filter(|feeder| feeder.0 == publisher) {
-            self.fail_feeder(now, endpoint, feeder, RequestErrorCode::MALFORMED_TRACK);
+            self.fail_feeder(turn, feeder, RequestErrorCode::MALFORMED_TRACK);
         }
         for source in sources
             .into_iter()
             .filter(|source| source.handle == publisher)
         {
-            self.cut_streams(now, source.handle, source.request);
-            self.with_session(now, endpoint, source.handle, |session, connection| {
+            self.cut_streams(turn, source.handle, source.request);
+            turn.with_session(source.handle, |session, connection| {
                 session.cancel(connection, source.request, ResetCode::MALFORMED_TRACK);
             });
-            let peer = self.peers.get(source.handle);
+            let peer = turn.sessions.get(source.handle);
             if peer.and_then(|peer| peer.remove(source.request)).is_some() {
                 let who = (source.handle, source.request);
                 let code = RequestErrorCode::MALFORMED_TRACK;
-                self.source_gone(now, endpoint, id, who, code);
+                self.source_gone(turn, id, who, code);
             }
         }
-        self.publish_grown(now, endpoint);
+        self.publish_grown(turn);
     }
 
     /// A subscriber asks for a new group: its wish goes to the publishers unless they were asked already, or the group
     /// is there [moqt-18 §10.2.13].
     pub(crate) fn request_group(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         parameters: &Parameters,
     ) {
@@ -85,7 +76,7 @@ impl Relay {
                     new_group_request: Some(wanted),
                     ..Parameters::default()
                 };
-                self.with_session(now, endpoint, source.handle, |session, connection| {
+                turn.with_session(source.handle, |session, connection| {
                     session.update(connection, source.request, update).is_ok()
                 });
             }

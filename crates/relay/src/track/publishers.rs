@@ -1,7 +1,5 @@
 //! PUBLISH, PUBLISH_NAMESPACE and the relay's own SUBSCRIBEs: where the objects of a track come from.
 
-use std::time::Instant;
-
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
@@ -11,40 +9,40 @@ use weir_moqt::{
     property::Properties,
     session::RequestId,
 };
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 
 use crate::{
-    Relay,
+    dispatch::Owners,
     sessions::peer::Part,
     timers::Timer,
     track::end_markers::Ends,
     track::table::TrackId,
     track::{Origin, Source},
+    turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// A session offers a track.
     pub(crate) fn on_publish(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         publish: &Publish,
     ) {
-        let limits = &self.config.limits;
-        let Some(peer) = self.peers.get(handle) else {
+        let limits = &turn.config.limits;
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let is_neighbour = peer.is_neighbour;
         if !is_neighbour && peer.counts.sources >= limits.publications_per_session_max {
-            self.counters.refused_limit_publications += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_publications += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let track = &publish.track;
         let Some(track_id) = self.tracks.find_or_create(track, limits.tracks_max) else {
-            self.counters.refused_limit_tracks += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_tracks += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         };
         let Some(track) = self.tracks.get(track_id) else {
             return;
@@ -55,92 +53,95 @@ impl Relay {
         match same {
             Some(source) if source.origin == Origin::Asked => {
                 // The offer overtakes the relay's own request, which has to end first [moqt-18 §5.1].
-                self.cancel_source(now, endpoint, track_id, &source);
+                self.cancel_source(turn, track_id, &source);
             }
             Some(_) => {
-                self.counters.refused_duplicate += 1;
+                turn.counters.refused_duplicate += 1;
                 let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-                return self.refuse(now, endpoint, handle, id, code);
+                return turn.refuse(handle, id, code);
             }
             None => {}
         }
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        let max = self.config.limits.publishers_per_track_max;
+        let max = turn.config.limits.publishers_per_track_max;
         if !is_neighbour && track.publishers_here() >= max {
-            self.counters.refused_limit_publishers += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_publishers += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let is_new = !track.is_published();
-        let sends_always = !self.config.pauses_publishers && !is_neighbour;
+        let sends_always = !turn.config.pauses_publishers && !is_neighbour;
         let forward = sends_always || track.is_wanted(is_neighbour);
-        self.add_source(track_id, handle, id, Origin::Published, forward);
+        self.add_source(turn, track_id, handle, id, Origin::Published, forward);
         let largest = publish.parameters.largest_object;
-        self.welcome(now, endpoint, track_id, (handle, id), largest);
-        self.establish(track_id, &publish.properties, largest);
+        self.welcome(turn, track_id, (handle, id), largest);
+        self.establish(turn, track_id, &publish.properties, largest);
         let parameters = Parameters {
             forward: Some(forward),
-            expires: self.expires_in(now, handle, id),
+            expires: turn.expires_in(handle, id),
             ..Parameters::default()
         };
         let ok = RequestOk {
             parameters,
             ..RequestOk::default()
         };
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, ok);
         });
-        self.admit_waiting(now, endpoint, track_id);
+        self.admit_waiting(turn, track_id);
         if is_new {
-            self.offer_all(now, endpoint, track_id);
+            self.offer_all(turn, track_id);
         }
-        self.offer_to_neighbours(now, endpoint, track_id);
-        self.dismiss_neighbours(now, endpoint, track_id);
+        self.offer_to_neighbours(turn, track_id);
+        self.dismiss_neighbours(turn, track_id);
     }
 
     /// A session announces a namespace.
     pub(crate) fn on_publish_namespace(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         namespace: &Namespace,
     ) {
-        let Some(peer) = self.peers.get(handle) else {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let is_neighbour = peer.is_neighbour;
-        let max = self.config.limits.namespaces_per_session_max;
+        let max = turn.config.limits.namespaces_per_session_max;
         if !is_neighbour && peer.counts.namespaces >= max {
-            self.counters.refused_limit_namespaces += 1;
-            return self.refuse(now, endpoint, handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.counters.refused_limit_namespaces += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Part::Namespace(namespace.clone()));
         let is_new = self
             .namespaces
             .insert(namespace.clone(), handle, is_neighbour);
-        self.with_session(now, endpoint, handle, |session, connection| {
+        turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
         if is_new {
-            self.tell_all(now, endpoint, namespace);
+            self.tell_all(turn, namespace);
         }
         if !is_neighbour {
-            self.announce_to_neighbours(now, endpoint, namespace);
+            self.announce_to_neighbours(turn, namespace);
         }
         let tracks: Vec<_> = self.tracks.under(namespace).collect();
         for track_id in tracks {
-            self.ask(now, endpoint, track_id, handle);
+            self.ask(turn, track_id, handle);
         }
     }
 
     /// The sessions that may have the tracks of a namespace by what they announced, as many of this thread as are looked at.
-    pub(crate) fn announcers_of(&mut self, namespace: &Namespace) -> Vec<Handle> {
-        let max = self.config.limits.announcers_per_track_max;
+    pub(crate) fn announcers_of(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+    ) -> Vec<Handle> {
+        let max = turn.config.limits.announcers_per_track_max;
         let found = self.namespaces.matching(namespace, max);
-        self.counters.announcers_cut += u64::from(found.is_cut);
+        turn.counters.announcers_cut += u64::from(found.is_cut);
         found.sessions
     }
 
@@ -148,8 +149,7 @@ impl Relay {
     /// except for one that just left; returns how many were asked.
     pub(crate) fn ask_publishers(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         except: Option<Handle>,
     ) -> usize {
@@ -157,64 +157,60 @@ impl Relay {
             return 0;
         };
         let namespace = track.name.namespace.clone();
-        let publishers = self.announcers_of(&namespace);
+        let publishers = self.announcers_of(turn, &namespace);
         publishers
             .into_iter()
-            .filter(|&handle| Some(handle) != except && self.ask(now, endpoint, track_id, handle))
+            .filter(|&handle| Some(handle) != except && self.ask(turn, track_id, handle))
             .count()
     }
 
     /// Sends SUBSCRIBE to a session, unless it is a source of the track already or nobody wants it; returns whether it
     /// was sent.
-    pub(crate) fn ask(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-        handle: Handle,
-    ) -> bool {
+    pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, track_id: TrackId, handle: Handle) -> bool {
         let Some(track) = self.tracks.get(track_id) else {
             return false;
         };
-        let is_neighbour = self.peers.get(handle).is_some_and(|peer| peer.is_neighbour);
+        let is_neighbour = turn
+            .sessions
+            .get(handle)
+            .is_some_and(|peer| peer.is_neighbour);
         let mut sources = track.sources.iter();
         if sources.any(|source| source.handle == handle) || track.is_unwanted(is_neighbour) {
             return false;
         }
-        let max = self.config.limits.publishers_per_track_max;
+        let max = turn.config.limits.publishers_per_track_max;
         if !is_neighbour && track.publishers_here() >= max {
-            self.counters.publishers_not_asked += 1;
+            turn.counters.publishers_not_asked += 1;
             return false;
         }
         let waiting = track.waiting.iter();
         let wishes = waiting.filter_map(|waiting| waiting.parameters.new_group_request);
-        // Whatever the subscribers want now [moqt-18 §9.2].
+        // Whatever the subscribers want turn.now [moqt-18 §9.2].
         let parameters = Parameters {
             forward: Some(true),
             new_group_request: wishes.max(),
             ..Parameters::default()
         };
         let name = track.name.clone();
-        let request = self.with_session(now, endpoint, handle, |session, connection| {
+        let request = turn.with_session(handle, |session, connection| {
             session.subscribe(connection, name, parameters)
         });
         let Some(Ok(request)) = request else {
             return false;
         };
-        self.add_source(track_id, handle, request, Origin::Asked, true);
+        self.add_source(turn, track_id, handle, request, Origin::Asked, true);
         true
     }
 
     /// A publisher accepted the relay's SUBSCRIBE.
     pub(crate) fn on_source_accepted(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         id: RequestId,
         ok: &SubscribeOk,
     ) {
-        let Some(track_id) = self.peers.get(handle).and_then(|peer| peer.source(id)) else {
+        let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) else {
             return;
         };
         let Some(track) = self.tracks.get(track_id) else {
@@ -224,16 +220,17 @@ impl Relay {
             source.origin = Origin::Subscribed;
         }
         let largest = ok.parameters.largest_object;
-        self.welcome(now, endpoint, track_id, (handle, id), largest);
-        self.establish(track_id, &ok.properties, largest);
-        self.admit_waiting(now, endpoint, track_id);
-        self.dismiss_neighbours(now, endpoint, track_id);
+        self.welcome(turn, track_id, (handle, id), largest);
+        self.establish(turn, track_id, &ok.properties, largest);
+        self.admit_waiting(turn, track_id);
+        self.dismiss_neighbours(turn, track_id);
     }
 
-    /// Objects of a track may come from now on. What subscribers are told of it is decided by the first of
+    /// Objects of a track may come from turn.now on. What subscribers are told of it is decided by the first of
     /// several publishers.
     pub(crate) fn establish(
         &mut self,
+        turn: &mut Turn<'_>,
         id: TrackId,
         properties: &Properties,
         largest: Option<Location>,
@@ -259,22 +256,17 @@ impl Relay {
             track.observe(largest);
         }
         if let Some(until) = track.orphaned_until.take() {
-            self.timers.cancel(until, Timer::Orphaned(id));
+            turn.timers.cancel(until, Timer::Orphaned(id));
         }
     }
 
     /// Tells publishers whether objects are wanted; ends the relay's own subscriptions when nobody is left.
-    pub(crate) fn update_upstream(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track_id: TrackId,
-    ) {
+    pub(crate) fn update_upstream(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
         let wishes = [false, true].map(|by_neighbour| {
-            let sends_always = !self.config.pauses_publishers && !by_neighbour;
+            let sends_always = !turn.config.pauses_publishers && !by_neighbour;
             let is_wanted = sends_always || track.is_wanted(by_neighbour);
             (is_wanted, track.is_unwanted(by_neighbour))
         });
@@ -284,18 +276,17 @@ impl Relay {
             }
             let (is_wanted, is_unwanted) = wishes[usize::from(source.is_neighbour)];
             if is_unwanted && source.origin != Origin::Published {
-                self.cancel_source(now, endpoint, track_id, &source);
+                self.cancel_source(turn, track_id, &source);
             } else if source.forward != is_wanted && source.origin != Origin::Asked {
                 let parameters = Parameters {
                     forward: Some(is_wanted),
                     ..Parameters::default()
                 };
-                let sent =
-                    self.with_session(now, endpoint, source.handle, |session, connection| {
-                        session
-                            .update(connection, source.request, parameters)
-                            .is_ok()
-                    });
+                let sent = turn.with_session(source.handle, |session, connection| {
+                    session
+                        .update(connection, source.request, parameters)
+                        .is_ok()
+                });
                 if sent == Some(true)
                     && let Some(track) = self.tracks.get(track_id)
                     && let Some(source) = track.source(source.handle, source.request)
@@ -305,19 +296,18 @@ impl Relay {
                 }
             }
         }
-        self.forget_if_unused(track_id);
+        self.forget_if_unused(turn, track_id);
     }
 
     /// Ends one of the relay's own subscriptions.
     pub(crate) fn cancel_source(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         source: &Source,
     ) {
-        self.cut_streams(now, source.handle, source.request);
-        if let Some(peer) = self.peers.get(source.handle) {
+        self.cut_streams(turn, source.handle, source.request);
+        if let Some(peer) = turn.sessions.get(source.handle) {
             peer.remove(source.request);
         }
         if let Some(track) = self.tracks.get(track_id) {
@@ -326,14 +316,15 @@ impl Relay {
                 track.start_afresh();
             }
         }
-        self.with_session(now, endpoint, source.handle, |session, connection| {
+        turn.with_session(source.handle, |session, connection| {
             session.cancel(connection, source.request, ResetCode::CANCELLED);
         });
-        self.publish_grown(now, endpoint);
+        self.publish_grown(turn);
     }
 
     fn add_source(
         &mut self,
+        turn: &mut Turn<'_>,
         track_id: TrackId,
         handle: Handle,
         request: RequestId,
@@ -341,7 +332,7 @@ impl Relay {
         forward: bool,
     ) {
         let mut is_neighbour = false;
-        if let Some(peer) = self.peers.get(handle) {
+        if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Part::Source(track_id));
             is_neighbour = peer.is_neighbour;
         }

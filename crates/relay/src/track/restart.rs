@@ -6,20 +6,19 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::location::Location;
-use weir_quic::Endpoint;
 
 use crate::{
-    Relay, track::Track, track::duplicates::Sender, track::end_markers::Ends, track::table::TrackId,
+    dispatch::Owners, track::Track, track::duplicates::Sender, track::end_markers::Ends,
+    track::table::TrackId, turn::Turn,
 };
 
-impl Relay {
+impl Owners {
     /// A publisher joins others. If it says that it has published nothing [moqt-18 §10.2.11], though they have, it
     /// may be one of them that fell and came back: it is believed until one of the others is heard of again, and they
     /// are asked for a sign of life.
     pub(crate) fn welcome(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: TrackId,
         sender: Sender,
         largest: Option<Location>,
@@ -36,15 +35,15 @@ impl Relay {
             is_anew |= other.is_established();
             other.probed = None;
             if !other.is_neighbour
-                && let Some(mut connection) = endpoint.connection(now, other.handle)
+                && let Some(mut connection) = turn.endpoint.connection(turn.now, other.handle)
             {
                 other.probed = Some(connection.stats().bytes_received);
                 connection.probe();
             }
         }
         if is_anew {
-            self.counters.publishers_anew += 1;
-            track.duplicates.begin_anew(now, sender);
+            turn.counters.publishers_anew += 1;
+            track.duplicates.begin_anew(turn.now, sender);
             track.ends = Ends::default();
             track.group_asked = None;
             track.largest = None;
@@ -60,13 +59,7 @@ impl Relay {
 
     /// Whether a track ends with a publisher that is done, though others are there: it counted anew, and they gave
     /// no sign of life since. Of a neighbour's publishers that is not known.
-    pub(crate) fn is_ended_by(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: TrackId,
-        sender: Sender,
-    ) -> bool {
+    pub(crate) fn is_ended_by(&mut self, turn: &mut Turn<'_>, id: TrackId, sender: Sender) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;
         };
@@ -79,8 +72,9 @@ impl Relay {
         let mut others = track.sources.iter();
         others.all(|other| {
             (other.handle, other.request) == sender
-                || endpoint
-                    .connection(now, other.handle)
+                || turn
+                    .endpoint
+                    .connection(turn.now, other.handle)
                     .is_none_or(|connection| {
                         Some(connection.stats().bytes_received) == other.probed
                     })
