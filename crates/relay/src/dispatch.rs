@@ -15,6 +15,7 @@ use crate::{
     cache::Ledger,
     catalogue::namespaces::{Announcements, Interests},
     catalogue::track_status::Inquiry,
+    effect::Effect,
     fetch::served::{Fetch, FetchId},
     fetch::upstream_fetch::Feeder,
     links::peer_threads::Neighbours,
@@ -136,6 +137,7 @@ impl Owners {
             .and_then(|peer| peer.session.poll_event())
         {
             self.on_session_event(turn, handle, event);
+            self.carry_effects(turn);
         }
         self.note_early_resets(turn, handle);
         self.publish_grown(turn);
@@ -392,10 +394,42 @@ impl Owners {
         }
     }
 
+    /// Hands the effects of a step to their owners, and the effects of these.
+    pub(crate) fn carry_effects(&mut self, turn: &mut Turn<'_>) {
+        while let Some(effect) = turn.effects.pop_front() {
+            self.carry(turn, effect);
+        }
+    }
+
+    fn carry(&mut self, turn: &mut Turn<'_>, effect: Effect) {
+        match effect {
+            Effect::CloseSession(handle, code, reason) => {
+                self.close_session(turn, handle, code, &reason);
+            }
+            Effect::RequestEnded(handle, id, part) => self.part_gone(turn, handle, id, part),
+            Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, handle, id, code),
+            Effect::NamespaceAnnounced(namespace, handle) => {
+                self.on_announced(turn, &namespace, handle);
+            }
+            Effect::DemandChanged(track) => self.update_upstream(turn, track),
+            Effect::JoinsSettled(track) => self.settle_joins(turn, track),
+            Effect::MaybeDrained(track, handle, id) => {
+                self.dismiss_if_drained(turn, track, handle, id);
+            }
+            Effect::CutSubscription(track, handle, id, code) => {
+                self.cut_subscriber(turn, track, (handle, id), code);
+            }
+            Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
+            Effect::Cached(track) => self.refill(turn, track),
+            Effect::Released(track) => self.forget_if_unused(turn, track),
+        }
+    }
+
     /// Settles the sessions that closed, or that may have something to say though nothing came.
     pub(crate) fn settle_all(&mut self, turn: &mut Turn<'_>) {
         while let Some(handle) = turn.sessions.next_unsettled() {
             self.settle(turn, handle);
+            self.carry_effects(turn);
         }
     }
 

@@ -15,6 +15,7 @@ mod config;
 mod counters;
 mod delivery;
 mod dispatch;
+mod effect;
 mod fetch;
 mod inspection;
 mod links;

@@ -6,7 +6,7 @@ use weir_moqt::session;
 use weir_quic::{App, Endpoint, Event};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Load, Open, TrackState, dispatch::Owners,
+    Authority, Config, Counters, Gauges, Load, Open, TrackState, dispatch::Owners, effect::Effects,
     sessions::Sessions, timers::Timers, turn::Turn,
 };
 
@@ -17,6 +17,7 @@ pub struct Relay {
     counters: Counters,
     timers: Timers,
     sessions: Sessions,
+    effects: Effects,
     owners: Owners,
 }
 
@@ -34,6 +35,7 @@ impl Relay {
             authority,
             counters: Counters::default(),
             timers: Timers::default(),
+            effects: Effects::default(),
             owners: Owners::default(),
         }
     }
@@ -84,6 +86,7 @@ impl Relay {
             counters: &mut self.counters,
             timers: &mut self.timers,
             sessions: &mut self.sessions,
+            effects: &mut self.effects,
         };
         (&mut self.owners, turn)
     }
@@ -93,6 +96,7 @@ impl App for Relay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let (owners, mut turn) = self.turn(now, endpoint);
         owners.on_event(&mut turn, event);
+        owners.carry_effects(&mut turn);
         owners.settle_all(&mut turn);
     }
 
@@ -104,6 +108,7 @@ impl App for Relay {
         let (owners, mut turn) = self.turn(now, endpoint);
         while let Some(timer) = turn.timers.expired(now) {
             owners.on_timer(&mut turn, timer);
+            owners.carry_effects(&mut turn);
         }
         owners.settle_all(&mut turn);
     }
@@ -111,6 +116,7 @@ impl App for Relay {
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
         owners.drain(&mut turn);
+        owners.carry_effects(&mut turn);
         owners.settle_all(&mut turn);
     }
 

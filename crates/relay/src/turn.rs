@@ -9,6 +9,7 @@ use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
     Authority, Config, Counters,
+    effect::{Effect, Effects},
     sessions::{Sessions, refusal::refusal},
     timers::Timers,
 };
@@ -22,9 +23,15 @@ pub(crate) struct Turn<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) timers: &'a mut Timers,
     pub(crate) sessions: &'a mut Sessions,
+    pub(crate) effects: &'a mut Effects,
 }
 
 impl Turn<'_> {
+    /// Has another owner act after this step.
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
     /// Does something with a session and its connection, if both are still there.
     pub(crate) fn with_session<T>(
         &mut self,

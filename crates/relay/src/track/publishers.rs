@@ -13,6 +13,7 @@ use weir_quic::Handle;
 
 use crate::{
     dispatch::Owners,
+    effect::Effect,
     sessions::peer::Part,
     timers::Timer,
     track::end_markers::Ends,
@@ -124,7 +125,18 @@ impl Owners {
         if is_new {
             self.tell_all(turn, namespace);
         }
-        if !is_neighbour {
+        turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
+    }
+
+    /// A session announced a namespace: peer threads hear of it, and the session is asked for the tracks in it that are
+    /// wanted.
+    pub(crate) fn on_announced(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        handle: Handle,
+    ) {
+        if !turn.is_neighbour(handle) {
             self.announce_to_neighbours(turn, namespace);
         }
         let tracks: Vec<_> = self.tracks.under(namespace).collect();
