@@ -15,7 +15,6 @@ pub mod archive;
 pub mod clock;
 pub mod compare;
 pub mod find_max;
-mod handles;
 pub mod http3;
 pub mod interpolate;
 pub mod limits;
@@ -26,8 +25,6 @@ pub mod metrics;
 pub mod null_relay;
 pub mod outcome;
 pub mod payload;
-mod peer;
-mod peers;
 pub mod profile;
 pub mod publisher;
 pub mod qperf;
@@ -39,6 +36,5 @@ pub mod service_level;
 #[cfg(test)]
 mod stories;
 pub mod subscriber;
-pub mod target;
 #[cfg(test)]
 mod test_transport;

@@ -12,9 +12,9 @@ use weir_quic::{App, Endpoint, Event};
 
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::End;
-use crate::peer::{Peer, Rest};
 use crate::publisher::{PublisherConfig, PublisherRole};
 use crate::subscriber::{SubscriberConfig, SubscriberRole, drain_of};
+use weir_client::client::{Peer, Rest};
 
 /// Clients that publish and subscribe.
 #[derive(Debug)]

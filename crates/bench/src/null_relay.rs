@@ -431,7 +431,7 @@ impl NullRelay {
 
 impl App for NullRelay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let handle = crate::handles::handle_of(&event);
+        let handle = weir_client::handles::handle_of(&event);
         if let Event::Lost { .. } = event {
             return self.on_lost(now, endpoint, handle);
         }

@@ -29,9 +29,9 @@ use weir_quic::{App, ConnectionStats, Endpoint, Event};
 use self::client::PublisherClient;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
-use crate::peer::{Peer, Rest};
-use crate::peers::Peers;
-use crate::target::Target;
+use weir_client::client::{Peer, Rest};
+use weir_client::clients::Peers;
+use weir_client::target::Target;
 use weir_histogram::Histogram;
 
 /// What publishers are made from.

@@ -30,11 +30,11 @@ pub use self::result::SubscriptionResult;
 use self::unruly::Unread;
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
-use crate::peer::Rest;
-use crate::peers::Peers;
 use crate::profile::Audience;
 use crate::series::Series;
-use crate::target::Target;
+use weir_client::client::Rest;
+use weir_client::clients::Peers;
+use weir_client::target::Target;
 use weir_histogram::Histogram;
 
 /// What subscribers are made from.

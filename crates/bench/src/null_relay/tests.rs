@@ -7,10 +7,10 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::clock::any_instant;
-use crate::handles::handle_of;
-use crate::peer::Peer;
 use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
-use crate::target::Target;
+use weir_client::client::Peer;
+use weir_client::handles::handle_of;
+use weir_client::target::Target;
 
 /// A null relay and clients that do as they are told.
 struct Table {

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::limits::FETCHES_MAX;
 use crate::metrics::{Dropped, TrackPlan};
-use crate::peer::{Peer, Rest};
 use crate::profile::{Pattern, TrackMode};
+use weir_client::client::{Peer, Rest};
 use weir_histogram::Histogram;
 
 /// The tracks of one publisher; its connection is handed in.

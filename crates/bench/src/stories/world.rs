@@ -23,7 +23,7 @@ use crate::report::{Report, example_report};
 use crate::scenario::Scenario;
 use crate::service_level::ServiceLevel;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
-use crate::target::Target;
+use weir_client::target::Target;
 
 pub(crate) const CLIENTS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);

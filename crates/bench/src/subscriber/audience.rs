@@ -11,10 +11,10 @@ use weir_quic::Endpoint;
 use super::client::SubscriberClient;
 use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
-use crate::peer::Peer;
-use crate::peers::Peers;
 use crate::profile::Conduct;
 use crate::series::Series;
+use weir_client::client::Peer;
+use weir_client::clients::Peers;
 
 /// Subscribers whose connections are handed in.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::audience::Tracks;
 use super::client::{SubscriberClient, insert_request, refuse};
 use super::{SubscribeFlow, SubscriberConfig};
 use crate::metrics::{End, Failure};
-use crate::peer::Peer;
+use weir_client::client::Peer;
 
 impl SubscriberClient {
     /// Asks what there is under the prefix that all wanted tracks share.

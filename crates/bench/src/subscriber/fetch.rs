@@ -17,8 +17,8 @@ use super::client::{SubscriberClient, insert_request};
 use super::incoming::{Complete, Incoming, carries};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
-use crate::peer::Peer;
 use crate::profile::Pattern;
+use weir_client::client::Peer;
 
 impl SubscriberClient {
     /// Notes which tracks are fetched when the schedules begin.

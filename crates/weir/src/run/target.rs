@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-pub(crate) use weir_bench::target::Target;
+pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
 use weir_quic::{

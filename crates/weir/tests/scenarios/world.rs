@@ -16,8 +16,8 @@ use weir_bench::{
     subscriber::{
         SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
-    target::Target,
 };
+use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
 use weir_moqt::{limits::Limits, message::Setup};
 use weir_quic::App;

@@ -26,7 +26,10 @@ pub struct Target {
 
 impl Target {
     /// Starts the connection of client number `client`.
-    pub(crate) fn connect(
+    ///
+    /// # Errors
+    /// Those of [`Endpoint::connect`].
+    pub fn connect(
         &self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -38,7 +41,7 @@ impl Target {
     }
 
     /// The session for a connection on which the relay chose `protocol`.
-    pub(crate) fn session(&self, protocol: &str, limits: &Limits) -> Option<Session> {
+    pub fn session(&self, protocol: &str, limits: &Limits) -> Option<Session> {
         let draft = Draft::from_alpn(protocol.as_bytes())?;
         Some(Session::new(Config {
             draft,

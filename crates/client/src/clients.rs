@@ -6,20 +6,20 @@ use weir_moqt::limits::Limits;
 use weir_moqt::session::Event as SessionEvent;
 use weir_quic::{Endpoint, Event, Handle};
 
+use crate::client::{Peer, Rest};
 use crate::handles::{Handles, handle_of};
-use crate::peer::{Peer, Rest};
 use crate::target::Target;
 
 /// One connection for each client that has started to connect.
 #[derive(Debug)]
-pub(crate) struct Peers {
+pub struct Peers {
     peers: Vec<Option<Peer>>,
     handles: Handles,
 }
 
 impl Peers {
     /// No connection yet, for `clients` clients.
-    pub(crate) fn new(clients: usize) -> Self {
+    pub fn new(clients: usize) -> Self {
         let mut peers = Vec::new();
         peers.resize_with(clients, || None);
         Self {
@@ -28,8 +28,11 @@ impl Peers {
         }
     }
 
-    /// Starts the connection of client `number`, in place of the one that it had. The error says why that was impossible.
-    pub(crate) fn connect(
+    /// Starts the connection of client `number`, in place of the one that it had.
+    ///
+    /// # Errors
+    /// Why that was impossible.
+    pub fn connect(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -47,13 +50,13 @@ impl Peers {
 
     /// The client whose connection an event belongs to.
     #[inline]
-    pub(crate) fn client_of(&self, event: &Event) -> Option<usize> {
+    pub fn client_of(&self, event: &Event) -> Option<usize> {
         self.handles.client_of(handle_of(event))
     }
 
     /// Lets the session of client `number` take its part of an event.
     #[inline]
-    pub(crate) fn handle_event(
+    pub fn handle_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -68,7 +71,7 @@ impl Peers {
     }
 
     /// Lets the session of client `number` do what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
         if let Some(peer) = &mut self.peers[number] {
             peer.handle_timeout(now, endpoint);
         }
@@ -76,35 +79,29 @@ impl Peers {
 
     /// The next event of the session of client `number`.
     #[inline]
-    pub(crate) fn poll_event(&mut self, number: usize) -> Option<SessionEvent> {
+    pub fn poll_event(&mut self, number: usize) -> Option<SessionEvent> {
         self.peers[number].as_mut()?.poll_event()
     }
 
     /// The connection of client `number`, if it was ever begun.
     #[inline]
-    pub(crate) fn peer(&self, number: usize) -> Option<&Peer> {
+    pub fn peer(&self, number: usize) -> Option<&Peer> {
         self.peers[number].as_ref()
     }
 
     /// The connection of client `number`, to speak on.
     #[inline]
-    pub(crate) fn peer_mut(&mut self, number: usize) -> Option<&mut Peer> {
+    pub fn peer_mut(&mut self, number: usize) -> Option<&mut Peer> {
         self.peers[number].as_mut()
     }
 
     /// The endpoint's name for the connection of client `number`.
-    pub(crate) fn handle(&self, number: usize) -> Option<Handle> {
+    pub fn handle(&self, number: usize) -> Option<Handle> {
         self.peer(number).map(Peer::handle)
     }
 
     /// Takes leave of the relay on the connection of client `number`.
-    pub(crate) fn close(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        number: usize,
-        reason: &str,
-    ) {
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize, reason: &str) {
         if let Some(peer) = self.peer_mut(number) {
             peer.close(now, endpoint, reason);
         }

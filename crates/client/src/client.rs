@@ -16,7 +16,7 @@ use crate::target::Target;
 
 /// A connection and its session.
 #[derive(Debug)]
-pub(crate) struct Peer {
+pub struct Peer {
     handle: Handle,
     session: Option<Session>,
     started: Instant,
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
 
 /// What of an event is left for the role, after the session took its part.
 #[derive(Debug)]
-pub(crate) enum Rest {
+pub enum Rest {
     /// Nothing; but the session may have events.
     Nothing,
     /// A data stream of the role takes bytes again.
@@ -43,8 +43,11 @@ pub(crate) enum Rest {
 }
 
 impl Peer {
-    /// Starts to connect. The error says why that was impossible.
-    pub(crate) fn connect(
+    /// Starts to connect.
+    ///
+    /// # Errors
+    /// Why that was impossible.
+    pub fn connect(
         now: Instant,
         endpoint: &mut Endpoint,
         target: &Target,
@@ -64,12 +67,13 @@ impl Peer {
         })
     }
 
-    pub(crate) fn handle(&self) -> Handle {
+    /// The endpoint's name for the connection.
+    pub fn handle(&self) -> Handle {
         self.handle
     }
 
     /// Lets the session take its part of an event that belongs to this connection.
-    pub(crate) fn handle_event(
+    pub fn handle_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -126,7 +130,7 @@ impl Peer {
     }
 
     /// The session with the connection it speaks on, while both are open.
-    pub(crate) fn open<'a>(
+    pub fn open<'a>(
         &'a mut self,
         now: Instant,
         endpoint: &'a mut Endpoint,
@@ -136,17 +140,17 @@ impl Peer {
     }
 
     /// The next event of the session.
-    pub(crate) fn poll_event(&mut self) -> Option<weir_moqt::session::Event> {
+    pub fn poll_event(&mut self) -> Option<weir_moqt::session::Event> {
         self.session.as_mut()?.poll_event()
     }
 
     /// The relay's SETUP is here.
-    pub(crate) fn on_ready(&mut self, now: Instant) {
+    pub fn on_ready(&mut self, now: Instant) {
         self.ready.get_or_insert(now);
     }
 
     /// Lets the session do what is due.
-    pub(crate) fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if let Some((session, mut connection)) = self.open(now, endpoint)
             && session.poll_timeout().is_some_and(|timeout| timeout <= now)
         {
@@ -155,13 +159,13 @@ impl Peer {
     }
 
     /// The connection is of no more use.
-    pub(crate) fn fail(&mut self, reason: String) {
+    pub fn fail(&mut self, reason: String) {
         self.failure.get_or_insert(reason);
         self.closed = true;
     }
 
     /// Takes leave of the relay.
-    pub(crate) fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
@@ -174,36 +178,37 @@ impl Peer {
     }
 
     /// Whether SETUP went both ways and the connection stands.
-    pub(crate) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         self.ready.is_some() && !self.closed
     }
 
     /// Whether the QUIC handshake came to its end.
-    pub(crate) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.connected.is_some()
     }
 
-    pub(crate) fn failure(&self) -> Option<&str> {
+    /// Why the connection is of no more use, if it failed.
+    pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// From the first packet to the end of the QUIC handshake.
-    pub(crate) fn handshake_time(&self) -> Option<Duration> {
+    pub fn handshake_time(&self) -> Option<Duration> {
         Some(self.connected?.saturating_duration_since(self.started))
     }
 
     /// From there to the relay's SETUP.
-    pub(crate) fn setup_time(&self) -> Option<Duration> {
+    pub fn setup_time(&self) -> Option<Duration> {
         Some(self.ready?.saturating_duration_since(self.connected?))
     }
 
     /// The draft both sides agreed on.
-    pub(crate) fn draft(&self) -> Option<Draft> {
+    pub fn draft(&self) -> Option<Draft> {
         self.session.as_ref().map(Session::draft)
     }
 
     /// What the relay calls itself in its SETUP.
-    pub(crate) fn implementation(&self) -> Option<&str> {
+    pub fn implementation(&self) -> Option<&str> {
         self.session
             .as_ref()?
             .peer_setup()?
