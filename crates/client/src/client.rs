@@ -1,247 +1,241 @@
-//! One client's connection to the relay, from the first packet to its end: what publishers and
-//! subscribers have in common.
+//! One client, from the first packet to the end of its session, and from the beginning again if it reconnects.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use weir_moqt::data::ObjectDatagram;
 use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
-use weir_moqt::limits::Limits;
-use weir_moqt::session::{RequestId, Session};
-use weir_moqt::transport::{StreamId, Transport as _};
+use weir_moqt::session::{Event as SessionEvent, Session, Side};
+use weir_moqt::transport::Transport as _;
 use weir_quic::{Connection, Endpoint, Event, Handle};
 
+use crate::peer::{DataEvent, Peer};
 use crate::target::Target;
 
-/// A connection and its session.
+/// A client of one server, with at most one connection at a time.
+///
+/// The role hands it the events of its connection and takes the events of its session, GOAWAY among them. Pings that keep
+/// the connection alive are a limit of the endpoint, [`weir_quic::Limits::keep_alive`].
 #[derive(Debug)]
-pub struct Peer {
-    handle: Handle,
-    session: Option<Session>,
-    started: Instant,
-    connected: Option<Instant>,
-    ready: Option<Instant>,
-    /// Why the connection is of no more use, in words; it stays the first reason.
+pub struct Client {
+    target: Arc<Target>,
+    state: State,
+    /// Why the client failed; the first reason stays.
     failure: Option<String>,
-    closed: bool,
+    handshake_time: Option<Duration>,
+    setup_time: Option<Duration>,
 }
 
-/// What of an event is left for the role, after the session took its part.
+/// How far a client has come.
 #[derive(Debug)]
-pub enum Rest {
-    /// Nothing; but the session may have events.
-    Nothing,
-    /// A data stream of the role takes bytes again.
-    Writable,
-    /// The relay wants no more of a data stream of the role.
-    Stopped(StreamId),
-    /// More data streams can be opened.
-    StreamsAvailable,
-    /// An object.
-    Datagram(RequestId, ObjectDatagram),
+enum State {
+    /// It was not asked to connect.
+    Idle,
+    /// The handshake of QUIC, and of WebTransport where that is used, is under way.
+    Connecting { handle: Handle, since: Instant },
+    /// SETUP is sent; the session is open once the server's SETUP is here.
+    Connected { peer: Peer, since: Instant },
+    /// It has left, or failed. Events of its session can still be taken.
+    Closed(Option<Peer>),
 }
 
-impl Peer {
-    /// Starts to connect.
-    ///
-    /// # Errors
-    /// Why that was impossible.
-    pub fn connect(
-        now: Instant,
-        endpoint: &mut Endpoint,
-        target: &Target,
-        client: usize,
-    ) -> Result<Self, String> {
-        let handle = target
-            .connect(now, endpoint, client)
-            .map_err(|error| error.to_string())?;
-        Ok(Self {
-            handle,
-            session: None,
-            started: now,
-            connected: None,
-            ready: None,
+impl Client {
+    /// A client that waits to [`connect`](Self::connect).
+    pub fn new(target: Arc<Target>) -> Self {
+        Self {
+            target,
+            state: State::Idle,
             failure: None,
-            closed: false,
-        })
+            handshake_time: None,
+            setup_time: None,
+        }
     }
 
-    /// The endpoint's name for the connection.
-    pub fn handle(&self) -> Handle {
-        self.handle
+    /// Starts to connect from the host's socket of this number. A client that has left or failed begins anew.
+    pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, socket: u32) {
+        *self = Self::new(Arc::clone(&self.target));
+        let Target {
+            client,
+            remote,
+            server_name,
+            ..
+        } = &*self.target;
+        match endpoint.connect(now, client, *remote, server_name, socket) {
+            Ok(handle) => self.state = State::Connecting { handle, since: now },
+            Err(error) => self.fail(error.to_string()),
+        }
     }
 
-    /// Lets the session take its part of an event that belongs to this connection.
+    /// Hands an event of this client's connection to its session, and returns what is the role's of it.
+    ///
+    /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
+    #[inline]
     pub fn handle_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        target: &Target,
-        limits: &Limits,
         event: Event,
-    ) -> Rest {
-        if let Event::Lost { reason, .. } = &event {
-            self.fail(reason.to_string());
-            return Rest::Nothing;
-        }
-        let Some(mut connection) = endpoint.connection(now, self.handle) else {
-            return Rest::Nothing;
-        };
-        if let Event::Connected { .. } = event {
-            self.on_connected(now, &mut connection, target, limits);
-            return Rest::Nothing;
-        }
-        let Some(session) = &mut self.session else {
-            return Rest::Nothing;
-        };
+    ) -> Option<DataEvent> {
         match event {
-            Event::Datagram { data, .. } => on_datagram(now, session, &mut connection, data),
-            Event::Opened {
-                stream, direction, ..
-            } => {
-                session.handle_opened(now, &mut connection, stream, direction);
-                Rest::Nothing
-            }
-            Event::Readable { stream, .. } => {
-                session.handle_readable(now, &mut connection, stream);
-                Rest::Nothing
-            }
-            Event::Writable { stream, .. } => {
-                if session.handle_writable(now, &mut connection, stream) {
-                    Rest::Nothing
-                } else {
-                    Rest::Writable
+            Event::Connected { .. } => self.on_connected(now, endpoint),
+            Event::Lost { reason, .. } => self.fail(reason.to_string()),
+            event => {
+                let left = self.peer_mut()?.handle_event(now, endpoint, event);
+                if self.setup_time.is_none() {
+                    self.note_setup(now);
                 }
+                return left;
             }
-            Event::Stopped { stream, code, .. } => {
-                if session.handle_stopped(now, &mut connection, stream, code) {
-                    Rest::Nothing
-                } else {
-                    Rest::Stopped(stream)
-                }
-            }
-            Event::StreamsAvailable { direction, .. } => {
-                session.handle_streams_available(now, &mut connection, direction);
-                Rest::StreamsAvailable
-            }
-            Event::Connected { .. } | Event::Lost { .. } | Event::Finished { .. } => Rest::Nothing,
         }
+        None
     }
 
-    /// The session with the connection it speaks on, while both are open.
+    /// The session and its connection; `None` unless the client is connected.
+    #[inline]
     pub fn open<'a>(
         &'a mut self,
         now: Instant,
         endpoint: &'a mut Endpoint,
     ) -> Option<(&'a mut Session, Connection<'a>)> {
-        let connection = endpoint.connection(now, self.handle)?;
-        Some((self.session.as_mut()?, connection))
+        self.peer_mut()?.open(now, endpoint)
     }
 
     /// The next event of the session.
-    pub fn poll_event(&mut self) -> Option<weir_moqt::session::Event> {
-        self.session.as_mut()?.poll_event()
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.peer_mut()?.poll_event()
     }
 
-    /// The relay's SETUP is here.
-    pub fn on_ready(&mut self, now: Instant) {
-        self.ready.get_or_insert(now);
+    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.peer()?.poll_timeout()
     }
 
     /// Lets the session do what is due.
     pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if let Some((session, mut connection)) = self.open(now, endpoint)
-            && session.poll_timeout().is_some_and(|timeout| timeout <= now)
-        {
-            session.handle_timeout(now, &mut connection);
+        if let Some(peer) = self.peer_mut() {
+            peer.handle_timeout(now, endpoint);
         }
     }
 
-    /// The connection is of no more use.
+    /// Closes the session and its connection without an error. Does nothing if the client has left or failed.
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+        match &mut self.state {
+            State::Closed(_) => return,
+            State::Idle => {}
+            State::Connecting { handle, .. } => {
+                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                    connection.close(SessionError::NO_ERROR.0, reason.as_bytes());
+                }
+            }
+            State::Connected { peer, .. } => peer.close(now, endpoint, reason),
+        }
+        self.end();
+    }
+
+    /// Gives the client up for a reason, which [`failure`](Self::failure) tells. Sends nothing.
     pub fn fail(&mut self, reason: String) {
         self.failure.get_or_insert(reason);
-        self.closed = true;
+        self.end();
     }
 
-    /// Takes leave of the relay.
-    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
-        if let Some(mut connection) = endpoint.connection(now, self.handle) {
-            match &mut self.session {
-                Some(session) => session.close(&mut connection, SessionError::NO_ERROR, reason),
-                None => connection.close(SessionError::NO_ERROR.0, reason.as_bytes()),
-            }
-        }
-    }
-
-    /// Whether SETUP went both ways and the connection stands.
-    pub fn is_ready(&self) -> bool {
-        self.ready.is_some() && !self.closed
-    }
-
-    /// Whether the QUIC handshake came to its end.
-    pub fn is_connected(&self) -> bool {
-        self.connected.is_some()
-    }
-
-    /// Why the connection is of no more use, if it failed.
+    /// Why the client failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// From the first packet to the end of the QUIC handshake.
-    pub fn handshake_time(&self) -> Option<Duration> {
-        Some(self.connected?.saturating_duration_since(self.started))
+    /// Whether it was asked to connect, to leave, or was given up.
+    pub fn has_started(&self) -> bool {
+        !matches!(self.state, State::Idle)
     }
 
-    /// From there to the relay's SETUP.
-    pub fn setup_time(&self) -> Option<Duration> {
-        Some(self.ready?.saturating_duration_since(self.connected?))
+    /// Whether the session is open: SETUP went both ways.
+    pub fn is_ready(&self) -> bool {
+        self.setup_time.is_some() && !self.is_closed()
     }
 
-    /// The draft both sides agreed on.
-    pub fn draft(&self) -> Option<Draft> {
-        self.session.as_ref().map(Session::draft)
+    /// Whether the client has left or failed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed(_))
     }
 
-    /// What the relay calls itself in its SETUP.
-    pub fn implementation(&self) -> Option<&str> {
-        self.session
-            .as_ref()?
-            .peer_setup()?
-            .implementation
-            .as_deref()
-    }
-
-    fn on_connected(
-        &mut self,
-        now: Instant,
-        connection: &mut Connection<'_>,
-        target: &Target,
-        limits: &Limits,
-    ) {
-        self.connected = Some(now);
-        let protocol = connection.protocol().unwrap_or_default();
-        if let Some(session) = target.session(&protocol, limits) {
-            self.session.insert(session).start(now, connection);
-        } else {
-            connection.close(SessionError::VERSION_NEGOTIATION_FAILED.0, b"unknown ALPN");
-            self.fail(format!("the relay chose the unknown protocol {protocol:?}"));
+    /// The endpoint's name for the connection, while there is one.
+    pub fn handle(&self) -> Option<Handle> {
+        match &self.state {
+            State::Connecting { handle, .. } => Some(*handle),
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer.handle()),
+            State::Idle | State::Closed(None) => None,
         }
     }
-}
 
-fn on_datagram(
-    now: Instant,
-    session: &mut Session,
-    connection: &mut Connection<'_>,
-    data: Bytes,
-) -> Rest {
-    match session.handle_datagram(now, connection, data) {
-        Some((request, datagram)) => Rest::Datagram(request, datagram),
-        None => Rest::Nothing,
+    /// The time from the first packet to the end of the handshake, once that is complete.
+    pub fn handshake_time(&self) -> Option<Duration> {
+        self.handshake_time
+    }
+
+    /// The time from the end of the handshake to the server's SETUP, once that is here.
+    pub fn setup_time(&self) -> Option<Duration> {
+        self.setup_time
+    }
+
+    /// The draft that both sides agreed on.
+    pub fn draft(&self) -> Option<Draft> {
+        Some(self.peer()?.session().draft())
+    }
+
+    /// What the server calls itself in its SETUP.
+    pub fn implementation(&self) -> Option<&str> {
+        let setup = self.peer()?.session().peer_setup()?;
+        setup.implementation.as_deref()
+    }
+
+    #[inline]
+    fn peer(&self) -> Option<&Peer> {
+        match &self.state {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => None,
+        }
+    }
+
+    #[inline]
+    fn peer_mut(&mut self) -> Option<&mut Peer> {
+        match &mut self.state {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => None,
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let State::Connecting { handle, since } = self.state else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        self.handshake_time = Some(now.saturating_duration_since(since));
+        let (setup, limits) = (self.target.setup.clone(), self.target.limits.clone());
+        match Peer::start(now, &mut connection, Side::Client, setup, limits) {
+            Some(peer) => self.state = State::Connected { peer, since: now },
+            None => {
+                let protocol = connection.protocol().unwrap_or_default();
+                self.fail(format!("the relay chose the unknown protocol {protocol:?}"));
+            }
+        }
+    }
+
+    /// Notes how long SETUP took, if the server's is here.
+    fn note_setup(&mut self, now: Instant) {
+        if let State::Connected { peer, since } = &self.state
+            && peer.session().is_ready()
+        {
+            self.setup_time = Some(now.saturating_duration_since(*since));
+        }
+    }
+
+    fn end(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => State::Closed(Some(peer)),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => State::Closed(None),
+        };
     }
 }

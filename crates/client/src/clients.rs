@@ -1,109 +1,95 @@
-//! The connections of a role's clients, by the clients' numbers.
+//! Many clients of one server, by their numbers.
 
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 use std::time::Instant;
 
-use weir_moqt::limits::Limits;
-use weir_moqt::session::Event as SessionEvent;
 use weir_quic::{Endpoint, Event, Handle};
 
-use crate::client::{Peer, Rest};
-use crate::handles::{Handles, handle_of};
+use crate::client::Client;
 use crate::target::Target;
 
-/// One connection for each client that has started to connect.
+/// A fixed number of clients of one server, and which connection is whose.
 #[derive(Debug)]
-pub struct Peers {
-    peers: Vec<Option<Peer>>,
-    handles: Handles,
+pub struct Clients {
+    clients: Vec<Client>,
+    sockets: u32,
+    /// Whose connection it is, by [`Handle::index`]. That is reused; the handle itself tells the uses apart.
+    numbers: Vec<Option<(Handle, usize)>>,
 }
 
-impl Peers {
-    /// No connection yet, for `clients` clients.
-    pub fn new(clients: usize) -> Self {
-        let mut peers = Vec::new();
-        peers.resize_with(clients, || None);
+impl Clients {
+    /// `count` clients that wait to [`connect`](Self::connect).
+    pub fn new(target: Target, count: usize) -> Self {
+        let (sockets, target) = (target.sockets.max(1), Arc::new(target));
+        let clients = (0..count).map(|_| Client::new(Arc::clone(&target)));
         Self {
-            peers,
-            handles: Handles::default(),
+            clients: clients.collect(),
+            sockets,
+            numbers: Vec::new(),
         }
     }
 
-    /// Starts the connection of client `number`, in place of the one that it had.
-    ///
-    /// # Errors
-    /// Why that was impossible.
-    pub fn connect(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        target: &Target,
-        number: usize,
-    ) -> Result<(), String> {
-        let peer = Peer::connect(now, endpoint, target, number)?;
-        if let Some(left) = &self.peers[number] {
-            self.handles.remove(left.handle());
+    /// How many clients there are.
+    pub fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether there is no client.
+    pub fn is_empty(&self) -> bool {
+        self.clients.is_empty()
+    }
+
+    /// All clients in the order of their numbers.
+    pub fn iter(&self) -> std::slice::Iter<'_, Client> {
+        self.clients.iter()
+    }
+
+    /// Starts the connection of a client, in place of the one that it had.
+    pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        let client = &mut self.clients[number];
+        let left = client.handle();
+        let socket = u32::try_from(number % self.sockets as usize).unwrap_or(0);
+        client.connect(now, endpoint, socket);
+        let begun = client.handle();
+        if let Some(left) = left
+            && self.number(left).is_some()
+        {
+            self.numbers[left.index()] = None;
         }
-        self.handles.insert(peer.handle(), number);
-        self.peers[number] = Some(peer);
-        Ok(())
-    }
-
-    /// The client whose connection an event belongs to.
-    #[inline]
-    pub fn client_of(&self, event: &Event) -> Option<usize> {
-        self.handles.client_of(handle_of(event))
-    }
-
-    /// Lets the session of client `number` take its part of an event.
-    #[inline]
-    pub fn handle_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        number: usize,
-        (target, limits): (&Target, &Limits),
-        event: Event,
-    ) -> Rest {
-        match &mut self.peers[number] {
-            Some(peer) => peer.handle_event(now, endpoint, target, limits, event),
-            None => Rest::Nothing,
+        if let Some(begun) = begun {
+            if self.numbers.len() <= begun.index() {
+                self.numbers.resize(begun.index() + 1, None);
+            }
+            self.numbers[begun.index()] = Some((begun, number));
         }
     }
 
-    /// Lets the session of client `number` do what is due.
-    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        if let Some(peer) = &mut self.peers[number] {
-            peer.handle_timeout(now, endpoint);
-        }
-    }
-
-    /// The next event of the session of client `number`.
+    /// The number of the client whose connection an event belongs to.
     #[inline]
-    pub fn poll_event(&mut self, number: usize) -> Option<SessionEvent> {
-        self.peers[number].as_mut()?.poll_event()
+    pub fn number_of(&self, event: &Event) -> Option<usize> {
+        self.number(event.handle())
     }
 
-    /// The connection of client `number`, if it was ever begun.
     #[inline]
-    pub fn peer(&self, number: usize) -> Option<&Peer> {
-        self.peers[number].as_ref()
+    fn number(&self, handle: Handle) -> Option<usize> {
+        let (known, number) = (*self.numbers.get(handle.index())?)?;
+        (known == handle).then_some(number)
     }
+}
 
-    /// The connection of client `number`, to speak on.
+impl Index<usize> for Clients {
+    type Output = Client;
+
     #[inline]
-    pub fn peer_mut(&mut self, number: usize) -> Option<&mut Peer> {
-        self.peers[number].as_mut()
+    fn index(&self, number: usize) -> &Client {
+        &self.clients[number]
     }
+}
 
-    /// The endpoint's name for the connection of client `number`.
-    pub fn handle(&self, number: usize) -> Option<Handle> {
-        self.peer(number).map(Peer::handle)
-    }
-
-    /// Takes leave of the relay on the connection of client `number`.
-    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize, reason: &str) {
-        if let Some(peer) = self.peer_mut(number) {
-            peer.close(now, endpoint, reason);
-        }
+impl IndexMut<usize> for Clients {
+    #[inline]
+    fn index_mut(&mut self, number: usize) -> &mut Client {
+        &mut self.clients[number]
     }
 }

@@ -1,53 +1,38 @@
-//! The relay that is measured, and how its connections are made.
+//! A server, and how clients connect to it.
 
 use std::net::SocketAddr;
-use std::time::Instant;
 
-use weir_moqt::draft::Draft;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
-use weir_moqt::session::{Config, Session, Side};
-use weir_quic::{ClientConfig, ConnectError, Endpoint, Handle};
+use weir_quic::ClientConfig;
 
-/// Where the relay is, and what its clients say first.
+/// A server, and how clients connect to it.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The relay's address.
+    /// The server's address.
     pub remote: SocketAddr,
-    /// The name that its certificate has to be for.
+    /// The name that the server's certificate must be valid for.
     pub server_name: String,
-    /// Trust and protocols; these decide which drafts are offered.
+    /// Trust and protocols. The protocols decide which drafts are offered.
     pub client: ClientConfig,
-    /// What every client says in SETUP.
+    /// The parameters and options of every client's SETUP, tokens included.
     pub setup: Setup,
-    /// How many of the host's sockets are used in turn; at least one is.
+    /// Limits of the sessions.
+    pub limits: Limits,
+    /// How many of the host's sockets clients use in turn. Zero counts as one.
     pub sockets: u32,
 }
 
 impl Target {
-    /// Starts the connection of client number `client`.
-    ///
-    /// # Errors
-    /// Those of [`Endpoint::connect`].
-    pub fn connect(
-        &self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: usize,
-    ) -> Result<Handle, ConnectError> {
-        let sockets = self.sockets.max(1) as usize;
-        let socket = u32::try_from(client % sockets).unwrap_or(0);
-        endpoint.connect(now, &self.client, self.remote, &self.server_name, socket)
-    }
-
-    /// The session for a connection on which the relay chose `protocol`.
-    pub fn session(&self, protocol: &str, limits: &Limits) -> Option<Session> {
-        let draft = Draft::from_alpn(protocol.as_bytes())?;
-        Some(Session::new(Config {
-            draft,
-            side: Side::Client,
-            limits: limits.clone(),
-            setup: self.setup.clone(),
-        }))
+    /// A server that clients connect to from one socket, with an empty SETUP and the default limits.
+    pub fn new(remote: SocketAddr, server_name: &str, client: ClientConfig) -> Self {
+        Self {
+            remote,
+            server_name: server_name.to_owned(),
+            client,
+            setup: Setup::default(),
+            limits: Limits::default(),
+            sockets: 1,
+        }
     }
 }

@@ -4,24 +4,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_moqt::data::ObjectDatagram;
-use weir_moqt::draft::Draft;
 use weir_moqt::session::{Event as SessionEvent, RequestId};
 use weir_quic::Endpoint;
 
 use super::client::SubscriberClient;
+use super::measurements::Measurements;
 use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use crate::profile::Conduct;
 use crate::series::Series;
-use weir_client::client::Peer;
-use weir_client::clients::Peers;
+use weir_client::client::Client;
+use weir_client::clients::Clients;
 
 /// Subscribers whose connections are handed in.
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     pub(crate) config: SubscriberConfig,
     pub(super) clients: Vec<SubscriberClient>,
-    pub(super) tracks: Tracks,
+    pub(super) measured: Measurements,
     /// When the first of them began; `None` before [`SubscriberRole::start`].
     started: Option<Instant>,
     next_check: Option<Instant>,
@@ -31,37 +31,11 @@ pub(crate) struct Subscribers {
     closed: bool,
 }
 
-/// What all subscribers of a role write to.
-#[derive(Debug)]
-pub(super) struct Tracks {
-    /// One for each subscription, those of a subscriber side by side.
-    pub(super) receivers: Vec<TrackReceiver>,
-    /// Latency over time, one for each plan.
-    pub(super) latency: Vec<Series>,
-    /// What arrived by subscriber and planned time, one for each plan.
-    pub(super) heat: Vec<Heat>,
-    pub(super) progress: SubscriberProgress,
-    /// The draft that sessions agreed on, and what the relay calls itself.
-    pub(super) relay: Option<(Draft, Option<String>)>,
-}
-
-impl Tracks {
-    /// Counts an open session, and takes note of whom it is with.
-    pub(super) fn note_relay(&mut self, peer: &Peer) {
-        self.progress.ready += 1;
-        if self.relay.is_none()
-            && let Some(draft) = peer.draft()
-        {
-            self.relay = Some((draft, peer.implementation().map(str::to_owned)));
-        }
-    }
-}
-
 impl Subscribers {
     /// Subscribers that wait for [`start`](Self::start).
     pub(crate) fn new(mut config: SubscriberConfig) -> Self {
         // What the session drops after PUBLISH_DONE, no receiver could wait for.
-        config.session_limits.done_linger = drain_of(&config.plans);
+        config.target.limits.done_linger = drain_of(&config.plans);
         let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
         let mut first = 0;
         let mut clients = Vec::with_capacity(config.subscribers.len());
@@ -80,7 +54,7 @@ impl Subscribers {
             .plans
             .iter()
             .map(|plan| Heat::new(plan.schedule(), all));
-        let tracks = Tracks {
+        let measured = Measurements {
             receivers: vec![TrackReceiver::new(); subscriptions],
             latency: series.collect(),
             heat: heat.collect(),
@@ -94,7 +68,7 @@ impl Subscribers {
         Self {
             config,
             clients,
-            tracks,
+            measured,
             started: None,
             next_check: None,
             next_leave: None,
@@ -123,7 +97,7 @@ impl Subscribers {
     /// Ends all tracks that have not ended.
     pub(crate) fn end(&mut self, end: End) {
         for client in &mut self.clients {
-            client.end(&mut self.tracks, end);
+            client.end(&mut self.measured, end);
             client.on_closed();
         }
         self.closed = true;
@@ -141,7 +115,7 @@ impl Subscribers {
 
     /// When the next client begins.
     fn next_join(&self) -> Option<Instant> {
-        let next = self.tracks.progress.started;
+        let next = self.measured.progress.started;
         let waiting = next < self.clients.len() as u64;
         self.started
             .filter(|_| waiting)
@@ -151,9 +125,9 @@ impl Subscribers {
     /// The next client that has to begin now, if any; it counts as begun.
     pub(crate) fn next_to_join(&mut self, now: Instant) -> Option<usize> {
         let is_due = self.next_join().is_some_and(|at| at <= now);
-        let number = usize::try_from(self.tracks.progress.started).ok()?;
+        let number = usize::try_from(self.measured.progress.started).ok()?;
         is_due.then(|| {
-            self.tracks.progress.started += 1;
+            self.measured.progress.started += 1;
             number
         })
     }
@@ -189,9 +163,9 @@ impl Subscribers {
                 continue;
             }
             if give_up {
-                client.give_up_search(&mut self.tracks);
+                client.give_up_search(&mut self.measured);
             }
-            if client.on_check(now, &self.config, &mut self.tracks, give_up) {
+            if client.on_check(now, &self.config, &mut self.measured, give_up) {
                 client.on_closed();
                 done.push(number);
             }
@@ -205,20 +179,24 @@ impl Subscribers {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         number: usize,
     ) {
-        let client = &mut self.clients[number];
-        client.note_connection(peer, &mut self.tracks);
-        client.subscribe(now, (endpoint, peer), &self.config, &mut self.tracks);
+        let subscriber = &mut self.clients[number];
+        subscriber.note_connection(client, &mut self.measured);
+        subscriber.subscribe(now, (endpoint, client), &self.config, &mut self.measured);
     }
 
     /// Lets the clients fetch what they did not subscribe to.
-    pub(crate) fn release(&mut self, now: Instant, endpoint: &mut Endpoint, peers: &mut Peers) {
-        for (number, client) in self.clients.iter_mut().enumerate() {
-            if let Some(peer) = peers.peer_mut(number) {
-                client.fetch_all(now, (endpoint, peer), &self.config, &mut self.tracks);
-            }
+    pub(crate) fn release(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        connections: &mut Clients,
+    ) {
+        for (number, subscriber) in self.clients.iter_mut().enumerate() {
+            let on = (&mut *endpoint, &mut connections[number]);
+            subscriber.fetch_all(now, on, &self.config, &mut self.measured);
         }
     }
 
@@ -232,14 +210,12 @@ impl Subscribers {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peers: &mut Peers,
+        client: &mut Client,
         number: usize,
         event: SessionEvent,
     ) {
-        if let Some(peer) = peers.peer_mut(number) {
-            let (client, tracks) = (&mut self.clients[number], &mut self.tracks);
-            client.on_session_event(now, (endpoint, peer), &self.config, tracks, event);
-        }
+        let (subscriber, measured) = (&mut self.clients[number], &mut self.measured);
+        subscriber.on_session_event(now, (endpoint, client), &self.config, measured, event);
     }
 
     /// Takes an object that came in a datagram.
@@ -252,19 +228,17 @@ impl Subscribers {
         datagram: &ObjectDatagram,
     ) {
         let client = &mut self.clients[number];
-        client.on_datagram(now, &self.config, &mut self.tracks, request, datagram);
+        client.on_datagram(now, &self.config, &mut self.measured, request, datagram);
     }
 
     /// Takes note of how far the connection of a client has come.
-    pub(crate) fn note_connection(&mut self, peers: &Peers, number: usize) {
-        if let Some(peer) = peers.peer(number) {
-            self.clients[number].note_connection(peer, &mut self.tracks);
-        }
+    pub(crate) fn note_connection(&mut self, client: &Client, number: usize) {
+        self.clients[number].note_connection(client, &mut self.measured);
     }
 
     /// A client cannot do its part.
     pub(crate) fn fail(&mut self, number: usize, reason: String) {
-        self.clients[number].fail(&mut self.tracks, reason);
+        self.clients[number].fail(&mut self.measured, reason);
     }
 }
 

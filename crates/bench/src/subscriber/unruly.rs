@@ -125,7 +125,7 @@ impl Subscribers {
         let all = self.clients.len();
         let mut order = (0..all).map(|step| (self.leave_turn + step) % all);
         let number =
-            order.find(|number| self.clients[*number].may_leave(&self.tracks.receivers))?;
+            order.find(|number| self.clients[*number].may_leave(&self.measured.receivers))?;
         self.leave_turn = number + 1;
         self.clients[number].leave();
         Some(number)
@@ -133,7 +133,7 @@ impl Subscribers {
 
     /// Lets clients begin to leave once all have joined.
     pub(super) fn note_joined(&mut self, now: Instant) {
-        let have_joined = self.tracks.progress.started == self.clients.len() as u64;
+        let have_joined = self.measured.progress.started == self.clients.len() as u64;
         if have_joined && self.next_leave.is_none() {
             let period = self.config.audience.churn_period();
             self.next_leave = period.map(|period| now + period);

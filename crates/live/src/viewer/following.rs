@@ -42,7 +42,7 @@ impl Viewer {
         (self.ended_at, self.waits_until) = (None, None);
         let named = plan.strategy.as_deref().and_then(strategy::by_name);
         let settings = named.unwrap_or_else(strategy::usual).player();
-        self.settings = self.config.buffer.applied_to(settings);
+        self.settings = settings.with_buffer(self.config.buffer);
         self.play_anew();
         self.succession = Succession::default();
         let tracks = plan.video.iter();

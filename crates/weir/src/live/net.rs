@@ -20,7 +20,7 @@ use super::hosting;
 use super::inbox::{Inbox, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::profile::NetworkProfile;
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 
 /// Where the frames of a run in real time come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -63,7 +63,7 @@ pub(crate) fn run(
 
     let timebase = Timebase { at, us: 0 };
     let namespace = Namespace::new(["live"])?;
-    let target = |address| hosting::target(&RelayUrl::of_child(address), &TrustChoice::Anyone);
+    let target = |address| client_target(&RelayUrl::of_child(address), &TrustChoice::Anyone);
     let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
     let viewer = Viewer::new(ViewerConfig {
         target: target(behind_link)?,

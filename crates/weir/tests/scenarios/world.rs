@@ -19,7 +19,6 @@ use weir_bench::{
 };
 use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
-use weir_moqt::{limits::Limits, message::Setup};
 use weir_quic::App;
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
@@ -124,13 +123,8 @@ impl World {
             }
         };
         let scenario = scenario.expect("a test's profile can be laid out");
-        let target = Target {
-            remote: sim.address(relay_node),
-            server_name: SERVER_NAME.to_owned(),
-            client: sim.client_config(&["moqt-18"]),
-            setup: Setup::default(),
-            sockets: 1,
-        };
+        let client = sim.client_config(&["moqt-18"]);
+        let target = Target::new(sim.address(relay_node), SERVER_NAME, client);
         let joins = profile.audience.joins_per_second;
         let publishers = PublisherConfig {
             target: target.clone(),
@@ -139,7 +133,6 @@ impl World {
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
             tokens: Vec::new(),
-            session_limits: Limits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
@@ -151,7 +144,6 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(30),
             verify_content: true,
-            session_limits: Limits::default(),
         };
         let clients = match setting.crowd {
             Crowd::Subscribers(_) => {
