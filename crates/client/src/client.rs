@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
 use weir_moqt::session::{Event as SessionEvent, Session, Side};
-use weir_moqt::transport::Transport as _;
 use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_transport::Transport as _;
 
 use crate::peer::{DataEvent, Peer};
 use crate::target::Target;

@@ -8,8 +8,8 @@ use weir_moqt::error::SessionError;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
-use weir_moqt::transport::{StreamId, Transport as _};
 use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_transport::{StreamId, Transport as _};
 
 /// The other end of a connection: the connection's handle and the session on it.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::location::Location;
 use crate::message::{RequestKind, RequestOk};
 use crate::name::{FullTrackName, Namespace};
 use crate::reader::MessageReader;
-use crate::transport::StreamId;
+use weir_transport::StreamId;
 
 /// All requests whose stream is not over, and those that wait for one.
 #[derive(Debug, Default)]
