@@ -76,18 +76,19 @@ impl Client {
         endpoint: &mut Endpoint,
         event: Event,
     ) -> Option<DataEvent> {
-        match event {
-            Event::Connected { .. } => self.on_connected(now, endpoint),
-            Event::Lost { reason, .. } => self.fail(reason.to_string()),
-            event => {
-                let left = self.peer_mut()?.handle_event(now, endpoint, event);
-                if self.setup_time.is_none() {
-                    self.note_setup(now);
-                }
-                return left;
-            }
+        if let Event::Lost { reason, .. } = &event {
+            self.fail(reason.to_string());
+            return None;
         }
-        None
+        if let Event::Connected { .. } = event {
+            self.on_connected(now, endpoint);
+            return None;
+        }
+        let left = self.peer_mut()?.handle_event(now, endpoint, event);
+        if self.setup_time.is_none() {
+            self.note_setup(now);
+        }
+        left
     }
 
     /// The session and its connection; `None` unless the client is connected.
@@ -214,12 +215,10 @@ impl Client {
         };
         self.handshake_time = Some(now.saturating_duration_since(since));
         let (setup, limits) = (self.target.setup.clone(), self.target.limits.clone());
+        let protocol = connection.protocol().unwrap_or_default();
         match Peer::start(now, &mut connection, Side::Client, setup, limits) {
             Some(peer) => self.state = State::Connected { peer, since: now },
-            None => {
-                let protocol = connection.protocol().unwrap_or_default();
-                self.fail(format!("the relay chose the unknown protocol {protocol:?}"));
-            }
+            None => self.fail(format!("the relay chose the unknown protocol {protocol:?}")),
         }
     }
 

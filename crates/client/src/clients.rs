@@ -12,7 +12,7 @@ use crate::target::Target;
 /// A fixed number of clients of one server, and which connection is whose.
 #[derive(Debug)]
 pub struct Clients {
-    clients: Vec<Client>,
+    all: Vec<Client>,
     sockets: u32,
     /// Whose connection it is, by [`Handle::index`]. That is reused; the handle itself tells the uses apart.
     numbers: Vec<Option<(Handle, usize)>>,
@@ -24,7 +24,7 @@ impl Clients {
         let (sockets, target) = (target.sockets.max(1), Arc::new(target));
         let clients = (0..count).map(|_| Client::new(Arc::clone(&target)));
         Self {
-            clients: clients.collect(),
+            all: clients.collect(),
             sockets,
             numbers: Vec::new(),
         }
@@ -32,22 +32,22 @@ impl Clients {
 
     /// How many clients there are.
     pub fn len(&self) -> usize {
-        self.clients.len()
+        self.all.len()
     }
 
     /// Whether there is no client.
     pub fn is_empty(&self) -> bool {
-        self.clients.is_empty()
+        self.all.is_empty()
     }
 
     /// All clients in the order of their numbers.
-    pub fn iter(&self) -> std::slice::Iter<'_, Client> {
-        self.clients.iter()
+    pub fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.all.iter()
     }
 
     /// Starts the connection of a client, in place of the one that it had.
     pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        let client = &mut self.clients[number];
+        let client = &mut self.all[number];
         let left = client.handle();
         let socket = u32::try_from(number % self.sockets as usize).unwrap_or(0);
         client.connect(now, endpoint, socket);
@@ -83,13 +83,13 @@ impl Index<usize> for Clients {
 
     #[inline]
     fn index(&self, number: usize) -> &Client {
-        &self.clients[number]
+        &self.all[number]
     }
 }
 
 impl IndexMut<usize> for Clients {
     #[inline]
     fn index_mut(&mut self, number: usize) -> &mut Client {
-        &mut self.clients[number]
+        &mut self.all[number]
     }
 }
