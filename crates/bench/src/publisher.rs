@@ -7,7 +7,7 @@
 //! subscribers, and opens no socket.
 
 mod client;
-mod fetching;
+mod fetch_response;
 mod offer;
 mod outgoing;
 mod publication;

@@ -5,15 +5,15 @@
 //! [`TrackReceiver`](crate::metrics::TrackReceiver)s, which lie side by side in one vector. Objects are not kept: of each, the head
 //! is looked at and the rest is compared with what the publisher must have sent.
 
-mod audience;
 mod client;
 mod discovery;
 mod fetch;
 mod incoming;
 mod measurements;
 mod result;
+mod slow_reader;
+mod subscribers;
 mod subscription;
-mod unruly;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
 use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
-pub(crate) use self::audience::{Subscribers, drain_of};
 use self::client::SubscriberClient;
 pub use self::result::SubscriptionResult;
-use self::unruly::Unread;
+use self::slow_reader::Unread;
+pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::profile::Audience;

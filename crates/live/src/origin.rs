@@ -1,10 +1,10 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
-mod held;
-mod leaving;
-mod offering;
-mod outgoing;
+mod drain;
+mod metadata;
+mod offers;
 mod publication;
+mod send_stream;
 mod streams;
 
 use std::sync::Arc;
@@ -23,11 +23,11 @@ use weir_moqt::property::Properties;
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 
-use self::held::{Answer, HELD_PRIORITY, Held};
-use self::leaving::Leaving;
-use self::outgoing::{Object, Place};
+use self::drain::Leaving;
+use self::metadata::{Answer, HELD_PRIORITY, Held};
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, Terms};
+use self::send_stream::{Object, Place};
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::packaging::{FrameTag, Packaging};

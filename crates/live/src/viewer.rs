@@ -1,13 +1,13 @@
 //! The player's role: receives a live stream from a relay, and notes what a viewer would have seen.
 
+mod answer_timeout;
 mod config;
 mod discovery;
-mod following;
 mod incoming;
 mod objects;
-mod patience;
+mod plan_change;
+mod publisher_change;
 mod records;
-mod succession;
 mod unpacking;
 
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ use weir_transport::StreamId;
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
-use self::following::Numbering;
 use self::incoming::{Incoming, Of, Track, Whole};
+use self::plan_change::Numbering;
+use self::publisher_change::Succession;
 use self::records::Records;
-use self::succession::Succession;
 use self::unpacking::Unpacker;
 use crate::figures::FrameRecord;
 use crate::freshness::Freshness;

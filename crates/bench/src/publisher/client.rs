@@ -11,7 +11,7 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_quic::{ConnectionStats, Endpoint};
 
-use super::fetching::{Fetching, Progress, fetch_ok};
+use super::fetch_response::{Fetching, Progress, fetch_ok};
 use super::offer::{
     Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
 };

@@ -18,13 +18,13 @@ use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop};
 use weir_quic::Congestion;
 
-use super::conditions::Conditions;
 use super::hosting;
-use super::inbox::Inbox;
+use super::ingest_queue::Inbox;
 use super::lab::{Run, named_strategy, wanted_congestion};
-use super::net::{Encoder, join, start};
-use super::profile::NetworkProfile;
-use super::watch::serve_page;
+use super::link_conditions::Conditions;
+use super::network_profile::NetworkProfile;
+use super::player_page::serve_page;
+use super::real_time::{Encoder, join, start};
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 
 /// Streams by a strategy over a profile to a browser.

@@ -16,8 +16,8 @@ use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
-use super::conditions::Conditions;
-use super::profile::NetworkProfile;
+use super::link_conditions::Conditions;
+use super::network_profile::NetworkProfile;
 
 /// What came of a run.
 #[derive(Clone, Debug)]

@@ -268,7 +268,7 @@ mod tests {
             ("moqt://localhost", Some("localhost:443"), None),
             ("moqt://localhost:99?x", Some("localhost:99"), Some("?x")),
         ] {
-            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone, 1)
+            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone)
                 .unwrap()
                 .setup;
             assert_eq!(setup.authority.as_deref(), authority, "{url}");

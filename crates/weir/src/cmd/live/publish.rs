@@ -21,7 +21,7 @@ use super::{TrustArguments, namespace};
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    inbox::Inbox,
+    ingest_queue::Inbox,
     lab::{named_strategy, wanted_congestion},
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};

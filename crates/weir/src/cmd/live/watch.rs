@@ -21,9 +21,9 @@ use super::namespace;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    inbox::Inbox,
+    ingest_queue::Inbox,
     lab::{named_strategy, wanted_congestion},
-    watch::serve_page,
+    player_page::serve_page,
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 use crate::signals;

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use weir_quic::Event;
 use weir_transport::{Direction, StreamId};
 
-use super::audience::Subscribers;
 use super::client::SubscriberClient;
+use super::subscribers::Subscribers;
 use crate::metrics::TrackReceiver;
 use crate::profile::Conduct;
 

@@ -8,7 +8,7 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
-use super::held::ANSWERS_MAX;
+use super::metadata::ANSWERS_MAX;
 use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
 use super::{Origin, track};
 

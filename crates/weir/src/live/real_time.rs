@@ -15,11 +15,11 @@ use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
 use weir_quic::Congestion;
 
-use super::conditions::Conditions;
 use super::hosting;
-use super::inbox::{Inbox, ReadError};
+use super::ingest_queue::{Inbox, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
-use super::profile::NetworkProfile;
+use super::link_conditions::Conditions;
+use super::network_profile::NetworkProfile;
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 
 /// Where the frames of a run in real time come from.

@@ -6,7 +6,7 @@ use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
 use super::incoming::{Of, Track};
-use super::succession::Succession;
+use super::publisher_change::Succession;
 use super::unpacking::Unpacker;
 use super::{Choice, Player, Viewer};
 use crate::freshness::Freshness;
