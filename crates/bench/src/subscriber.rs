@@ -31,11 +31,11 @@ pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::profile::Audience;
-use crate::series::Series;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
 use weir_histogram::Histogram;
+use weir_histogram::Series;
 
 /// What subscribers are made from.
 #[derive(Clone, Debug)]

@@ -18,8 +18,8 @@ use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult, Wanted};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
-use crate::profile::Conduct;
 use weir_client::client::Client;
+use weir_report::relay::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use weir_moqt::draft::Draft;
 
 use super::SubscriberProgress;
 use crate::metrics::{Heat, TrackReceiver};
-use crate::series::Series;
+use weir_histogram::Series;
 
 /// What all subscribers of a role write to.
 #[derive(Debug)]

@@ -11,10 +11,10 @@ use super::client::SubscriberClient;
 use super::measurements::Measurements;
 use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
-use crate::profile::Conduct;
-use crate::series::Series;
 use weir_client::client::Client;
 use weir_client::clients::Clients;
+use weir_histogram::Series;
+use weir_report::relay::Conduct;
 
 /// Subscribers whose connections are handed in.
 #[derive(Debug)]

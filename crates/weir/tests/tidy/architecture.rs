@@ -18,10 +18,11 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 14] = [
+const CRATES: [(&str, Place); 15] = [
     ("transport", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
+    ("report", Place::Protocol(&["weir-histogram"])),
     ("moqt", Place::Protocol(&["weir-transport"])),
     ("h3", Place::Protocol(&["weir-transport"])),
     ("quic", Place::Protocol(&["weir-transport", "weir-h3"])),
@@ -39,7 +40,7 @@ const CRATES: [(&str, Place); 14] = [
 ];
 
 /// What roles and hosts may depend on.
-const PROTOCOL: [&str; 7] = [
+const PROTOCOL: [&str; 8] = [
     "weir-transport",
     "weir-moqt",
     "weir-h3",
@@ -47,6 +48,7 @@ const PROTOCOL: [&str; 7] = [
     "weir-client",
     "weir-link",
     "weir-histogram",
+    "weir-report",
 ];
 
 /// What the role of HTTP/3 may depend on: it needs no MOQT.
