@@ -9,22 +9,22 @@
 //! It does not send objects: the role encodes them with [`crate::data`] and writes them straight to
 //! its connection. It knows neither tracks nor caches, only whose objects arrive.
 
-mod answers;
 mod control;
 mod counters;
 mod data_streams;
 mod event;
-mod incoming;
-mod outgoing;
-mod questions;
-mod replies;
 mod request_ids;
+mod request_state;
 mod requests;
-mod state;
+mod requests_received;
+mod requests_sent;
+mod responses_received;
+mod responses_sent;
+mod send_stream;
 mod streams;
 mod tokens;
-mod tracks;
-mod waiting;
+mod track_aliases;
+mod unknown_aliases;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -36,12 +36,12 @@ pub use self::counters::Counters;
 use self::data_streams::Fetches;
 pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
 use self::request_ids::RequestIds;
+use self::request_state::End;
 use self::requests::Requests;
-use self::state::End;
 use self::streams::{Stream, refuse};
 use self::tokens::TokenCache;
-use self::tracks::{Resolved, Tracks};
-use self::waiting::WaitingRoom;
+use self::track_aliases::{Resolved, Tracks};
+use self::unknown_aliases::WaitingRoom;
 use crate::data::ObjectDatagram;
 use crate::draft::Draft;
 use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::outgoing::Outgoing;
 use super::request_ids::parity;
+use super::send_stream::Outgoing;
 use super::{CONTROL_PRIORITY, Event, Session, Side};
 use crate::error::{DecodeError, SessionError, Violation};
 use crate::message::{GoAway, Message, Setup};

@@ -6,8 +6,8 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use super::streams::Stream;
-use super::tracks::Resolved;
-use super::waiting::WaitingStream;
+use super::track_aliases::Resolved;
+use super::unknown_aliases::WaitingStream;
 use super::{Event, RequestId, Session, StreamEnd};
 use crate::data::{FetchHeader, ObjectDatagram, SubgroupHeader};
 use crate::error::{DecodeError, ResetCode, Violation};

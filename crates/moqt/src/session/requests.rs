@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 
 use super::RequestId;
-use super::outgoing::Outgoing;
-use super::state::{Opener, State};
+use super::request_state::{Opener, State};
+use super::send_stream::Outgoing;
 use crate::location::Location;
 use crate::message::{RequestKind, RequestOk};
 use crate::name::{FullTrackName, Namespace};

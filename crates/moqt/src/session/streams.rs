@@ -5,7 +5,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 
 use super::data_streams::{FetchStream, Owner, SubgroupStream};
-use super::state::End;
+use super::request_state::End;
 use super::{RequestId, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};

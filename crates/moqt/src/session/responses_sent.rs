@@ -6,8 +6,8 @@
 //! it makes may hang on what a peer does and when, so it costs that peer's session and no other
 //! ([`Counters::misused`](super::Counters::misused)).
 
+use super::request_state::{Opener, State};
 use super::requests::Request as Entry;
-use super::state::{Opener, State};
 use super::{CloseReason, Event, RequestId, Session};
 use crate::error::{RequestErrorCode, SessionError, Violation};
 use crate::message::{

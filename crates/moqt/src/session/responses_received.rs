@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::incoming::unsupported_extension;
+use super::request_state::{End, Input, State, Verdict, judge};
 use super::requests::{Request as Entry, Subject};
-use super::state::{End, Input, State, Verdict, judge};
+use super::requests_received::unsupported_extension;
 use super::{Accepted, CloseReason, Event, RequestId, Session};
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::location::Location;

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
+use super::request_state::{Opener, State};
 use super::requests::{Announced, Request as Entry, Subject};
-use super::state::{Opener, State};
 use super::streams::{Stream, refuse};
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
 use crate::error::{ResetCode, SessionError, Violation};

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::message::{MessageKind, RequestKind};
-use crate::session::state::{End, Input, Opener, State, Verdict, judge};
+use crate::session::request_state::{End, Input, Opener, State, Verdict, judge};
 
 const STATES: [(&str, State); 6] = [
     ("pending", State::Pending),
@@ -53,7 +53,7 @@ fn cell(verdict: Verdict) -> &'static str {
 }
 
 #[test]
-fn the_whole_table() {
+fn requests() {
     let mut table = String::from("- is a violation\n");
     for (opener, name) in [
         (Opener::Here, "of this endpoint"),

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use super::request_state::Opener;
 use super::requests::{Request as Entry, Subject};
-use super::state::Opener;
 use super::streams::Stream;
-use super::tracks::Track;
+use super::track_aliases::Track;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
 use crate::message::{FetchKind, Message, RequestError, RequestKind};
