@@ -216,7 +216,7 @@ impl Session {
     /// Finds the subscription of an alias. While a subscription of this endpoint is not answered,
     /// an alias that has ended may be the one its answer brings back.
     pub(super) fn resolve(&self, alias: u64) -> Resolved {
-        match self.tracks.resolve(alias) {
+        match self.aliases.resolve(alias) {
             Resolved::Retired if self.requests.is_awaiting_alias() => Resolved::Unknown,
             resolved @ (Resolved::Live(_) | Resolved::Retired | Resolved::Unknown) => resolved,
         }
@@ -228,7 +228,7 @@ impl Session {
         datagram.encode(self.draft, &mut copy);
         let alias = datagram.track_alias;
         let dropped = self
-            .waiting
+            .unknown_aliases
             .hold_datagram(now, alias, copy.freeze(), &self.limits);
         self.counters.datagrams_unknown_over_limit += dropped.over_count;
         self.counters.datagrams_unknown_over_bytes += dropped.over_bytes;
@@ -242,12 +242,12 @@ impl Session {
         alias: u64,
         request: RequestId,
     ) -> Result<(), DecodeError> {
-        for data in self.waiting.take_datagrams(alias) {
+        for data in self.unknown_aliases.take_datagrams(alias) {
             if let Some(datagram) = ObjectDatagram::decode(self.draft, data)? {
                 self.events.push_back(Event::Datagram { request, datagram });
             }
         }
-        for stream in self.waiting.take_streams(alias) {
+        for stream in self.unknown_aliases.take_streams(alias) {
             if let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream)
                 && let Owner::Waiting(header) = subgroup.owner
             {
@@ -266,8 +266,8 @@ impl Session {
 
     /// Drops what waited for an alias nobody wants.
     pub(super) fn drop_waiting(&mut self, transport: &mut dyn Transport, alias: u64) {
-        self.counters.datagrams_late += self.waiting.take_datagrams(alias).len() as u64;
-        for stream in self.waiting.take_streams(alias) {
+        self.counters.datagrams_late += self.unknown_aliases.take_datagrams(alias).len() as u64;
+        for stream in self.unknown_aliases.take_streams(alias) {
             self.counters.streams_late += 1;
             self.stop_data(transport, stream, ResetCode::CANCELLED);
         }
@@ -319,7 +319,7 @@ impl Session {
                     stream,
                     alias: header.track_alias,
                 };
-                if !self.waiting.hold_stream(waiting, &self.limits) {
+                if !self.unknown_aliases.hold_stream(waiting, &self.limits) {
                     self.counters.streams_unknown_over_limit += 1;
                     return self.stop_data(transport, stream, ResetCode::EXCESSIVE_LOAD);
                 }

@@ -1,4 +1,4 @@
-//! Control bytes on their way out of one stream, and its end, while the transport is slow.
+//! The sending part of one control or request stream: messages that wait for the transport, and the end of the stream.
 
 use std::collections::VecDeque;
 
@@ -6,98 +6,128 @@ use bytes::Bytes;
 
 use crate::transport::{StreamId, Transport, WriteError};
 
-/// The sending side of one control or request stream.
+/// The sending part of one control or request stream.
 ///
-/// Writes through while the transport takes everything, and keeps the rest in order otherwise. The
-/// owner bounds [`waiting_bytes`](Self::waiting_bytes).
-#[derive(Debug, Default)]
-pub(super) struct Outgoing {
+/// Messages are written through while the transport takes everything, and kept in order otherwise. The owner bounds
+/// [`waiting_bytes`](Self::waiting_bytes).
+#[derive(Debug)]
+pub(super) struct SendStream {
     queue: VecDeque<Bytes>,
     waiting_bytes: usize,
     state: State,
 }
 
-/// How far the sending side has come.
-#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+/// How far the sending part has come.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum State {
-    #[default]
-    Open,
-    /// Ends as soon as the queue is empty.
-    Finishing,
-    /// Finished, reset, stopped by the peer, or gone with the connection.
-    Closed,
+    /// The transport has no stream for it yet.
+    Unopened {
+        /// Whether the stream ends after the messages that wait.
+        is_finished: bool,
+    },
+    /// Messages are accepted.
+    Open(StreamId),
+    /// The stream ends as soon as the queue is empty.
+    Finishing(StreamId),
+    /// The stream is finished, reset, stopped by the peer, or gone with the connection.
+    Closed(StreamId),
 }
 
-impl Outgoing {
-    /// Sends bytes after all earlier ones; dropped if the side is ended already.
-    pub(super) fn push(&mut self, transport: &mut dyn Transport, stream: StreamId, data: Bytes) {
-        if self.state == State::Open {
-            self.hold(data);
-            self.flush(transport, stream);
+impl SendStream {
+    /// Makes the sending part of a stream that is not open, with the message it begins with.
+    pub(super) fn beginning_with(message: Bytes) -> Self {
+        Self {
+            waiting_bytes: message.len(),
+            queue: VecDeque::from([message]),
+            state: State::Unopened { is_finished: false },
         }
     }
 
-    /// Keeps bytes for a stream that is not open yet.
-    pub(super) fn hold(&mut self, data: Bytes) {
-        self.waiting_bytes += data.len();
-        self.queue.push_back(data);
-    }
-
-    /// Keeps bytes that go out before all others.
-    pub(super) fn hold_first(&mut self, data: Bytes) {
-        self.waiting_bytes += data.len();
-        self.queue.push_front(data);
-    }
-
-    /// Ends a stream that is not open yet, after everything that waits.
-    pub(super) fn hold_finish(&mut self) {
-        if self.state == State::Open {
-            self.state = State::Finishing;
+    /// Makes the sending part of a stream that is open.
+    pub(super) fn on(stream: StreamId) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            waiting_bytes: 0,
+            state: State::Open(stream),
         }
     }
 
-    /// Ends the side cleanly after everything that waits.
-    pub(super) fn finish(&mut self, transport: &mut dyn Transport, stream: StreamId) {
-        if self.state == State::Open {
-            self.state = State::Finishing;
-            self.flush(transport, stream);
+    /// The stream, once the transport has opened it; it is known after its end too.
+    pub(super) fn stream(&self) -> Option<StreamId> {
+        match self.state {
+            State::Unopened { .. } => None,
+            State::Open(stream) | State::Finishing(stream) | State::Closed(stream) => Some(stream),
+        }
+    }
+
+    /// Takes the stream that the transport opened, and sends what waits for it.
+    pub(super) fn open(&mut self, transport: &mut dyn Transport, stream: StreamId) {
+        if let State::Unopened { is_finished } = self.state {
+            self.state = if is_finished {
+                State::Finishing(stream)
+            } else {
+                State::Open(stream)
+            };
+            self.flush(transport);
+        }
+    }
+
+    /// Sends a message after all earlier ones. A message behind the end of an opened stream is dropped.
+    pub(super) fn push(&mut self, transport: &mut dyn Transport, message: Bytes) {
+        if matches!(self.state, State::Unopened { .. } | State::Open(_)) {
+            self.waiting_bytes += message.len();
+            self.queue.push_back(message);
+            self.flush(transport);
+        }
+    }
+
+    /// Ends the stream cleanly after everything that waits.
+    pub(super) fn finish(&mut self, transport: &mut dyn Transport) {
+        match &mut self.state {
+            State::Unopened { is_finished } => *is_finished = true,
+            State::Open(stream) => {
+                self.state = State::Finishing(*stream);
+                self.flush(transport);
+            }
+            State::Finishing(_) | State::Closed(_) => {}
         }
     }
 
     /// Gives the transport what it takes.
     ///
-    /// That the peer stopped the stream is no news here: the transport says so itself, and the
-    /// session then resets this side.
-    pub(super) fn flush(&mut self, transport: &mut dyn Transport, stream: StreamId) {
-        while let Some(data) = self.queue.front_mut() {
-            let before = data.len();
-            let result = transport.write(stream, data);
-            self.waiting_bytes -= before - data.len();
+    /// That the peer stopped the stream is no news here: the transport reports it, and the session then resets the
+    /// stream.
+    pub(super) fn flush(&mut self, transport: &mut dyn Transport) {
+        let Some(stream) = self.stream() else { return };
+        while let Some(message) = self.queue.front_mut() {
+            let before = message.len();
+            let result = transport.write(stream, message);
+            self.waiting_bytes -= before - message.len();
             match result {
                 Ok(()) => {
                     self.queue.pop_front();
                 }
                 Err(WriteError::Blocked | WriteError::Stopped(_)) => return,
-                Err(WriteError::Closed) => return self.close(),
+                Err(WriteError::Closed) => return self.close(stream),
             }
         }
-        if self.state == State::Finishing {
+        if let State::Finishing(stream) = self.state {
             transport.finish(stream);
-            self.close();
+            self.close(stream);
         }
     }
 
-    /// Ends the side at once.
-    pub(super) fn reset(&mut self, transport: &mut dyn Transport, stream: StreamId, code: u64) {
-        if self.state != State::Closed {
+    /// Ends an opened stream at once.
+    pub(super) fn reset(&mut self, transport: &mut dyn Transport, code: u64) {
+        if let State::Open(stream) | State::Finishing(stream) = self.state {
             transport.reset(stream, code);
-            self.close();
+            self.close(stream);
         }
     }
 
     /// Whether nothing will be sent any more.
     pub(super) fn is_closed(&self) -> bool {
-        self.state == State::Closed
+        matches!(self.state, State::Closed(_))
     }
 
     /// Bytes that wait for the transport.
@@ -105,8 +135,8 @@ impl Outgoing {
         self.waiting_bytes
     }
 
-    fn close(&mut self) {
-        self.state = State::Closed;
+    fn close(&mut self, stream: StreamId) {
+        self.state = State::Closed(stream);
         self.queue = VecDeque::new();
         self.waiting_bytes = 0;
     }

@@ -76,7 +76,7 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), DecodeError> {
         loop {
-            let is_ready = self.control.peer().is_some();
+            let is_ready = self.state.is_ready();
             match self.streams.get(&stream) {
                 Some(known) if known.is_readable(is_ready) => {}
                 Some(_) | None => return Ok(()),
@@ -136,8 +136,10 @@ impl Session {
                 Ok(())
             }
             Some(&Stream::Request(id)) => {
-                if let Some(request) = self.requests.get(id) {
-                    request.reader.fin()?;
+                if let Some(request) = self.requests.get(id)
+                    && let Some(reader) = &request.reader
+                {
+                    reader.fin()?;
                 }
                 self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
                 Ok(())
@@ -230,7 +232,7 @@ impl Session {
             Err(DecodeError::Short) => return Ok(()),
             Err(error @ DecodeError::Invalid { .. }) => return Err(error),
         };
-        if kind != StreamKind::Control && self.control.peer().is_none() {
+        if kind != StreamKind::Control && !self.state.is_ready() {
             return Ok(());
         }
         let start = start.clone();

@@ -1,0 +1,230 @@
+//! The states of a session, and what each event means in them: one table, free of side effects.
+//!
+//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a snapshot. The states of
+//! a single request are in [`request_state`](super::request_state).
+
+use std::time::Instant;
+
+use super::Refused;
+use crate::message::{MessageKind, Setup};
+
+/// How far a session has come.
+#[derive(Debug)]
+pub(super) enum State {
+    /// The peer has not opened its control stream.
+    AwaitingControl {
+        /// When the peer's SETUP is overdue; `None` before the transport is connected.
+        deadline: Option<Instant>,
+    },
+    /// The peer has opened its control stream, and its SETUP is not complete.
+    AwaitingSetup {
+        /// When the peer's SETUP is overdue; `None` before the transport is connected.
+        deadline: Option<Instant>,
+    },
+    /// The peer's SETUP is there. Requests are sent and served as far as the GOAWAYs allow.
+    Ready {
+        /// The peer's SETUP.
+        peer: Box<Setup>,
+        /// Which endpoints are about to close the session.
+        goaways: GoAways,
+    },
+    /// The session closed its transport.
+    Closed {
+        /// The peer's SETUP, if it came.
+        peer: Option<Box<Setup>>,
+    },
+}
+
+impl State {
+    /// Whether the peer's SETUP is there and the session is open.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+
+    /// Whether the session closed its transport.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed { .. })
+    }
+
+    /// The peer's SETUP, once it came; after the close too.
+    pub(super) fn peer(&self) -> Option<&Setup> {
+        match self {
+            Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
+            Self::Ready { peer, .. } => Some(peer),
+            Self::Closed { peer } => peer.as_deref(),
+        }
+    }
+
+    /// When the peer's SETUP is overdue.
+    pub(super) fn setup_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => *deadline,
+            Self::Ready { .. } | Self::Closed { .. } => None,
+        }
+    }
+
+    /// Starts the wait for the peer's SETUP, unless it is there already.
+    pub(super) fn await_setup_until(&mut self, until: Instant) {
+        match self {
+            Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => {
+                *deadline = Some(until);
+            }
+            Self::Ready { .. } | Self::Closed { .. } => {}
+        }
+    }
+
+    /// Records that the peer opened its control stream.
+    pub(super) fn on_control_stream(&mut self) {
+        if let Self::AwaitingControl { deadline } = *self {
+            *self = Self::AwaitingSetup { deadline };
+        }
+    }
+
+    /// Records the peer's SETUP.
+    pub(super) fn on_setup(&mut self, peer: Box<Setup>) {
+        let goaways = GoAways::None;
+        *self = Self::Ready { peer, goaways };
+    }
+
+    /// Records a GOAWAY of this endpoint.
+    pub(super) fn on_goaway_sent(&mut self) {
+        if let Self::Ready { goaways, .. } = self {
+            goaways.send();
+        }
+    }
+
+    /// Records a GOAWAY of the peer.
+    pub(super) fn on_goaway_received(&mut self) {
+        if let Self::Ready { goaways, .. } = self {
+            goaways.receive();
+        }
+    }
+
+    /// Records that the session closed its transport.
+    pub(super) fn close(&mut self) {
+        let peer = match std::mem::replace(self, Self::Closed { peer: None }) {
+            Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
+            Self::Ready { peer, .. } => Some(peer),
+            Self::Closed { peer } => peer,
+        };
+        *self = Self::Closed { peer };
+    }
+}
+
+/// Which endpoints have sent GOAWAY, for a session or for one request. Each may do so once [moqt-18 §10.4].
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(super) enum GoAways {
+    /// Neither.
+    #[default]
+    None,
+    /// This endpoint.
+    Sent,
+    /// The peer.
+    Received,
+    /// Both endpoints.
+    Both,
+}
+
+impl GoAways {
+    fn is_sent(self) -> bool {
+        matches!(self, Self::Sent | Self::Both)
+    }
+
+    fn is_received(self) -> bool {
+        matches!(self, Self::Received | Self::Both)
+    }
+
+    /// Records a GOAWAY of this endpoint; returns whether it is its first.
+    pub(super) fn send(&mut self) -> bool {
+        let is_first = !self.is_sent();
+        *self = match self {
+            Self::None | Self::Sent => Self::Sent,
+            Self::Received | Self::Both => Self::Both,
+        };
+        is_first
+    }
+
+    /// Records a GOAWAY of the peer; returns whether it is its first.
+    pub(super) fn receive(&mut self) -> bool {
+        let is_first = !self.is_received();
+        *self = match self {
+            Self::None | Self::Received => Self::Received,
+            Self::Sent | Self::Both => Self::Both,
+        };
+        is_first
+    }
+}
+
+/// What can happen to a session.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Input {
+    /// The peer opens a control stream.
+    ControlStream,
+    /// The peer sends a message on its control stream.
+    Message(MessageKind),
+    /// The peer sends a request.
+    Request,
+    /// The role sends a request.
+    OwnRequest,
+    /// The role sends GOAWAY.
+    OwnGoAway,
+}
+
+/// What the session does about it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// It is carried out.
+    Accept,
+    /// It stays unread until the peer's SETUP is there.
+    Defer,
+    /// The peer's request is answered with `GOING_AWAY`.
+    Reject,
+    /// The role's request is not sent.
+    Refuse(Refused),
+    /// Nothing happens.
+    Ignore,
+    /// The role must not do that.
+    Misuse,
+    /// The peer must not do that.
+    Violate(&'static str),
+}
+
+/// The table: what `input` means to a session in this state.
+pub(super) fn judge(state: &State, input: Input) -> Verdict {
+    match (state, input) {
+        (State::AwaitingControl { .. }, Input::ControlStream) => Verdict::Accept,
+        (State::AwaitingSetup { .. } | State::Ready { .. }, Input::ControlStream) => {
+            Verdict::Violate("a second control stream")
+        }
+        (State::AwaitingControl { .. } | State::AwaitingSetup { .. }, input) => before_setup(input),
+        (State::Ready { goaways, .. }, input) => after_setup(*goaways, input),
+        (State::Closed { .. }, Input::OwnRequest) => Verdict::Refuse(Refused::Closed),
+        (State::Closed { .. }, _) => Verdict::Ignore,
+    }
+}
+
+fn before_setup(input: Input) -> Verdict {
+    match input {
+        Input::Message(MessageKind::Setup) | Input::OwnRequest => Verdict::Accept,
+        Input::Message(_) => Verdict::Violate("a message before SETUP"),
+        Input::ControlStream | Input::Request => Verdict::Defer,
+        Input::OwnGoAway => Verdict::Ignore,
+    }
+}
+
+fn after_setup(goaways: GoAways, input: Input) -> Verdict {
+    match input {
+        Input::Message(MessageKind::Setup) => Verdict::Violate("a second SETUP"),
+        Input::Message(MessageKind::GoAway) if goaways.is_received() => {
+            Verdict::Violate("a second GOAWAY")
+        }
+        Input::Message(MessageKind::GoAway) => Verdict::Accept,
+        Input::Message(_) => Verdict::Violate("not a message of the control stream"),
+        Input::Request if goaways.is_sent() => Verdict::Reject,
+        Input::OwnRequest if goaways.is_received() => Verdict::Refuse(Refused::GoingAway),
+        Input::OwnGoAway if goaways.is_sent() => Verdict::Misuse,
+        Input::ControlStream | Input::Request | Input::OwnRequest | Input::OwnGoAway => {
+            Verdict::Accept
+        }
+    }
+}
