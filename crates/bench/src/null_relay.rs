@@ -20,8 +20,8 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{Accepted, Config, Event as SessionEvent, Request, RequestId};
 use weir_moqt::session::{Session, Side, StreamEnd};
-use weir_moqt::transport::{StreamId, Transport as _};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
+use weir_transport::{StreamId, Transport as _};
 
 use self::forwarding::{Backlog, Forwarded};
 use crate::limits::NULL_RELAY_TRACKS_MAX;

@@ -9,8 +9,8 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
 use weir_moqt::limits::Limits;
 use weir_moqt::session::{RequestId, Session};
-use weir_moqt::transport::{StreamId, Transport as _};
 use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_transport::{StreamId, Transport as _};
 
 use crate::target::Target;
 

@@ -8,8 +8,8 @@ use weir_moqt::error::SessionError;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_moqt::session::{Config, Event as SessionEvent, Session, Side};
-use weir_moqt::transport::{StreamId, Transport as _};
 use weir_quic::{ClientConfig, Connection, Endpoint, Event, Handle};
+use weir_transport::{StreamId, Transport as _};
 
 /// Where the relay is, and what is said to it first.
 #[derive(Clone, Debug)]

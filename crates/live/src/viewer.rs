@@ -19,8 +19,8 @@ use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError, RequestOk};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
-use weir_moqt::transport::StreamId;
 use weir_quic::{App, Endpoint, Event};
+use weir_transport::StreamId;
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;

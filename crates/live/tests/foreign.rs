@@ -23,10 +23,10 @@ use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
-use weir_moqt::transport::{Direction, StreamId, Transport as _};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use weir_relay::Relay;
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+use weir_transport::{Direction, StreamId, Transport as _};
 
 /// 36 frames in groups of 15 and 6.
 const PYRAMID: &[u8] = include_bytes!("media/pyramid.mp4");

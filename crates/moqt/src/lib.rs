@@ -24,5 +24,4 @@ pub mod property;
 pub mod reader;
 pub mod session;
 pub mod token;
-pub mod transport;
 pub mod varint;

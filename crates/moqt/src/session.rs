@@ -50,7 +50,7 @@ use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
 use crate::reader::{HEADER_TOO_LONG, MESSAGE_TOO_LONG, MessageReader};
-use crate::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;

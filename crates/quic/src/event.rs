@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
-use weir_moqt::transport::{Direction, StreamId};
+use weir_transport::{Direction, StreamId};
 
 use crate::{Handle, tls::refusing};
 

@@ -9,12 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{
-    error::ResetCode,
-    session::RequestId,
-    transport::{StreamId, Transport as _},
-};
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Endpoint, Handle};
+use weir_transport::{StreamId, Transport as _};
 
 use crate::{Relay, timers::Timer, tracks::TrackId};
 

@@ -10,9 +10,9 @@ use weir_moqt::{
     message::{FetchKind, FetchOk},
     parameter::{GroupOrder, Parameters},
     session::StreamEnd,
-    transport::StreamId,
 };
 use weir_quic::{Endpoint, Handle};
+use weir_transport::StreamId;
 
 use crate::{
     Relay,

@@ -5,7 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use weir_moqt::{session::RequestId, transport::StreamId};
+use weir_moqt::session::RequestId;
+use weir_transport::StreamId;
 
 use crate::{subgroup::SubgroupId, tracks::TrackId};
 

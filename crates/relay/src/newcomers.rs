@@ -10,9 +10,9 @@ use weir_moqt::{
     error::SessionError,
     message::Setup,
     session::{self, Session, Side},
-    transport::Transport as _,
 };
 use weir_quic::{Connection, Endpoint, Handle};
+use weir_transport::Transport as _;
 
 use crate::{Relay, peer::Peer};
 

@@ -2,8 +2,9 @@
 
 use std::{cmp::Reverse, time::Instant};
 
-use weir_moqt::{error::ResetCode, session::RequestId, transport::StreamId};
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Endpoint, Handle};
+use weir_transport::StreamId;
 
 use crate::{
     Relay,

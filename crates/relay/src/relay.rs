@@ -6,9 +6,9 @@ use weir_moqt::{
     error::{RequestErrorCode, SessionError},
     message::{RequestError, RequestOk, Setup},
     session::{self, Accepted, CloseReason, Request, RequestId, Session, StreamEnd},
-    transport::{Direction, StreamId},
 };
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
+use weir_transport::{Direction, StreamId};
 
 use crate::{
     Authority, Config, Counters, Gauges, Open, Shedder,

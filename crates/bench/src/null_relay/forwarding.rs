@@ -9,8 +9,8 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{RequestId, Session, StreamEnd};
-use weir_moqt::transport::{Direction, StreamId, Transport as _, WriteError};
 use weir_quic::{Endpoint, Handle};
+use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use super::NullRelay;
 use crate::limits::NULL_RELAY_BACKLOG_BYTES_MAX;

@@ -10,7 +10,7 @@ use weir_moqt::location::Location;
 use weir_moqt::message::FetchOk;
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::session::RequestId;
-use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::{Direction, StreamId, Transport, WriteError};
 
 use super::offer::track_properties;
 use super::publication::Publication;

@@ -8,8 +8,8 @@ use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
-use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
+use weir_transport::StreamId;
 
 use super::audience::Tracks;
 use super::incoming::{Complete, Incoming, carries, matches};

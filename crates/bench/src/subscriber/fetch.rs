@@ -8,8 +8,8 @@ use weir_moqt::location::Location;
 use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
-use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
+use weir_transport::StreamId;
 
 use super::SubscriberConfig;
 use super::audience::Tracks;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use weir_moqt::transport::{Direction, StreamId};
 use weir_quic::Event;
+use weir_transport::{Direction, StreamId};
 
 use super::audience::Subscribers;
 use super::client::SubscriberClient;

@@ -10,7 +10,7 @@ use weir_moqt::name::{FullTrackName, TrackName};
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::Properties;
-use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::{Direction, StreamId, Transport, WriteError};
 
 /// The one object of a track.
 #[derive(Debug)]

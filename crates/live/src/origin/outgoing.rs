@@ -7,7 +7,7 @@ use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
-use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::{Direction, StreamId, Transport, WriteError};
 
 use crate::strategy::StreamKey;
 

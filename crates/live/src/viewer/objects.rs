@@ -5,8 +5,8 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_moqt::data::{ObjectHeader, ObjectStatus};
 use weir_moqt::error::ResetCode;
-use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
+use weir_transport::StreamId;
 
 use super::Viewer;
 use super::incoming::{Current, Of, Whole, has_room};

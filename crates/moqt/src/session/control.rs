@@ -11,7 +11,7 @@ use super::{CONTROL_PRIORITY, Event, Session, Side};
 use crate::error::{DecodeError, SessionError, Violation};
 use crate::message::{GoAway, Message, Setup};
 use crate::reader::MessageReader;
-use crate::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 /// Both control streams of a session.
 #[derive(Debug)]

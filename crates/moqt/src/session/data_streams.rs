@@ -14,7 +14,7 @@ use crate::error::{DecodeError, ResetCode, Violation};
 use crate::message::RequestKind;
 use crate::parameter::GroupOrder;
 use crate::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
-use crate::transport::{StreamId, Transport};
+use weir_transport::{StreamId, Transport};
 
 /// A subgroup stream and whose it is.
 #[derive(Debug)]

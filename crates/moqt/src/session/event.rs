@@ -11,7 +11,7 @@ use crate::message::{
 };
 use crate::name::{Namespace, TrackName};
 use crate::parameter::Parameters;
-use crate::transport::StreamId;
+use weir_transport::StreamId;
 
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug, PartialEq)]

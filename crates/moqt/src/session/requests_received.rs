@@ -14,7 +14,7 @@ use crate::message::{FetchKind, Message, RequestError, RequestKind};
 use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Parameters;
 use crate::property::Properties;
-use crate::transport::{StreamId, Transport};
+use weir_transport::{StreamId, Transport};
 
 /// When a peer over `requests_max` may try again.
 const RETRY_AFTER_LOAD: Duration = Duration::from_secs(1);

@@ -17,7 +17,7 @@ use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
-use crate::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 impl Session {
     /// Asks for the new objects of a track [moqt-18 §10.7].

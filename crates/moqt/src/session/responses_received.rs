@@ -16,7 +16,7 @@ use crate::message::{
 };
 use crate::name::Namespace;
 use crate::parameter::Step;
-use crate::transport::Transport;
+use weir_transport::Transport;
 
 impl Session {
     /// Reads the messages of a request stream after the first.

@@ -14,7 +14,7 @@ use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
 };
 use crate::name::{Namespace, TrackName};
-use crate::transport::Transport;
+use weir_transport::Transport;
 
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of

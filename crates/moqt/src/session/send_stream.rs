@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::transport::{StreamId, Transport, WriteError};
+use weir_transport::{StreamId, Transport, WriteError};
 
 /// The sending part of one control or request stream.
 ///

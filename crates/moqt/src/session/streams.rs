@@ -10,8 +10,8 @@ use super::{RequestId, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::reader::{FetchReader, MessageReader, SubgroupReader};
-use crate::transport::{Direction, Read, StreamId, Transport};
 use crate::varint;
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 /// What the session knows of a stream.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::limits::Limits;
-use crate::transport::StreamId;
+use weir_transport::StreamId;
 
 /// Datagrams in full, copied out of their receive buffers; streams unread; both in the order they
 /// came.

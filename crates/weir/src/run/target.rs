@@ -12,7 +12,7 @@ pub(crate) use weir_bench::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
 use weir_quic::{
-    ClientConfig, h3,
+    ClientConfig,
     tls::{ClientTls, Trust},
     web_transport::Request,
 };
@@ -186,7 +186,7 @@ pub(crate) fn target_with(
     };
     let alpns = match url.scheme {
         Scheme::Quic => protocols.to_vec(),
-        Scheme::WebTransport => vec![h3::ALPN],
+        Scheme::WebTransport => vec![weir_h3::ALPN],
     };
     let tls = ClientTls::new(trust, &alpns).context("TLS")?;
     let web_transport = (url.scheme == Scheme::WebTransport).then(|| Request {

@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, Refused, RequestId, Side};
-use crate::transport::{Direction, Read, Transport};
+use weir_transport::{Direction, Read, Transport};
 
 #[test]
 fn requests_of_the_peer() {

@@ -15,7 +15,7 @@ use crate::message::{FetchKind, FetchOk, RequestKind};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, RequestId, Session, Side};
-use crate::transport::{Direction, Transport};
+use weir_transport::{Direction, Transport};
 
 /// One thing a role or the link does. `which` picks among the requests the side may do it to.
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::message::{RequestOk, SubscribeOk};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Session, Side};
-use crate::transport::Transport;
+use weir_transport::Transport;
 
 /// A subscription of the client whose SUBSCRIBE the server has and did not answer, with so many updates.
 fn unanswered(seed: u64, updates: usize) -> (Pair, RequestId) {

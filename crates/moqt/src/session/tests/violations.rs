@@ -24,8 +24,8 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Session, Side};
 use crate::token::Token;
-use crate::transport::{Direction, StreamId, Transport};
 use crate::varint;
+use weir_transport::{Direction, StreamId, Transport};
 
 const SERVER: Side = Side::Server;
 const CLIENT: Side = Side::Client;

@@ -175,7 +175,7 @@ fn is_value(value: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::h3::qpack;
+    use crate::qpack;
 
     fn section(fields: &[(&str, &str)]) -> Bytes {
         let mut out = Vec::new();

@@ -151,6 +151,6 @@ fn integers_of_the_specification() {
         assert_eq!(integer(&mut Bytes::from_static(bytes), bits), Ok(value));
     }
     let mut out = Vec::new();
-    put_integer(crate::h3::varint::MAX, 3, 0, &mut out);
-    assert_eq!(integer(&mut out.into(), 3), Ok(crate::h3::varint::MAX));
+    put_integer(crate::varint::MAX, 3, 0, &mut out);
+    assert_eq!(integer(&mut out.into(), 3), Ok(crate::varint::MAX));
 }
