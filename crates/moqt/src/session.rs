@@ -13,6 +13,7 @@ mod control;
 mod counters;
 mod data_streams;
 mod event;
+mod fetches;
 mod request_ids;
 mod request_state;
 mod requests;
@@ -22,6 +23,7 @@ mod responses_received;
 mod responses_sent;
 mod send_stream;
 mod state;
+mod stream_state;
 mod streams;
 mod tokens;
 mod track_aliases;
@@ -34,13 +36,15 @@ use bytes::{Bytes, BytesMut};
 
 use self::control::Control;
 pub use self::counters::Counters;
-use self::data_streams::Fetches;
 pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
+use self::fetches::Fetches;
 use self::request_ids::RequestIds;
+pub use self::request_ids::{RequestId, Side};
 use self::request_state::End;
 use self::requests::Requests;
 use self::state::State;
-use self::streams::{Stream, refuse};
+use self::stream_state::Stream;
+use self::streams::refuse;
 use self::tokens::TokenCache;
 use self::track_aliases::{Resolved, TrackAliases};
 use self::unknown_aliases::UnknownAliases;
@@ -49,7 +53,7 @@ use crate::draft::Draft;
 use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
-use crate::reader::{HEADER_TOO_LONG, MESSAGE_TOO_LONG, MessageReader};
+use crate::reader::MessageReader;
 use weir_transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
@@ -57,30 +61,6 @@ pub const CONTROL_PRIORITY: i32 = i32::MAX;
 
 /// The send order of request streams, above all data [moqt-18 §7].
 pub const REQUEST_PRIORITY: i32 = i32::MAX - 1;
-
-/// Which endpoint of the connection this is.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// It opened the connection; its Request IDs are even.
-    Client,
-    /// It accepted the connection; its Request IDs are odd.
-    Server,
-}
-
-impl Side {
-    /// The other endpoint.
-    #[must_use]
-    pub fn peer(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
-
-/// Names a request of either endpoint; the parity says whose.
-#[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct RequestId(pub u64);
 
 /// What a session is made from.
 #[derive(Clone, Debug)]
@@ -465,8 +445,9 @@ impl Session {
 
     fn violate(&mut self, transport: &mut dyn Transport, violation: Violation) {
         if !self.state.is_closed() {
-            self.counters.messages_too_long += u64::from(violation == MESSAGE_TOO_LONG);
-            self.counters.object_headers_too_long += u64::from(violation == HEADER_TOO_LONG);
+            self.counters.messages_too_long += u64::from(violation == Violation::MESSAGE_TOO_LONG);
+            self.counters.object_headers_too_long +=
+                u64::from(violation == Violation::HEADER_TOO_LONG);
             self.close(transport, violation.code, violation.reason);
             self.events.push_back(Event::Violated(violation));
         }

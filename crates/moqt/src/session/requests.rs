@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::RequestId;
+use super::request_ids::RequestId;
 use super::request_state::{EndedBy, Opener, State};
 use super::send_stream::SendStream;
 use crate::location::Location;

@@ -6,7 +6,7 @@ use super::request_state::Opener;
 use super::requests::{Entry, Subject};
 use super::send_stream::SendStream;
 use super::state::{Input, Verdict, judge};
-use super::streams::Stream;
+use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};

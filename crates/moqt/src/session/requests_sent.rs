@@ -6,7 +6,8 @@ use super::request_state::{EndedBy, Opener};
 use super::requests::{Announced, Entry, Subject};
 use super::send_stream::SendStream;
 use super::state::{Input, Verdict, judge};
-use super::streams::{Stream, refuse};
+use super::stream_state::Stream;
+use super::streams::refuse;
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
 use crate::error::{ResetCode, SessionError, Violation};
 use crate::message::{

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use super::Refused;
+use super::event::Refused;
 use crate::message::{MessageKind, Setup};
 
 /// How far a session has come.

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::RequestId;
+use super::request_ids::RequestId;
 
 /// The peer's track aliases, from its `SUBSCRIBE_OK` and `PUBLISH` messages.
 ///
