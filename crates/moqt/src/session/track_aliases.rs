@@ -4,25 +4,25 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use super::RequestId;
+use super::request_ids::RequestId;
 
 /// The peer's track aliases, from its `SUBSCRIBE_OK` and `PUBLISH` messages.
 ///
 /// Looked up once per datagram and once per subgroup stream, so the live ones are a small sorted
 /// list; a session of the load generator has one entry.
 #[derive(Debug, Default)]
-pub(super) struct Tracks {
+pub(super) struct TrackAliases {
     /// Sorted by alias; among equal aliases the older subscription first.
-    live: Vec<Track>,
+    live: Vec<TrackAlias>,
     /// Ended by `PUBLISH_DONE`, still in `live` until the time that stands here; oldest first.
-    lingering: VecDeque<(Instant, Track)>,
+    lingering: VecDeque<(Instant, TrackAlias)>,
     /// Aliases of ended subscriptions, oldest first.
     retired: VecDeque<u64>,
 }
 
 /// One alias and the subscription it belongs to.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) struct Track {
+pub(super) struct TrackAlias {
     pub(super) alias: u64,
     pub(super) request: RequestId,
 }
@@ -38,7 +38,7 @@ pub(super) enum Resolved {
     Unknown,
 }
 
-impl Tracks {
+impl TrackAliases {
     /// Finds the subscription of an alias.
     pub(super) fn resolve(&self, alias: u64) -> Resolved {
         let at = self.live.partition_point(|track| track.alias < alias);
@@ -59,7 +59,7 @@ impl Tracks {
     }
 
     /// Lets a subscription receive the objects of an alias.
-    pub(super) fn insert(&mut self, track: Track) {
+    pub(super) fn insert(&mut self, track: TrackAlias) {
         self.retired.retain(|&retired| retired != track.alias);
         let at = self
             .live
@@ -120,8 +120,8 @@ impl Tracks {
 mod tests {
     use super::*;
 
-    fn track(alias: u64, request: u64) -> Track {
-        Track {
+    fn track(alias: u64, request: u64) -> TrackAlias {
+        TrackAlias {
             alias,
             request: RequestId(request),
         }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn aliases_resolve_until_they_retire() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackAliases::default();
         for (alias, request) in [(7, 0), (3, 2), (9, 4)] {
             tracks.insert(track(alias, request));
         }
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn two_subscriptions_to_one_track_share_its_alias() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackAliases::default();
         tracks.insert(track(3, 0));
         tracks.insert(track(3, 2));
         assert_eq!(tracks.resolve(3), Resolved::Live(RequestId(0)));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn retired_aliases_are_bounded() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackAliases::default();
         for n in 0..3 {
             tracks.insert(track(n, n));
             assert_eq!(tracks.retire(RequestId(n), 2), n == 2);

@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::incoming::unsupported_extension;
-use super::requests::{Request as Entry, Subject};
-use super::state::{End, Input, State, Verdict, judge};
+use super::request_state::{End, EndedBy, Input, State, Verdict, judge};
+use super::requests::{Entry, Subject};
+use super::requests_received::unsupported_extension;
 use super::{Accepted, CloseReason, Event, RequestId, Session};
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::location::Location;
@@ -27,8 +27,10 @@ impl Session {
         id: RequestId,
         data: Bytes,
     ) -> Result<(), DecodeError> {
-        if let Some(request) = self.requests.get_mut(id) {
-            request.reader.push(data);
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(reader) = &mut request.reader
+        {
+            reader.push(data);
         }
         self.poll_request(now, transport, id)
     }
@@ -50,22 +52,21 @@ impl Session {
             End::Reset => CloseReason::Reset(code),
             End::Stopped => CloseReason::Stopped(code),
         };
-        match (end, request.stream) {
-            (End::Fin | End::Reset, _) => request.receiving = false,
-            (End::Stopped, Some(stream)) => request.outgoing.reset(transport, stream, code.0),
-            (End::Stopped, None) => {}
+        match end {
+            End::Fin | End::Reset => request.reader = None,
+            End::Stopped => request.sending.reset(transport, code.0),
         }
         let is_gone = request.is_live() && request.is_gone();
         let verdict = judge(
             request.opener,
             request.kind,
-            request.state(),
+            &request.state,
             Input::End(end),
         );
         if is_gone || verdict == Verdict::Close {
             self.close_request(now, transport, id, reason);
         } else {
-            self.settle(id);
+            self.forget_if_gone(id);
         }
     }
 
@@ -74,7 +75,7 @@ impl Session {
         let answered = self
             .requests
             .get(id)
-            .is_some_and(|request| request.is_live() && request.state() != State::Pending);
+            .is_some_and(|request| request.state.is_established());
         if answered {
             self.finish_request(transport, id);
         }
@@ -87,10 +88,10 @@ impl Session {
         transport: &mut dyn Transport,
         id: RequestId,
     ) -> Result<(), DecodeError> {
-        while let Some(request) = self.requests.get_mut(id) {
-            let Some(message) = request.reader.poll()? else {
-                return Ok(());
-            };
+        while let Some(request) = self.requests.get_mut(id)
+            && let Some(reader) = &mut request.reader
+            && let Some(message) = reader.poll()?
+        {
             self.on_message(now, transport, id, message)?;
         }
         Ok(())
@@ -109,8 +110,9 @@ impl Session {
         let Some(request) = self.requests.get(id) else {
             return Ok(());
         };
-        let (kind, opener, state) = (request.kind, request.opener, request.state());
-        let verdict = judge(opener, kind, state, Input::Message(message.kind()));
+        let kind = request.kind;
+        let input = Input::Message(message.kind());
+        let verdict = judge(request.opener, kind, &request.state, input);
         match (verdict, message) {
             (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
             (Verdict::Accept, Message::SubscribeOk(ok)) => {
@@ -260,19 +262,16 @@ impl Session {
         });
         if kind == RequestKind::TrackStatus {
             self.finish_request(transport, id);
-            self.drain(transport, id, State::EndedByPeer);
+            self.drain(transport, id, EndedBy::Peer { is_reported: false });
         }
         Ok(())
     }
 
     fn on_rejected(&mut self, transport: &mut dyn Transport, id: RequestId, error: RequestError) {
-        if let Some(request) = self.requests.get_mut(id) {
-            request.silent = true;
-        }
         self.stop_data_of(transport, id, ResetCode::CANCELLED);
         self.finish_request(transport, id);
         self.events.push_back(Event::Rejected { id, error });
-        self.drain(transport, id, State::EndedByPeer);
+        self.drain(transport, id, EndedBy::Peer { is_reported: true });
     }
 
     fn on_updated(
@@ -284,7 +283,8 @@ impl Session {
         let Some(request) = self.requests.get_mut(id) else {
             return Ok(());
         };
-        let prefix = request.updates_sent.pop_front().flatten();
+        let live = request.state.live_mut();
+        let prefix = live.and_then(|live| live.updates_sent.pop_front().flatten());
         if let Ok(ok) = &result {
             ok.check(self.draft, request.kind, Step::UpdateAnswer)?;
             if let (Some(prefix), Subject::Namespaces(announced)) = (prefix, &mut request.subject) {
@@ -297,7 +297,7 @@ impl Session {
         if !outlives {
             // The responder ends it [moqt-18 §10.9.1].
             self.finish_request(transport, id);
-            self.drain(transport, id, State::EndedByPeer);
+            self.drain(transport, id, EndedBy::Peer { is_reported: false });
         }
         Ok(())
     }
@@ -306,11 +306,13 @@ impl Session {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        if request.updates_due >= self.limits.updates_max {
+        if request.state.updates_unanswered() >= self.limits.updates_max {
             self.counters.updates_over_limit += 1;
             return self.end_for_load(transport, id);
         }
-        request.updates_due += 1;
+        if let Some(live) = request.state.live_mut() {
+            live.updates_due += 1;
+        }
         let RequestUpdate {
             request_id,
             parameters,
@@ -331,22 +333,17 @@ impl Session {
     ) {
         self.events.push_back(Event::Done { id, done });
         self.linger(now, id);
-        let answered = self
-            .requests
-            .get(id)
-            .is_some_and(|request| request.state() != State::Pending);
-        if answered {
+        let is_unanswered = self.requests.done(id);
+        if !is_unanswered {
             self.finish_request(transport, id);
-            self.drain(transport, id, State::EndedByPeer);
-        } else {
-            self.drain(transport, id, State::DoneUnanswered);
         }
+        self.bound_draining(transport, id);
     }
 
     fn linger(&mut self, now: Instant, id: RequestId) {
-        self.tracks.linger(id, now + self.limits.done_linger);
-        if self.tracks.lingering_len() > self.limits.tracks_lingering_max
-            && let Some((_, oldest)) = self.tracks.first_lingering()
+        self.aliases.linger(id, now + self.limits.done_linger);
+        if self.aliases.lingering_len() > self.limits.tracks_lingering_max
+            && let Some((_, oldest)) = self.aliases.first_lingering()
         {
             self.counters.tracks_lingering_over_limit += 1;
             self.retire(oldest);
@@ -401,10 +398,11 @@ impl Session {
                 "GOAWAY on a request stream has a Request ID",
             ));
         }
-        let Some(request) = self.requests.get_mut(id) else {
+        let request = self.requests.get_mut(id);
+        let Some(live) = request.and_then(|request| request.state.live_mut()) else {
             return Ok(());
         };
-        if std::mem::replace(&mut request.goaway_received, true) {
+        if !live.goaways.receive() {
             return Err(Violation::protocol("a second GOAWAY on a request stream"));
         }
         self.events.push_back(Event::RequestGoAway { id, goaway });
@@ -429,18 +427,19 @@ impl Session {
         id: RequestId,
         reason: CloseReason,
     ) {
-        let Some(request) = self.requests.get_mut(id) else {
+        let Some(request) = self.requests.get(id) else {
             return;
         };
         let was_live = request.is_live();
-        if !std::mem::replace(&mut request.silent, true) {
+        let reported = EndedBy::Peer { is_reported: true };
+        if !matches!(request.state, State::Ended(by) if by == reported) {
             self.events.push_back(Event::Closed { id, reason });
         }
         match reason {
             CloseReason::Fin => {
                 self.linger(now, id);
                 self.finish_request(transport, id);
-                self.drain(transport, id, State::EndedByPeer);
+                self.drain(transport, id, reported);
             }
             CloseReason::Reset(_) | CloseReason::Stopped(_) => {
                 // After PUBLISH_DONE the objects are as welcome as before the reset.

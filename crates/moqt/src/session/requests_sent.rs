@@ -2,9 +2,12 @@
 
 use bytes::Bytes;
 
-use super::requests::{Announced, Request as Entry, Subject};
-use super::state::{Opener, State};
-use super::streams::{Stream, refuse};
+use super::request_state::{EndedBy, Opener};
+use super::requests::{Announced, Entry, Subject};
+use super::send_stream::SendStream;
+use super::state::{Input, Verdict, judge};
+use super::stream_state::Stream;
+use super::streams::refuse;
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
 use crate::error::{ResetCode, SessionError, Violation};
 use crate::message::{
@@ -26,7 +29,7 @@ impl Session {
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
         let subject = Subject::Track(track.clone());
-        self.ask(transport, RequestKind::Subscribe, subject, |id| {
+        self.send_request(transport, RequestKind::Subscribe, subject, |id| {
             Message::Subscribe(Subscribe {
                 request_id: id.0,
                 track,
@@ -45,16 +48,8 @@ impl Session {
         parameters: Parameters,
         properties: Properties,
     ) -> Result<RequestId, Refused> {
-        self.ask(transport, RequestKind::Publish, Subject::None, |id| {
-            let request_id = id.0;
-            Message::Publish(Publish {
-                request_id,
-                track,
-                track_alias,
-                parameters,
-                properties,
-            })
-        })
+        let publish = publish(track, track_alias, parameters, properties);
+        self.send_request(transport, RequestKind::Publish, Subject::None, publish)
     }
 
     /// Like [`publish`](Self::publish), but only if it can be sent now: refused with
@@ -72,16 +67,8 @@ impl Session {
             return Err(Refused::NoStream);
         };
         let (kind, subject) = (RequestKind::Publish, Subject::None);
-        self.ask_on(transport, Some(stream), kind, subject, |id| {
-            let request_id = id.0;
-            Message::Publish(Publish {
-                request_id,
-                track,
-                track_alias,
-                parameters,
-                properties,
-            })
-        })
+        let publish = publish(track, track_alias, parameters, properties);
+        self.send_request_on(transport, Some(stream), kind, subject, publish)
     }
 
     /// Asks for objects of the past [moqt-18 §10.12].
@@ -96,7 +83,7 @@ impl Session {
             FetchKind::Standalone { start, .. } => Subject::Range(*start),
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => Subject::None,
         };
-        let id = self.ask(transport, RequestKind::Fetch, subject, |id| {
+        let id = self.send_request(transport, RequestKind::Fetch, subject, |id| {
             Message::Fetch(Fetch {
                 request_id: id.0,
                 kind,
@@ -115,7 +102,7 @@ impl Session {
         track: FullTrackName,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.ask(transport, RequestKind::TrackStatus, Subject::None, |id| {
+        self.send_request(transport, RequestKind::TrackStatus, Subject::None, |id| {
             Message::TrackStatus(TrackStatus {
                 request_id: id.0,
                 track,
@@ -131,7 +118,7 @@ impl Session {
         namespace: Namespace,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.ask(
+        self.send_request(
             transport,
             RequestKind::PublishNamespace,
             Subject::None,
@@ -154,7 +141,7 @@ impl Session {
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
         let subject = Subject::Namespaces(Box::new(Announced::new(prefix.clone())));
-        self.ask(transport, RequestKind::SubscribeNamespace, subject, |id| {
+        self.send_request(transport, RequestKind::SubscribeNamespace, subject, |id| {
             let request_id = id.0;
             Message::SubscribeNamespace(SubscribeNamespace {
                 request_id,
@@ -171,7 +158,7 @@ impl Session {
         prefix: Namespace,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.ask(
+        self.send_request(
             transport,
             RequestKind::SubscribeTracks,
             Subject::None,
@@ -198,19 +185,17 @@ impl Session {
         id: RequestId,
         parameters: Parameters,
     ) -> Result<(), Refused> {
-        if self.is_closed {
+        if self.state.is_closed() {
             return Err(Refused::Closed);
         }
-        let request = self.requests.get(id).filter(|request| request.is_live());
-        let request = request.ok_or(Refused::Over)?;
+        let request = self.requests.get(id).ok_or(Refused::Over)?;
+        let live = request.state.live().ok_or(Refused::Over)?;
         let takes_updates = match (request.opener, request.kind) {
             (Opener::Here, kind) => kind != RequestKind::TrackStatus,
-            (Opener::Peer, kind) => {
-                kind == RequestKind::Publish && request.state() != State::Pending
-            }
+            (Opener::Peer, kind) => kind == RequestKind::Publish && !request.state.is_pending(),
         };
         assert!(takes_updates, "this request takes no update from this side");
-        if request.updates_sent.len() >= self.limits.updates_max {
+        if live.updates_sent.len() >= self.limits.updates_max {
             self.counters.updates_local_over_limit += 1;
             return Err(Refused::Limit);
         }
@@ -222,8 +207,10 @@ impl Session {
             })
         };
         let bytes = self.encode_request(update)?.1;
-        if let Some(request) = self.requests.get_mut(id) {
-            request.updates_sent.push_back(prefix);
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(live) = request.state.live_mut()
+        {
+            live.updates_sent.push_back(prefix);
         }
         self.send_bytes(transport, id, bytes);
         Ok(())
@@ -249,22 +236,21 @@ impl Session {
     /// Opens streams for the requests that wait for one, in order.
     pub(super) fn open_queued(&mut self, transport: &mut dyn Transport) {
         while let Some(id) = self.requests.first_queued() {
-            let Some(stream) = self.open_request(transport, id) else {
+            let Some(stream) = transport.open(Direction::Bi) else {
                 return;
             };
-            if let Some(request) = self.requests.open_first_queued(stream) {
-                request.outgoing.flush(transport, stream);
+            self.adopt(transport, stream, id);
+            if let Some(request) = self.requests.pop_first_queued() {
+                request.sending.open(transport, stream);
             }
         }
     }
 
     /// Sends what waits for room, and frees the request if that was the last of it.
     pub(super) fn flush_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
-        if let Some(request) = self.requests.get_mut(id)
-            && let Some(stream) = request.stream
-        {
-            request.outgoing.flush(transport, stream);
-            self.settle(id);
+        if let Some(request) = self.requests.get_mut(id) {
+            request.sending.flush(transport);
+            self.forget_if_gone(id);
         }
     }
 
@@ -278,11 +264,8 @@ impl Session {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        match request.stream {
-            Some(stream) => request.outgoing.push(transport, stream, bytes),
-            None => request.outgoing.hold(bytes),
-        }
-        if request.outgoing.waiting_bytes() > self.limits.outgoing_bytes_max {
+        request.sending.push(transport, bytes);
+        if request.sending.waiting_bytes() > self.limits.outgoing_bytes_max {
             self.counters.outgoing_over_limit += 1;
             let code = SessionError::INTERNAL_ERROR;
             let reason = "the peer does not read control messages";
@@ -292,12 +275,8 @@ impl Session {
 
     /// Ends the own direction of a request after what was sent.
     pub(super) fn finish_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
-        let Some(request) = self.requests.get_mut(id) else {
-            return;
-        };
-        match request.stream {
-            Some(stream) => request.outgoing.finish(transport, stream),
-            None => request.outgoing.hold_finish(),
+        if let Some(request) = self.requests.get_mut(id) {
+            request.sending.finish(transport);
         }
     }
 
@@ -306,18 +285,25 @@ impl Session {
         let Some(mut request) = self.requests.remove(id) else {
             return;
         };
-        let Some(stream) = request.stream else { return };
-        request.outgoing.reset(transport, stream, code.0);
-        if request.receiving {
+        let Some(stream) = request.sending.stream() else {
+            return;
+        };
+        request.sending.reset(transport, code.0);
+        if request.reader.is_some() {
             transport.stop(stream, code.0);
         }
         self.forget_stream(stream);
     }
 
-    /// Keeps a request that is over until its stream is, within bounds.
-    pub(super) fn drain(&mut self, transport: &mut dyn Transport, id: RequestId, state: State) {
-        self.requests.end(id, state);
-        self.settle(id);
+    /// Ends a request, and keeps it until its stream is over, within bounds.
+    pub(super) fn drain(&mut self, transport: &mut dyn Transport, id: RequestId, by: EndedBy) {
+        self.requests.end(id, by);
+        self.bound_draining(transport, id);
+    }
+
+    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the oldest.
+    pub(super) fn bound_draining(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        self.forget_if_gone(id);
         if let Some(oldest) = self
             .requests
             .draining_beyond(self.limits.requests_draining_max)
@@ -328,10 +314,10 @@ impl Session {
     }
 
     /// Forgets a request whose stream is over.
-    pub(super) fn settle(&mut self, id: RequestId) {
+    pub(super) fn forget_if_gone(&mut self, id: RequestId) {
         if self.requests.get(id).is_some_and(Entry::is_gone)
             && let Some(request) = self.requests.remove(id)
-            && let Some(stream) = request.stream
+            && let Some(stream) = request.sending.stream()
         {
             self.forget_stream(stream);
         }
@@ -350,7 +336,7 @@ impl Session {
         }
     }
 
-    fn ask(
+    fn send_request(
         &mut self,
         transport: &mut dyn Transport,
         kind: RequestKind,
@@ -359,7 +345,7 @@ impl Session {
     ) -> Result<RequestId, Refused> {
         self.check_room()?;
         let stream = self.open_unqueued(transport);
-        self.ask_on(transport, stream, kind, subject, message)
+        self.send_request_on(transport, stream, kind, subject, message)
     }
 
     /// A stream for a request, unless others wait for one.
@@ -371,7 +357,7 @@ impl Session {
         }
     }
 
-    fn ask_on(
+    fn send_request_on(
         &mut self,
         transport: &mut dyn Transport,
         stream: Option<StreamId>,
@@ -393,26 +379,24 @@ impl Session {
             }
         };
         let reader = MessageReader::new(self.draft, self.limits.message_bytes_max);
-        let mut request = Entry::new(kind, Opener::Here, reader);
-        request.subject = subject;
-        request.stream = stream;
-        match stream {
-            Some(stream) => {
-                self.adopt(transport, stream, id);
-                self.requests.insert(id, request);
-                self.send_bytes(transport, id, bytes);
-            }
-            None => self.requests.queue(id, request, bytes),
+        let entry = |sending| Entry {
+            subject,
+            ..Entry::new(kind, Opener::Here, sending, reader)
+        };
+        if let Some(stream) = stream {
+            self.adopt(transport, stream, id);
+            self.requests.insert(id, entry(SendStream::on(stream)));
+            self.send_bytes(transport, id, bytes);
+        } else {
+            let sending = SendStream::beginning_with(bytes);
+            self.requests.queue(id, entry(sending));
         }
         Ok(id)
     }
 
     fn check_room(&mut self) -> Result<(), Refused> {
-        if self.is_closed {
-            return Err(Refused::Closed);
-        }
-        if self.control.goaway_received {
-            return Err(Refused::GoingAway);
+        if let Verdict::Refuse(refused) = judge(&self.state, Input::OwnRequest) {
+            return Err(refused);
         }
         if self.requests.own_live() >= self.limits.requests_local_max {
             self.counters.requests_local_over_limit += 1;
@@ -433,14 +417,26 @@ impl Session {
         Ok((id, bytes))
     }
 
-    fn open_request(&mut self, transport: &mut dyn Transport, id: RequestId) -> Option<StreamId> {
-        let stream = transport.open(Direction::Bi)?;
-        self.adopt(transport, stream, id);
-        Some(stream)
-    }
-
     fn adopt(&mut self, transport: &mut dyn Transport, stream: StreamId, id: RequestId) {
         transport.set_priority(stream, REQUEST_PRIORITY);
         self.streams.insert(stream, Stream::Request(id));
+    }
+}
+
+/// The PUBLISH of a track, once its Request ID is known.
+fn publish(
+    track: FullTrackName,
+    track_alias: u64,
+    parameters: Parameters,
+    properties: Properties,
+) -> impl FnOnce(RequestId) -> Message {
+    move |id| {
+        Message::Publish(Publish {
+            request_id: id.0,
+            track,
+            track_alias,
+            parameters,
+            properties,
+        })
     }
 }

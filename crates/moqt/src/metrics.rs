@@ -1,10 +1,10 @@
-//! Counts with names: what they are called and what they mean is said once, where they are declared.
+//! The macro that declares metrics: counters and gauges whose name and description are written once, as field and comment.
 
-/// Declares a struct of counts, all `u64` and from zero, that can be listed with their names and sentences, and added up.
+/// Declares a struct of metrics, all `u64` and initially zero, that lists their names and descriptions and can be summed.
 ///
-/// Each field needs a documentation comment: it is what operators read.
+/// Each field needs a documentation comment: it is the description that operators read.
 #[macro_export]
-macro_rules! numbers {
+macro_rules! metrics {
     ($(#[$outer:meta])* $name:ident { $($(#[doc = $doc:literal])* $field:ident,)+ }) => {
         $(#[$outer])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,17 +13,17 @@ macro_rules! numbers {
         }
 
         impl $name {
-            /// Each number with its name, in the order of the fields.
+            /// Returns each metric's name and value, in the order of the fields.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)+].into_iter()
             }
 
-            /// What each number counts, in a sentence, in the order of the fields.
+            /// Returns each metric's description, one sentence, in the order of the fields.
             pub fn descriptions() -> impl Iterator<Item = &'static str> {
                 [$(concat!($($doc),*),)+].into_iter().map(str::trim)
             }
 
-            /// Both together.
+            /// Returns the sum of both, metric by metric.
             #[must_use]
             pub fn plus(self, other: Self) -> Self {
                 Self {

@@ -14,7 +14,7 @@ use weir_transport::StreamId;
 /// Datagrams in full, copied out of their receive buffers; streams unread; both in the order they
 /// came.
 #[derive(Debug, Default)]
-pub(super) struct WaitingRoom {
+pub(super) struct UnknownAliases {
     datagrams: VecDeque<WaitingDatagram>,
     datagrams_bytes: usize,
     streams: VecDeque<WaitingStream>,
@@ -44,7 +44,7 @@ pub(super) struct Overflow {
     pub(super) over_bytes: u64,
 }
 
-impl WaitingRoom {
+impl UnknownAliases {
     /// Lets a datagram wait; returns what older ones had to go for it.
     pub(super) fn hold_datagram(
         &mut self,
@@ -157,14 +157,19 @@ mod tests {
         }
     }
 
-    fn hold(room: &mut WaitingRoom, now: Instant, alias: u64, data: &'static [u8]) -> (u64, u64) {
+    fn hold(
+        room: &mut UnknownAliases,
+        now: Instant,
+        alias: u64,
+        data: &'static [u8],
+    ) -> (u64, u64) {
         let dropped = room.hold_datagram(now, alias, Bytes::from_static(data), &limits());
         (dropped.over_count, dropped.over_bytes)
     }
 
     #[test]
     fn datagrams_are_bounded_by_count_and_by_bytes() {
-        let (now, mut room) = (epoch(), WaitingRoom::default());
+        let (now, mut room) = (epoch(), UnknownAliases::default());
         for data in [&b"a"[..], b"b", b"c"] {
             assert_eq!(hold(&mut room, now, 1, data), (0, 0), "at the limit");
         }
@@ -186,7 +191,7 @@ mod tests {
 
     #[test]
     fn an_alias_takes_what_is_its_own() {
-        let (now, mut room) = (epoch(), WaitingRoom::default());
+        let (now, mut room) = (epoch(), UnknownAliases::default());
         hold(&mut room, now, 1, b"a");
         hold(&mut room, now, 2, b"b");
         assert_eq!(room.take_datagrams(3), Vec::<Bytes>::new());
@@ -196,7 +201,7 @@ mod tests {
 
     #[test]
     fn streams_are_bounded_and_expire() {
-        let (now, limits, mut room) = (epoch(), limits(), WaitingRoom::default());
+        let (now, limits, mut room) = (epoch(), limits(), UnknownAliases::default());
         let until = now + limits.unknown_alias_timeout;
         let stream = |n| WaitingStream {
             until,

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::requests::{Request as Entry, Subject};
-use super::state::Opener;
-use super::streams::Stream;
-use super::tracks::Track;
+use super::request_state::Opener;
+use super::requests::{Entry, Subject};
+use super::send_stream::SendStream;
+use super::state::{Input, Verdict, judge};
+use super::stream_state::Stream;
+use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
 use crate::message::{FetchKind, Message, RequestError, RequestKind};
@@ -39,8 +41,8 @@ impl Session {
         let Some(Stream::Opening(reader)) = self.streams.insert(stream, Stream::Request(id)) else {
             return Ok(());
         };
-        let mut entry = Entry::new(request.kind(), Opener::Peer, *reader);
-        entry.stream = Some(stream);
+        let sending = SendStream::on(stream);
+        let entry = Entry::new(request.kind(), Opener::Peer, sending, *reader);
         transport.set_priority(stream, REQUEST_PRIORITY);
         self.requests.insert(id, entry);
         self.on_request(now, transport, id, request)?;
@@ -93,7 +95,7 @@ impl Session {
 
     /// Why the session itself refuses a request, if it does.
     fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
-        if self.control.goaway_sent {
+        if judge(&self.state, Input::Request) == Verdict::Reject {
             return Some(error(
                 RequestErrorCode::GOING_AWAY,
                 "this session is going away",
@@ -136,7 +138,7 @@ impl Session {
         id: RequestId,
         track: &FullTrackName,
     ) -> Result<(), Violation> {
-        let users: Vec<RequestId> = self.tracks.users(alias).collect();
+        let users: Vec<RequestId> = self.aliases.users(alias).collect();
         for user in users {
             match self.requests.get(user).filter(|request| request.is_live()) {
                 Some(Entry {
@@ -156,7 +158,7 @@ impl Session {
         if let Some(request) = self.requests.get_mut(id) {
             request.subject = Subject::Track(track.clone());
         }
-        self.tracks.insert(Track { alias, request: id });
+        self.aliases.insert(TrackAlias { alias, request: id });
         Ok(())
     }
 }

@@ -6,8 +6,8 @@
 //! it makes may hang on what a peer does and when, so it costs that peer's session and no other
 //! ([`Counters::misused`](super::Counters::misused)).
 
-use super::requests::Request as Entry;
-use super::state::{Opener, State};
+use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
+use super::requests::Entry;
 use super::{CloseReason, Event, RequestId, Session};
 use crate::error::{RequestErrorCode, SessionError, Violation};
 use crate::message::{
@@ -40,11 +40,8 @@ impl Session {
             return;
         };
         let is_last = request.kind == RequestKind::TrackStatus;
-        if request.state() == State::DoneUnanswered {
-            self.send(transport, id, &Message::RequestOk(ok));
-            self.answer_updates(transport, id);
-            self.finish_request(transport, id);
-            return self.drain(transport, id, State::EndedByPeer);
+        if request.state.is_done_unanswered() {
+            return self.request_ok_after_done(transport, id, ok);
         }
         self.accept(transport, id, &OK_KINDS, &Message::RequestOk(ok));
         if is_last {
@@ -62,15 +59,15 @@ impl Session {
         let Some(request) = self.requests.get(id) else {
             return;
         };
-        match (request.state(), request.opener) {
-            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
+        match (&request.state, request.opener) {
+            (State::Pending { .. }, Opener::Peer) | (State::DoneUnanswered { .. }, _) => {
                 self.send(transport, id, &Message::RequestError(error));
                 self.end_here(transport, id);
             }
-            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
+            (State::Pending { .. }, Opener::Here) | (State::Established(_), _) => {
                 self.misuse(transport, "a request was answered twice");
             }
-            (State::EndedByPeer | State::EndedHere, _) => {}
+            (State::Ended(_), _) => {}
         }
     }
 
@@ -80,21 +77,11 @@ impl Session {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        if request.updates_due == request.updates_granted.len() {
-            if request.is_live() {
-                self.misuse(transport, "no update of the request waits for an answer");
-            }
-            return;
-        }
-        match (request.state(), request.opener) {
-            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
-                request.updates_granted.push_back(ok);
-            }
-            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
-                request.updates_due -= 1;
-                self.send(transport, id, &Message::RequestOk(ok));
-            }
-            (State::EndedByPeer | State::EndedHere, _) => {}
+        match request.state.answer_update() {
+            UpdateAnswer::Now => self.send(transport, id, &Message::RequestOk(ok)),
+            UpdateAnswer::AfterRequest(granted) => granted.push_back(ok),
+            UpdateAnswer::NotDue => self.misuse(transport, NO_UPDATE_DUE),
+            UpdateAnswer::Over => {}
         }
     }
 
@@ -112,26 +99,17 @@ impl Session {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        if request.updates_due == request.updates_granted.len() {
-            if request.is_live() {
-                self.misuse(transport, "no update of the request waits for an answer");
-            }
-            return;
-        }
-        match (request.state(), request.opener) {
-            (State::Pending, Opener::Peer) | (State::DoneUnanswered, _) => {
-                self.request_error(transport, id, error);
-            }
-            (State::Pending, Opener::Here) | (State::Established { .. }, _) => {
-                request.updates_due -= 1;
-                let outlives =
-                    matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
+        let outlives = matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
+        match request.state.answer_update() {
+            UpdateAnswer::Now => {
                 self.send(transport, id, &Message::RequestError(error));
                 if !outlives {
                     self.end_here(transport, id);
                 }
             }
-            (State::EndedByPeer | State::EndedHere, _) => {}
+            UpdateAnswer::AfterRequest(_) => self.request_error(transport, id, error),
+            UpdateAnswer::NotDue => self.misuse(transport, NO_UPDATE_DUE),
+            UpdateAnswer::Over => {}
         }
     }
 
@@ -146,9 +124,7 @@ impl Session {
         let Some(request) = self.live(id) else { return };
         let publishes = match request.opener {
             Opener::Here => request.kind == RequestKind::Publish,
-            Opener::Peer => {
-                request.kind == RequestKind::Subscribe && request.state() != State::Pending
-            }
+            Opener::Peer => request.kind == RequestKind::Subscribe && !request.state.is_pending(),
         };
         if !publishes {
             return self.misuse(
@@ -164,7 +140,7 @@ impl Session {
     /// [moqt-18 §10.16].
     pub fn namespace(&mut self, transport: &mut dyn Transport, id: RequestId, suffix: Namespace) {
         let kind = RequestKind::SubscribeNamespace;
-        self.tell(transport, id, kind, &Message::Namespace(suffix));
+        self.announce(transport, id, kind, &Message::Namespace(suffix));
     }
 
     /// Tells that a namespace announced before is gone [moqt-18 §10.17].
@@ -175,7 +151,7 @@ impl Session {
         suffix: Namespace,
     ) {
         let kind = RequestKind::SubscribeNamespace;
-        self.tell(transport, id, kind, &Message::NamespaceDone(suffix));
+        self.announce(transport, id, kind, &Message::NamespaceDone(suffix));
     }
 
     /// Tells of a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
@@ -188,7 +164,7 @@ impl Session {
         name: TrackName,
     ) {
         let kind = RequestKind::SubscribeTracks;
-        self.tell(
+        self.announce(
             transport,
             id,
             kind,
@@ -210,14 +186,11 @@ impl Session {
     /// If a client names a URI.
     pub fn request_goaway(&mut self, transport: &mut dyn Transport, id: RequestId, goaway: GoAway) {
         self.check_goaway(&goaway);
-        let Some(request) = self
-            .requests
-            .get_mut(id)
-            .filter(|request| request.is_live())
-        else {
+        let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        if std::mem::replace(&mut request.goaway_sent, true) {
+        let live = request.state.live_mut();
+        if !live.is_some_and(|live| live.goaways.send()) {
             return;
         }
         let message = Message::GoAway(GoAway {
@@ -232,7 +205,7 @@ impl Session {
     pub fn finish(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if self
             .live(id)
-            .is_some_and(|request| request.stream.is_some())
+            .is_some_and(|request| request.sending.stream().is_some())
         {
             self.end_here(transport, id);
         }
@@ -257,36 +230,55 @@ impl Session {
         kinds: &[RequestKind],
         message: &Message,
     ) {
-        let Some(request) = self
-            .requests
-            .get_mut(id)
-            .filter(|request| request.is_live())
-        else {
-            return;
-        };
+        let Some(request) = self.live(id) else { return };
         if request.opener != Opener::Peer || !kinds.contains(&request.kind) {
             return self.misuse(transport, "not the answer to this request");
         }
-        if request.state() != State::Pending {
+        if !request.state.is_pending() {
             return self.misuse(transport, "a request was answered twice");
         }
-        self.requests.establish(id);
+        let granted = self.requests.establish(id);
         self.send(transport, id, message);
-        self.answer_updates(transport, id);
+        // If the answer did not fit, an error went out instead.
+        if self.live(id).is_some() {
+            self.send_all(transport, id, granted);
+        }
     }
 
-    /// The request is answered: what its updates were granted meanwhile follows.
-    fn answer_updates(&mut self, transport: &mut dyn Transport, id: RequestId) {
+    /// Accepts a PUBLISH whose `PUBLISH_DONE` is here already.
+    fn request_ok_after_done(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        ok: RequestOk,
+    ) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        if !request.is_live() && request.state() != State::DoneUnanswered {
-            // The answer did not fit, and an error went out instead.
-            return;
+        let granted = request.state.take_granted();
+        self.send(transport, id, &Message::RequestOk(ok));
+        if self.is_done_unanswered(id) {
+            self.send_all(transport, id, granted);
         }
-        let granted = std::mem::take(&mut request.updates_granted);
-        request.updates_due -= granted.len();
-        for ok in granted {
+        // What did not fit has ended the request, and the role heard of that.
+        let is_reported = !self.is_done_unanswered(id);
+        self.finish_request(transport, id);
+        self.drain(transport, id, EndedBy::Peer { is_reported });
+    }
+
+    fn is_done_unanswered(&self, id: RequestId) -> bool {
+        self.requests
+            .get(id)
+            .is_some_and(|request| request.state.is_done_unanswered())
+    }
+
+    fn send_all(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        oks: impl IntoIterator<Item = RequestOk>,
+    ) {
+        for ok in oks {
             self.send(transport, id, &Message::RequestOk(ok));
         }
     }
@@ -300,7 +292,7 @@ impl Session {
         self.violate(transport, Violation { code, reason });
     }
 
-    fn tell(
+    fn announce(
         &mut self,
         transport: &mut dyn Transport,
         id: RequestId,
@@ -308,11 +300,11 @@ impl Session {
         message: &Message,
     ) {
         let Some(request) = self.live(id) else { return };
-        let is_accepted = matches!(request.state(), State::Established { .. });
+        let is_accepted = request.state.is_established();
         if request.opener != Opener::Peer || request.kind != kind || !is_accepted {
             return self.misuse(transport, "not a message for this request");
         }
-        let waiting_bytes = request.outgoing.waiting_bytes();
+        let waiting_bytes = request.sending.waiting_bytes();
         let Ok(bytes) = self.encode(message) else {
             // A suffix is bounded, so it fits.
             return;
@@ -333,7 +325,7 @@ impl Session {
     fn end_here(&mut self, transport: &mut dyn Transport, id: RequestId) {
         self.finish_request(transport, id);
         self.forget_with(transport, id, crate::error::ResetCode::CANCELLED);
-        self.drain(transport, id, State::EndedHere);
+        self.drain(transport, id, EndedBy::Here);
     }
 
     /// Sends a message on the stream of a request.
@@ -353,8 +345,8 @@ impl Session {
                 self.send(transport, id, &Message::RequestError(error));
                 let is_unheard = self
                     .requests
-                    .get_mut(id)
-                    .is_some_and(|request| !std::mem::replace(&mut request.silent, true));
+                    .get(id)
+                    .is_some_and(|request| !matches!(request.state, State::Ended(_)));
                 self.end_here(transport, id);
                 if is_unheard {
                     let reason = CloseReason::Fin;
@@ -374,6 +366,8 @@ impl Session {
         }
     }
 }
+
+const NO_UPDATE_DUE: &str = "no update of the request waits for an answer";
 
 const OK_KINDS: [RequestKind; 5] = [
     RequestKind::Publish,
