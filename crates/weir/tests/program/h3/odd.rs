@@ -25,7 +25,7 @@ use weir_quic::{
     tls::ServerTls,
 };
 
-use crate::stage::{Folder, bench, json, text};
+use super::stage::{Folder, bench, json, text};
 
 /// What a server does with a request that has come whole; it has the number of the request on its connection, from 0.
 type Answer = fn(&mut Connection<'_>, StreamId, u64);
