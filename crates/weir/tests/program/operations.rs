@@ -1,7 +1,5 @@
 //! The relay as its operators meet it: configuration, measurements, reloads, leave-taking, credentials.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod access;
 mod admin;
 mod client;

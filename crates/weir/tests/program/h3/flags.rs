@@ -16,7 +16,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::stage::{Folder, Server, bench, core, json, text, weir};
+use super::stage::{Folder, Server, bench, core, json, text, weir};
 
 /// What is reported of a run in which nothing fails.
 fn good(name: &str, url: &str, arguments: &[&str]) -> Value {

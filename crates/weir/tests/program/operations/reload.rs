@@ -4,7 +4,7 @@ use std::fs;
 
 use weir_quic::tls::{ClientTls, Trust};
 
-use crate::{
+use super::{
     admin::expect_metric,
     client::{Arrival, Client, PROTOCOLS},
     program::{Folder, Relay},
@@ -107,9 +107,9 @@ fn a_file_that_changes_is_noticed() {
     let relay = Relay::start(&arguments);
     std::thread::park_timeout(std::time::Duration::from_millis(200));
     let second = make(&folder);
-    let found = crate::client::wait_for(|| {
+    let found = super::client::wait_for(|| {
         let client = Client::connect(relay.address(), trusting(&second));
-        crate::client::wait_for(|| client.heard().into_iter().next()).filter(|line| line == "ready")
+        super::client::wait_for(|| client.heard().into_iter().next()).filter(|line| line == "ready")
     });
     assert!(found.is_some());
 }

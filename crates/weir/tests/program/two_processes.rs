@@ -1,7 +1,5 @@
 //! A run of two processes: one publishes, the other subscribes, and both say what they saw.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader},

@@ -1,7 +1,5 @@
 //! The program as its users meet it: a run that works, and everything that can go wrong with one clear line.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},

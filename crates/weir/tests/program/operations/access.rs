@@ -3,7 +3,7 @@
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use weir_quic::tls::{ClientTls, Trust};
 
-use crate::{
+use super::{
     admin::metric,
     client::{Arrival, Client, PROTOCOLS},
     program::{Folder, Relay, weir},
@@ -133,7 +133,7 @@ fn what_a_token_granted_ends_with_it() {
     client.announce("a");
     client.expect("accepted");
     // Its end comes by itself, as the end of the request or of the session.
-    let ended = crate::client::wait_for(|| {
+    let ended = super::client::wait_for(|| {
         let heard = client.heard();
         let is_end = |line: &String| !["ready", "accepted"].contains(&line.as_str());
         heard.into_iter().find(is_end)

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::stage::{Folder, Server, bench, json, text, weir};
+use super::stage::{Folder, Server, bench, json, text, weir};
 
 #[test]
 fn a_run_is_reported_in_every_form() {

@@ -10,7 +10,7 @@ use std::{
 
 use weir_net::{clock, terminate};
 
-use crate::{
+use super::{
     client::{Arrival, Client, wait_for},
     program::Relay,
 };

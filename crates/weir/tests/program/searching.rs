@@ -1,8 +1,6 @@
 //! Searches for the largest load as their users start them, and relays that are watched from outside: on real sockets, small,
 //! and without a word about how fast the machine is.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader},

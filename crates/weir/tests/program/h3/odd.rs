@@ -24,7 +24,7 @@ use weir_quic::{
 };
 use weir_transport::{Direction, Read, StreamId, Transport as _};
 
-use crate::stage::{Folder, bench, json, text};
+use super::stage::{Folder, bench, json, text};
 
 /// What a server does with a request that has come whole; it has the number of the request on its connection, from 0.
 type Answer = fn(&mut Connection<'_>, StreamId, u64);

@@ -1,6 +1,5 @@
 //! What the program proves of its generator, on real sockets, and that nothing which it has started outlives it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(
     clippy::disallowed_methods,
     reason = "processes are waited for by the real clock"

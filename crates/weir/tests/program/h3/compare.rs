@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::stage::{Folder, Server, core, json, text, weir};
+use super::stage::{Folder, Server, core, json, text, weir};
 
 /// A file with servers, in which `{all}` is what starts ours.
 fn described(folder: &Folder, text: &str) {

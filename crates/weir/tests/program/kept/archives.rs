@@ -4,7 +4,7 @@ use std::{fs, io::Read as _};
 
 use flate2::read::GzDecoder;
 
-use crate::stage::{ANY, Folder, errors, weir};
+use super::stage::{ANY, Folder, errors, weir};
 
 /// A run of three subscribers, kept; the exit code that it and its reports have.
 fn kept(folder: &Folder) -> Option<i32> {

@@ -1,7 +1,5 @@
 //! The view of a run that goes on, on a real terminal: it fits, follows the terminal's size, and leaves it as it was.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     ffi::OsStr,
     fs::File,

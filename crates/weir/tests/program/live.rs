@@ -1,8 +1,6 @@
 //! Live streams on real sockets: published from a file or standard input, played without a screen, and broken in every
 //! way that a stream can be.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
@@ -98,7 +96,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// Asserts the form of a report, which the browser player's export has too.
 fn assert_report(played: &Value) {
-    let file = include_str!("../../../vectors/live/report.json");
+    let file = include_str!("../../../../vectors/live/report.json");
     let form: Value = serde_json::from_str(file).unwrap();
     assert_eq!(played["schema"], form["schema"]);
     let parts = [

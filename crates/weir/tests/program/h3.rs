@@ -1,7 +1,5 @@
 //! `weir h3` as a program, on real sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 mod certificates;
 mod compare;
 mod flags;

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Folder, Relay, start, weir};
+use super::program::{Folder, Relay, start, weir};
 
 /// Objects in datagrams, each 20 ms.
 const PROFILE: &str = "[audio]

@@ -7,7 +7,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-use crate::stage::{Folder, Server, json, text, weir};
+use super::stage::{Folder, Server, json, text, weir};
 
 fn parameters() -> CertificateParams {
     CertificateParams::new(["localhost".to_owned()]).expect("a plain name")

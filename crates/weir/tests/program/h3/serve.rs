@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::stage::{Folder, Server, bench, json, text, weir};
+use super::stage::{Folder, Server, bench, json, text, weir};
 
 /// What some requests of a server gave, however long that takes; nothing may fail.
 fn loaded(server: &Server, path: &str, arguments: &[&str]) -> Value {

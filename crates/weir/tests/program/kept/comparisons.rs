@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 
 use serde_json::Value;
 
-use crate::stage::{ANY, Folder, errors, weir};
+use super::stage::{ANY, Folder, errors, weir};
 
 /// A file of two relays, each on a port that was free a moment ago, with `more` at the end of the second.
 fn description(folder: &Folder, head: &str, more: &str) -> String {
