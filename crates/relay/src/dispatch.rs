@@ -6,9 +6,9 @@ use weir_moqt::{
     error::{RequestErrorCode, SessionError},
     message::{RequestError, RequestOk, Setup},
     session::{self, Accepted, CloseReason, Request, RequestId, StreamEnd},
-    transport::{Direction, StreamId},
 };
 use weir_quic::{Event, Handle};
+use weir_transport::{Direction, StreamId};
 
 use crate::{
     Gauges, TrackState,

@@ -5,7 +5,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use weir_moqt::{session::RequestId, transport::StreamId};
+use weir_moqt::session::RequestId;
+use weir_transport::StreamId;
 
 use crate::{track::subgroup::SubgroupId, track::table::TrackId};
 

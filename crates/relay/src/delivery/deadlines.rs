@@ -9,12 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{
-    error::ResetCode,
-    session::RequestId,
-    transport::{StreamId, Transport as _},
-};
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::Handle;
+use weir_transport::{StreamId, Transport as _};
 
 use crate::{dispatch::Owners, timers::Timer, track::table::TrackId, turn::Turn};
 

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use weir_moqt::{error::ResetCode, session::RequestId, transport::StreamId};
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Handle};
+use weir_transport::StreamId;
 
 use crate::{
     cache::{Contradiction, Keeper},

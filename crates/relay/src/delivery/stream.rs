@@ -3,12 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_moqt::{
-    error::ResetCode,
-    session::RequestId,
-    transport::{StreamId, Transport as _, WriteError},
-};
+use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Handle};
+use weir_transport::{StreamId, Transport as _, WriteError};
 
 use crate::{
     Counters, Limits,

@@ -12,9 +12,9 @@ use weir_moqt::{
     parameter::{Filter, GroupOrder, Parameters},
     priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
-    transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{Connection, Handle};
+use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::{
     delivery::deadlines::Due,

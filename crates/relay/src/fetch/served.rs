@@ -17,9 +17,9 @@ use weir_moqt::{
     parameter::{GroupOrder, Parameters},
     priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
-    transport::{Direction, StreamId, Transport as _, WriteError},
 };
 use weir_quic::{Connection, Handle};
+use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use crate::{cache::Span, track::table::TrackId};
 

@@ -8,9 +8,9 @@ use weir_moqt::{
     message::{Fetch as FetchMessage, FetchKind, FetchOk},
     parameter::Parameters,
     session::RequestId,
-    transport::{StreamId, Transport as _},
 };
 use weir_quic::Handle;
+use weir_transport::{StreamId, Transport as _};
 
 use crate::{
     cache::{Known, Span},

@@ -8,9 +8,9 @@ use weir_moqt::{
     message::{FetchKind, FetchOk},
     parameter::{GroupOrder, Parameters},
     session::StreamEnd,
-    transport::StreamId,
 };
 use weir_quic::Handle;
+use weir_transport::StreamId;
 
 use crate::{
     cache::{Contradiction, Keeper, Known, Span},

@@ -6,9 +6,9 @@ use bytes::{Bytes, BytesMut};
 use weir_moqt::{
     data::{FetchEntry, FetchObject},
     location::Location,
-    transport::StreamId,
 };
 use weir_quic::Handle;
+use weir_transport::StreamId;
 
 use crate::{
     cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},

@@ -7,9 +7,9 @@ use weir_moqt::{
     error::SessionError,
     message::Setup,
     session::{self, Session, Side},
-    transport::Transport as _,
 };
 use weir_quic::{Connection, Handle};
+use weir_transport::Transport as _;
 
 use crate::{dispatch::Owners, sessions::peer::Peer, turn::Turn};
 

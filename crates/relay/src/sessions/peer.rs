@@ -6,9 +6,9 @@ use weir_moqt::{
     data::SubgroupHeader,
     name::Namespace,
     session::{RequestId, Session},
-    transport::StreamId,
 };
 use weir_quic::{Connection, Handle};
+use weir_transport::StreamId;
 
 use crate::{
     Credentials, Denial, Grant,

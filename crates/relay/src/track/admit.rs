@@ -9,9 +9,9 @@ use weir_moqt::{
     error::ResetCode,
     location::Location,
     session::{RequestId, StreamEnd},
-    transport::StreamId,
 };
 use weir_quic::{Handle, SendDatagramError};
+use weir_transport::StreamId;
 
 use crate::{
     cache::{Content, Contradiction, Keeper},
