@@ -12,7 +12,6 @@ use weir_transport::{Direction, StreamId};
 
 use crate::{
     Gauges, TrackState,
-    cache::Ledger,
     catalogue::namespaces::{Announcements, Interests},
     catalogue::track_status::Inquiry,
     effect::Effect,
@@ -36,7 +35,6 @@ pub(crate) struct Owners {
     /// Prefixes of which sessions want to know the namespaces, and those of which they want the tracks.
     pub(crate) namespace_interests: Interests,
     pub(crate) track_interests: Interests,
-    pub(crate) ledger: Ledger,
     /// What peers fetch.
     pub(crate) fetches: BTreeMap<FetchId, Box<Fetch>>,
     /// What the relay fetches.
@@ -60,8 +58,8 @@ impl Owners {
             tracks_resting: self.tracks.resting_len() as u64,
             fetches: self.fetches.len() as u64,
             fetches_upstream: self.feeders.len() as u64,
-            cache_objects: self.ledger.objects(),
-            cache_bytes: self.ledger.bytes(),
+            cache_objects: self.tracks.ledger().objects(),
+            cache_bytes: self.tracks.ledger().bytes(),
             ..Gauges::default()
         };
         for track in self.tracks.iter() {
@@ -362,7 +360,7 @@ impl Owners {
                 self.on_inquiry_late(turn, (handle, request));
             }
             Timer::Delivery(handle) => self.on_delivery_due(turn, handle),
-            Timer::Cache => self.on_cache_due(turn),
+            Timer::Cache => self.tracks.on_cache_due(turn),
             Timer::Fill(handle, request) => self.on_fill_over(turn, (handle, request)),
         }
     }
@@ -421,7 +419,7 @@ impl Owners {
             }
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
             Effect::Cached(track) => self.refill(turn, track),
-            Effect::Released(track) => self.forget_if_unused(turn, track),
+            Effect::Released(track) => self.tracks.forget_if_unused(turn, track),
         }
     }
 

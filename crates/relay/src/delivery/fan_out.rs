@@ -33,7 +33,6 @@ impl Owners {
     }
 
     fn publish_subgroup(&mut self, turn: &mut Turn<'_>, track_id: TrackId, id: SubgroupId) {
-        let Self { tracks, ledger, .. } = self;
         let Turn {
             now,
             endpoint,
@@ -43,7 +42,7 @@ impl Owners {
             ..
         } = turn;
         let now = *now;
-        let Some(track) = tracks.get(track_id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
             return;
         };
         let defaults = track.defaults();
@@ -129,7 +128,7 @@ impl Owners {
         for (handle, deliveries) in deliveries {
             self.note_deliveries(turn, handle, deliveries);
         }
-        self.tend_cache(turn);
+        self.tracks.tend_cache(turn);
         self.refill(turn, track_id);
     }
 

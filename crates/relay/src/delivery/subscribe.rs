@@ -210,7 +210,7 @@ impl Owners {
         if let Some(Part::Subscriber(id)) = part {
             self.stop_waiting(turn, id, handle, request);
             self.settle_joins(turn, id);
-            self.forget_if_unused(turn, id);
+            self.tracks.forget_if_unused(turn, id);
         }
         turn.refuse(handle, request, code);
     }
@@ -257,7 +257,7 @@ impl Owners {
         }
         self.settle_joins(turn, id);
         self.update_upstream(turn, id);
-        self.forget_if_unused(turn, id);
+        self.tracks.forget_if_unused(turn, id);
     }
 
     /// A session changes one of its requests.

@@ -81,7 +81,7 @@ impl Owners {
             }
         };
         if end < start {
-            self.forget_if_unused(turn, track_id);
+            self.tracks.forget_if_unused(turn, track_id);
             let code = RequestErrorCode::INVALID_RANGE;
             return turn.refuse_fetch(handle, id, code);
         }
@@ -454,7 +454,7 @@ impl Owners {
             track.hungry.remove(&id);
         }
         self.release_feeders(turn, fetch.track);
-        self.forget_if_unused(turn, fetch.track);
+        self.tracks.forget_if_unused(turn, fetch.track);
     }
 
     /// The peer ended its FETCH, or is gone itself.

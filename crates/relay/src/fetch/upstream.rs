@@ -344,7 +344,7 @@ impl Owners {
         });
         if let Some(feeder) = self.remove_feeder(turn, id) {
             self.refill(turn, feeder.track);
-            self.forget_if_unused(turn, feeder.track);
+            self.tracks.forget_if_unused(turn, feeder.track);
         }
     }
 
@@ -363,8 +363,8 @@ impl Owners {
         }
         if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
             // What came before the answer is not passed on either [moqt-18 §2.5.1].
-            if let Some(track) = self.tracks.get(feeder.track) {
-                track.cache.clear(&mut self.ledger);
+            if let Some((track, ledger)) = self.tracks.get_with_ledger(feeder.track) {
+                track.cache.clear(ledger);
             }
             self.cut_fetches(turn, feeder.track, code);
         }
@@ -386,7 +386,7 @@ impl Owners {
             }
         }
         self.refill(turn, track_id);
-        self.forget_if_unused(turn, track_id);
+        self.tracks.forget_if_unused(turn, track_id);
     }
 
     /// Ends the fetches of the relay that nobody waits for any more.
@@ -447,7 +447,8 @@ impl Owners {
     fn remove_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) -> Option<Feeder> {
         let feeder = self.feeders.remove(&id)?;
         let held = feeder.held_bytes();
-        self.ledger.fetched_parts.hold(feeder.session, held, 0);
+        let ledger = self.tracks.ledger_mut();
+        ledger.fetched_parts.hold(feeder.session, held, 0);
         if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
             if let Some(stream) = feeder.stream {
@@ -467,9 +468,9 @@ impl Owners {
         act: impl FnOnce(&mut Feeder, &mut crate::cache::TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
         let feeder = self.feeders.get_mut(&id)?;
-        let track = self.tracks.get(feeder.track)?;
+        let (track, ledger) = self.tracks.get_with_ledger(feeder.track)?;
         let mut keeper = Keeper {
-            ledger: &mut self.ledger,
+            ledger,
             counters: turn.counters,
             limits: &turn.config.limits,
             track: feeder.track,
@@ -477,9 +478,9 @@ impl Owners {
         };
         let before = feeder.held_bytes();
         let result = act(feeder, &mut track.cache, &mut keeper);
-        let (parts, after) = (&mut self.ledger.fetched_parts, feeder.held_bytes());
-        parts.hold(feeder.session, before, after);
-        self.tend_cache(turn);
+        let parts = &mut keeper.ledger.fetched_parts;
+        parts.hold(feeder.session, before, feeder.held_bytes());
+        self.tracks.tend_cache(turn);
         Some(result)
     }
 

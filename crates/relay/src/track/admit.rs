@@ -38,11 +38,10 @@ impl Owners {
             turn.counters.objects_unwanted += 1;
             return;
         };
-        let Self { tracks, ledger, .. } = self;
         let Turn {
             config, counters, ..
         } = turn;
-        let Some(track) = tracks.get(id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
             return;
         };
         if from_neighbour {
@@ -127,7 +126,7 @@ impl Owners {
             }
             turn.endpoint.fill_from(turn.now, handle);
         }
-        self.tend_cache(turn);
+        self.tracks.tend_cache(turn);
         self.refill(turn, id);
     }
 
@@ -194,7 +193,7 @@ impl Owners {
             return;
         };
         let track_id = inbound.track;
-        let Some(track) = self.tracks.get(track_id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
             return;
         };
         if is_neighbour {
@@ -211,7 +210,7 @@ impl Owners {
             return self.on_malformed(turn, track_id, handle);
         }
         let sender = (handle, inbound.request);
-        let anew = track.hear(sender, location, &mut self.ledger);
+        let anew = track.hear(sender, location, ledger);
         inbound.is_ruled_out =
             object.status == ObjectStatus::Normal && track.cache.rules_out(location);
         if inbound.is_ruled_out {
@@ -297,7 +296,7 @@ impl Owners {
         former: Sender,
         next: Option<u64>,
     ) {
-        let Some(track) = self.tracks.get(track_id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
             return;
         };
         let mut subgroups = track.subgroups.iter_mut();
@@ -313,8 +312,9 @@ impl Owners {
         }
         let before = subgroup.partial_bytes();
         subgroup.end(turn.now, Ended::Displaced);
-        let parts = &mut self.ledger.parts;
-        parts.hold(subgroup.session(), before, subgroup.partial_bytes());
+        ledger
+            .parts
+            .hold(subgroup.session(), before, subgroup.partial_bytes());
         mark_grown(&mut self.grown, track_id, id);
         let Some(peer) = turn.sessions.get(former.0) else {
             return;
@@ -418,7 +418,7 @@ impl Owners {
         inbound: &Inbound,
         ended: Ended,
     ) -> Result<(), Contradiction> {
-        let Some(track) = self.tracks.get(inbound.track) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(inbound.track) else {
             return Ok(());
         };
         if let Some(source) = track.source(handle, inbound.request) {
@@ -436,8 +436,9 @@ impl Owners {
         {
             let before = subgroup.partial_bytes();
             subgroup.end(turn.now, ended);
-            let parts = &mut self.ledger.parts;
-            parts.hold(subgroup.session(), before, subgroup.partial_bytes());
+            ledger
+                .parts
+                .hold(subgroup.session(), before, subgroup.partial_bytes());
             let (key, next) = (subgroup.key(), subgroup.next_object());
             let sender = (handle, inbound.request);
             track.duplicates.release(turn.now, key, sender, next);

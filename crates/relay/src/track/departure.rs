@@ -15,7 +15,7 @@ use crate::{
     links::peer_threads::is_moved,
     sessions::peer::Part,
     timers::Timer,
-    track::table::TrackId,
+    track::table::{TrackId, Tracks},
     track::{Leaving, Origin, Source},
     turn::Turn,
 };
@@ -181,7 +181,7 @@ impl Owners {
             }
         }
         self.dismiss_neighbours(turn, track_id);
-        self.forget_if_unused(turn, track_id);
+        self.tracks.forget_if_unused(turn, track_id);
     }
 
     fn after_last_source(
@@ -271,7 +271,7 @@ impl Owners {
         for (handle, request) in drained {
             self.dismiss_if_drained(turn, id, handle, request);
         }
-        self.forget_if_unused(turn, id);
+        self.tracks.forget_if_unused(turn, id);
     }
 
     /// Sends PUBLISH_DONE to a subscriber whose track has ended, once its streams are complete.
@@ -306,7 +306,7 @@ impl Owners {
         turn.with_session(handle, |session, connection| {
             session.publish_done(connection, request, done);
         });
-        self.forget_if_unused(turn, id);
+        self.tracks.forget_if_unused(turn, id);
     }
 
     /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
@@ -344,27 +344,6 @@ impl Owners {
         });
     }
 
-    /// Forgets a track that nobody has to do with any more; if the cache remembers something of it, that stays.
-    pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let Some(track) = self.tracks.get(id).filter(|track| track.is_unused()) else {
-            return;
-        };
-        if let Some(at) = track.orphaned_until.take() {
-            turn.timers.cancel(at, Timer::Orphaned(id));
-        }
-        if let Some(at) = track.leaving_at.take() {
-            turn.timers.cancel(at, Timer::Leaving(id));
-        }
-        if track.cache.is_empty() {
-            self.tracks.remove_if_unused(id);
-        } else if let Some(oldest) = self.tracks.rest(id, turn.config.limits.tracks_resting_max) {
-            turn.counters.tracks_resting_forgotten += 1;
-            if let Some(mut track) = self.tracks.remove_if_unused(oldest) {
-                track.cache.clear(&mut self.ledger);
-            }
-        }
-    }
-
     /// The request of `peer` that stood for `part` is over, or the whole session.
     pub(crate) fn part_gone(
         &mut self,
@@ -395,6 +374,29 @@ impl Owners {
             Part::Inquiry => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
                 self.inquiry_gone(turn, (handle, request), code);
+            }
+        }
+    }
+}
+
+impl Tracks {
+    /// Forgets a track that nobody has to do with any more; if the cache remembers something of it, that stays.
+    pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        let Some(track) = self.get(id).filter(|track| track.is_unused()) else {
+            return;
+        };
+        if let Some(at) = track.orphaned_until.take() {
+            turn.timers.cancel(at, Timer::Orphaned(id));
+        }
+        if let Some(at) = track.leaving_at.take() {
+            turn.timers.cancel(at, Timer::Leaving(id));
+        }
+        if track.cache.is_empty() {
+            self.remove_if_unused(id);
+        } else if let Some(oldest) = self.rest(id, turn.config.limits.tracks_resting_max) {
+            turn.counters.tracks_resting_forgotten += 1;
+            if let Some(mut track) = self.remove_if_unused(oldest) {
+                track.cache.clear(self.ledger_mut());
             }
         }
     }

@@ -10,10 +10,10 @@ use weir_moqt::{
 
 use crate::{
     cache::{Contradiction, Keeper, LAST, TrackCache},
-    dispatch::Owners,
     timers::Timer,
     track::object_gaps::told_by,
     track::subgroup::{Ended, Mark, Subgroup},
+    track::table::Tracks,
     turn::Turn,
 };
 
@@ -154,45 +154,44 @@ impl TrackCache {
     }
 }
 
-impl Owners {
+impl Tracks {
     /// Keeps the cache within its limits, and its timer up to date.
     #[inline]
     pub(crate) fn tend_cache(&mut self, turn: &mut Turn<'_>) {
-        while self.ledger.bytes() > turn.config.limits.cache_bytes_max {
-            let Some(id) = self.ledger.oldest() else {
+        while self.ledger().bytes() > turn.config.limits.cache_bytes_max {
+            let Some(id) = self.ledger().oldest() else {
                 break;
             };
-            if let Some(track) = self.tracks.get(id) {
-                track.cache.evict(&mut self.ledger, &mut *turn.counters);
+            if let Some((track, ledger)) = self.get_with_ledger(id) {
+                track.cache.evict(ledger, &mut *turn.counters);
             }
             self.forget_if_unused(turn, id);
         }
-        if self.ledger.wake.is_none() {
+        if self.ledger().wake.is_none() {
             self.wake_for_cache(turn, None);
         }
     }
 
     fn wake_for_cache(&mut self, turn: &mut Turn<'_>, earliest: Option<Instant>) {
-        if let Some((due, _)) = self.ledger.due(turn.config.limits.cache_age_max) {
+        if let Some((due, _)) = self.ledger().due(turn.config.limits.cache_age_max) {
             let wake = earliest.map_or(due, |earliest| due.max(earliest));
-            self.ledger.wake = Some(wake);
+            self.ledger_mut().wake = Some(wake);
             turn.timers.set(wake, Timer::Cache);
         }
     }
 
     /// Forgets what is too old.
     pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
-        self.ledger.wake = None;
+        self.ledger_mut().wake = None;
         let age_max = turn.config.limits.cache_age_max;
         let Some(oldest) = turn.now.checked_sub(age_max) else {
             return;
         };
-        while let Some((due, aging)) = self.ledger.due(age_max)
+        while let Some((due, aging)) = self.ledger().due(age_max)
             && due <= turn.now
         {
-            if let Some(track) = self.tracks.get(aging.track) {
-                let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
-                track.cache.expire(ledger, counters, aging, oldest);
+            if let Some((track, ledger)) = self.get_with_ledger(aging.track) {
+                track.cache.expire(ledger, turn.counters, aging, oldest);
             }
             self.forget_if_unused(turn, aging.track);
         }

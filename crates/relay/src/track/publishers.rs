@@ -247,7 +247,7 @@ impl Owners {
         properties: &Properties,
         largest: Option<Location>,
     ) {
-        let Some(track) = self.tracks.get(id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
             return;
         };
         track.is_known = true;
@@ -257,7 +257,7 @@ impl Owners {
             track.cache.default_priority = properties.publisher_priority();
             if largest < track.largest {
                 // It counts anew: what is remembered is not what it will send.
-                track.cache.clear(&mut self.ledger);
+                track.cache.clear(ledger);
                 track.ends = Ends::default();
                 if track.subscribers.is_empty() {
                     track.largest = None;
@@ -308,7 +308,7 @@ impl Owners {
                 }
             }
         }
-        self.forget_if_unused(turn, track_id);
+        self.tracks.forget_if_unused(turn, track_id);
     }
 
     /// Ends one of the relay's own subscriptions.

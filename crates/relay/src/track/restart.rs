@@ -23,7 +23,7 @@ impl Owners {
         sender: Sender,
         largest: Option<Location>,
     ) {
-        let Some(track) = self.tracks.get(id) else {
+        let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
             return;
         };
         if largest.is_some() || track.largest.is_none() {
@@ -52,7 +52,7 @@ impl Owners {
             for subgroup in subgroups.filter(|subgroup| subgroup.sender != Some(sender)) {
                 let before = subgroup.partial_bytes();
                 subgroup.forget_part();
-                self.ledger.parts.hold(subgroup.session(), before, 0);
+                ledger.parts.hold(subgroup.session(), before, 0);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 
-use crate::track::Track;
+use crate::{cache::Ledger, track::Track};
 
 /// Names a track while it is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,6 +23,8 @@ pub(crate) struct Tracks {
     next_alias: u64,
     /// Tracks of which nothing is left but what the cache remembers, by their alias: the oldest first.
     resting: BTreeMap<u64, TrackId>,
+    /// What their caches hold together.
+    ledger: Ledger,
 }
 
 impl Tracks {
@@ -30,6 +32,23 @@ impl Tracks {
     pub(crate) fn get(&mut self, id: TrackId) -> Option<&mut Track> {
         let track = self.places.get_mut(id.index as usize)?.as_mut()?;
         (track.alias == id.alias).then_some(track)
+    }
+
+    /// A track, and the ledger that all caches are kept in.
+    #[inline]
+    pub(crate) fn get_with_ledger(&mut self, id: TrackId) -> Option<(&mut Track, &mut Ledger)> {
+        let track = self.places.get_mut(id.index as usize)?.as_mut()?;
+        (track.alias == id.alias).then_some((track, &mut self.ledger))
+    }
+
+    /// What the caches of all tracks hold together.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The same, to be written in.
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     pub(crate) fn find(&self, name: &FullTrackName) -> Option<TrackId> {
