@@ -17,7 +17,7 @@ use crate::{
     effect::Effect,
     fetch::served::{Fetch, FetchId},
     fetch::upstream_fetch::Feeder,
-    links::peer_threads::Neighbours,
+    links::peer_threads::Links,
     sessions::Sessions,
     timers::Timer,
     track::admit::CUT,
@@ -43,7 +43,7 @@ pub(crate) struct Owners {
     pub(crate) inquiries: BTreeMap<(Handle, RequestId), Inquiry>,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) links: Links,
 }
 
 impl Owners {
@@ -53,7 +53,7 @@ impl Owners {
             sessions: sessions.len() as u64,
             lag_bytes: sessions.lag_bytes(),
             tracks: self.tracks.len() as u64,
-            namespaces: self.namespaces_here(sessions),
+            namespaces: self.client_namespaces(sessions),
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
             tracks_resting: self.tracks.resting_len() as u64,
             fetches: self.fetches.len() as u64,
@@ -63,10 +63,10 @@ impl Owners {
             ..Gauges::default()
         };
         for track in self.tracks.iter() {
-            let crossings = track.neighbours_len();
+            let crossings = track.links_len();
             gauges.crossings += crossings as u64;
             gauges.subscriptions += (track.subscribers.len() - crossings) as u64;
-            let waiting = track.waiting.iter().filter(|waiting| !waiting.is_neighbour);
+            let waiting = track.waiting.iter().filter(|waiting| !waiting.is_link);
             gauges.waiting += waiting.count() as u64;
             gauges.subgroups += track.subgroups.len() as u64;
             gauges.log_bytes += track.subgroups.iter().map(Subgroup::held).sum::<u64>();
@@ -90,8 +90,8 @@ impl Owners {
         let Some(mut peer) = turn.sessions.remove(handle) else {
             return;
         };
-        if peer.is_neighbour {
-            self.forget_neighbour(handle);
+        if peer.is_link() {
+            self.forget_link(handle);
         } else {
             turn.sessions.keep_counters(*peer.session.counters());
         }
@@ -256,8 +256,8 @@ impl Owners {
     }
 
     fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) {
-        if turn.is_neighbour(handle) {
-            return self.on_neighbour_ready(turn, handle);
+        if turn.is_link(handle) {
+            return self.on_link_ready(turn, handle);
         }
         turn.counters.sessions += 1;
         self.authorise_session(turn, handle, setup);
@@ -275,8 +275,8 @@ impl Owners {
             return;
         };
         let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
-        if turn.is_neighbour(handle) {
-            self.on_neighbour_updated(turn, track_id, (handle, id), largest);
+        if turn.is_link(handle) {
+            self.on_link_updated(turn, track_id, (handle, id), largest);
         } else if let (Some(largest), Some(track)) = (largest, self.tracks.get(track_id)) {
             track.observe(largest);
         }
@@ -285,7 +285,7 @@ impl Owners {
     }
 
     fn on_request(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId, request: Request) {
-        if turn.sessions.shedder.is_shedding() && !turn.is_neighbour(handle) {
+        if turn.sessions.shedder.is_shedding() && !turn.is_link(handle) {
             turn.counters.refused_shedding += 1;
             turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         } else if self.is_permitted(turn, handle, id, &request) {

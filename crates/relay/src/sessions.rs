@@ -55,7 +55,7 @@ impl Sessions {
         if let Some(origin) = peer.origin {
             *self.origins.entry(origin).or_default() += 1;
         }
-        self.count += usize::from(!peer.is_neighbour);
+        self.count += usize::from(!peer.is_link());
         self.places[index] = Some(Box::new(peer));
     }
 
@@ -67,8 +67,8 @@ impl Sessions {
 
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<Peer>> {
         let peer = self.get(handle)?;
-        let (origin, is_neighbour) = (peer.origin, peer.is_neighbour);
-        self.count -= usize::from(!is_neighbour);
+        let (origin, is_link) = (peer.origin, peer.is_link());
+        self.count -= usize::from(!is_link);
         if let Some(origin) = origin
             && let Some(count) = self.origins.get_mut(&origin)
         {
@@ -95,13 +95,13 @@ impl Sessions {
         self.iter().map(|peer| peer.lag_bytes).sum()
     }
 
-    /// All sessions but those with neighbours, in an order that is always the same.
+    /// All sessions but links, in an order that is always the same.
     pub(crate) fn handles(&self) -> Vec<Handle> {
-        let over_network = self.iter().filter(|peer| !peer.is_neighbour);
+        let over_network = self.iter().filter(|peer| !peer.is_link());
         over_network.map(|peer| peer.handle).collect()
     }
 
-    /// Number of sessions, not counting those with neighbours.
+    /// Number of sessions, not counting links.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
@@ -129,7 +129,7 @@ impl Sessions {
 
     /// What sessions with peers did not pass on, including sessions that have ended.
     pub(crate) fn session_counters(&self) -> session::Counters {
-        let peers = self.iter().filter(|peer| !peer.is_neighbour);
+        let peers = self.iter().filter(|peer| !peer.is_link());
         let counters = peers.map(|peer| *peer.session.counters());
         counters.fold(self.ended, session::Counters::plus)
     }

@@ -73,12 +73,12 @@ pub(crate) struct Track {
 pub(crate) struct Source {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
-    /// The session is one with a neighbour.
-    pub(crate) is_neighbour: bool,
+    /// The session is a link.
+    pub(crate) is_link: bool,
     pub(crate) origin: Origin,
     /// Whether it was told to send objects.
     pub(crate) forward: bool,
-    /// How often it was told otherwise since, without an answer; counted of neighbours only.
+    /// How often it was told otherwise since, without an answer; counted of links only.
     pub(crate) updates_pending: u32,
     /// Subgroup streams that came so far.
     pub(crate) streams: u64,
@@ -122,8 +122,8 @@ pub(crate) enum Origin {
 pub(crate) struct Waiting {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
-    /// The session is one with a neighbour.
-    pub(crate) is_neighbour: bool,
+    /// The session is a link.
+    pub(crate) is_link: bool,
     pub(crate) parameters: Parameters,
     /// How long it waits for a publisher to appear; a moment that has passed if it does not want to wait.
     pub(crate) until: Instant,
@@ -161,14 +161,14 @@ impl Source {
         self.origin == Origin::Asked || self.is_waking()
     }
 
-    /// Whether it is a neighbour that offers the track, and was told that nobody here wants it.
+    /// Whether it is a link that offers the track, and was told that nobody here wants it.
     fn is_resting(&self) -> bool {
-        self.is_neighbour && self.origin == Origin::Published && !self.forward
+        self.is_link && self.origin == Origin::Published && !self.forward
     }
 
-    /// Whether it is such a neighbour, was told that somebody does, and has not said yet how far the track has come.
+    /// Whether it is such a link, was told that somebody does, and has not said yet how far the track has come.
     fn is_waking(&self) -> bool {
-        let is_offer = self.is_neighbour && self.origin == Origin::Published;
+        let is_offer = self.is_link && self.origin == Origin::Published;
         is_offer && self.forward && self.updates_pending > 0
     }
 
@@ -214,41 +214,41 @@ impl Track {
             && self.feeders.is_empty()
     }
 
-    /// What sessions of this thread publish of it.
-    fn sources_here(&self) -> impl Iterator<Item = &Source> {
-        self.sources.iter().filter(|source| !source.is_neighbour)
+    /// What clients publish of it.
+    fn client_sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter().filter(|source| !source.is_link)
     }
 
-    /// Number of sessions of this thread that objects come from, or that were asked for them.
-    pub(crate) fn publishers_here(&self) -> usize {
-        self.sources_here().count()
+    /// Number of clients that objects come from, or that were asked for them.
+    pub(crate) fn client_publishers(&self) -> usize {
+        self.client_sources().count()
     }
 
-    /// Whether objects come from a session of this thread, or may come at any time.
-    pub(crate) fn is_established_here(&self) -> bool {
-        self.sources_here().any(Source::is_established)
+    /// Whether objects come from a client, or may come at any time.
+    pub(crate) fn is_established_by_client(&self) -> bool {
+        self.client_sources().any(Source::is_established)
     }
 
-    /// Whether some session of this thread offers it with PUBLISH.
-    pub(crate) fn is_published_here(&self) -> bool {
-        self.sources_here().any(Source::is_offered)
+    /// Whether some client offers it with PUBLISH.
+    pub(crate) fn is_published_by_client(&self) -> bool {
+        self.client_sources().any(Source::is_offered)
     }
 
-    /// Whether objects come from a session of this thread, if only the last ones.
-    pub(crate) fn is_fed_here(&self) -> bool {
-        self.sources_here().any(Source::is_feeding)
+    /// Whether objects come from a client, if only the last ones.
+    pub(crate) fn is_fed_by_client(&self) -> bool {
+        self.client_sources().any(Source::is_feeding)
     }
 
-    /// Whether some publisher of this thread was asked and has not answered.
-    pub(crate) fn is_asking_here(&self) -> bool {
-        self.sources_here().any(Source::is_asked)
+    /// Whether some client was asked and has not answered.
+    pub(crate) fn is_asking_client(&self) -> bool {
+        self.client_sources().any(Source::is_asked)
     }
 
-    /// Number of subscriptions of neighbours, which come first.
-    pub(crate) fn neighbours_len(&self) -> usize {
+    /// Number of subscriptions of links, which come first.
+    pub(crate) fn links_len(&self) -> usize {
         let mut subscribers = self.subscribers.iter();
-        let first_here = subscribers.position(|subscriber| !subscriber.is_neighbour);
-        first_here.unwrap_or(self.subscribers.len())
+        let first_client = subscribers.position(|subscriber| !subscriber.is_link);
+        first_client.unwrap_or(self.subscribers.len())
     }
 
     /// Whether objects come, or may come at any time.
@@ -266,10 +266,10 @@ impl Track {
         self.sources.iter().any(Source::is_feeding)
     }
 
-    /// Whether objects come, or would as soon as somebody here wants them: a neighbour offers them.
+    /// Whether objects come, or would as soon as somebody here wants them: a link offers them.
     pub(crate) fn is_within_reach(&self) -> bool {
         let mut sources = self.sources.iter();
-        self.is_fed() || sources.any(|source| source.is_neighbour && source.is_offered())
+        self.is_fed() || sources.any(|source| source.is_link && source.is_offered())
     }
 
     /// Whether some publisher was asked and has not answered.
@@ -277,26 +277,26 @@ impl Track {
         self.sources.iter().any(Source::is_asked)
     }
 
-    /// Whether nobody subscribes to it or waits to. A neighbour that was offered it and does not want it now does not
-    /// count; for a source that is a neighbour itself, no neighbour does.
-    pub(crate) fn is_unwanted(&self, from_neighbour: bool) -> bool {
-        let here = |is_neighbour: bool| !(from_neighbour && is_neighbour);
+    /// Whether nobody subscribes to it or waits to. A link that was offered it and does not want it now does not
+    /// count; for a source that is a link itself, no link does.
+    pub(crate) fn is_unwanted(&self, from_link: bool) -> bool {
+        let here = |is_link: bool| !(from_link && is_link);
         let mut subscribers = self.subscribers.iter();
         let mut waiting = self.waiting.iter();
-        !subscribers.any(|other| here(other.is_neighbour) && !other.is_resting_offer())
-            && !waiting.any(|waiting| here(waiting.is_neighbour))
+        !subscribers.any(|other| here(other.is_link) && !other.is_resting_offer())
+            && !waiting.any(|waiting| here(waiting.is_link))
     }
 
-    /// Whether some subscriber wants objects now. For a source that is a neighbour no neighbour counts, but everyone
+    /// Whether some subscriber wants objects now. For a source that is a link no link counts, but everyone
     /// who waits does: to be answered, what is largest has to be known.
-    pub(crate) fn is_wanted(&self, from_neighbour: bool) -> bool {
+    pub(crate) fn is_wanted(&self, from_link: bool) -> bool {
         let mut subscribers = self.subscribers.iter();
         let wants = |other: &Subscriber| other.forward && other.ending.is_none();
-        from_neighbour && self.awaits_offer
-            || subscribers.any(|other| wants(other) && !(from_neighbour && other.is_neighbour))
+        from_link && self.awaits_offer
+            || subscribers.any(|other| wants(other) && !(from_link && other.is_link))
             || self.waiting.iter().any(|waiting| {
-                if from_neighbour {
-                    !waiting.is_neighbour
+                if from_link {
+                    !waiting.is_link
                 } else {
                     waiting.parameters.forward != Some(false)
                 }

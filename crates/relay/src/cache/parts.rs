@@ -13,7 +13,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// What is held of an object has become more or less. It comes from `session`, unless that is a neighbour, which stands
+    /// What is held of an object has become more or less. It comes from `session`, unless that is a link, which stands
     /// for many.
     #[inline]
     pub(crate) fn hold(&mut self, session: Option<Handle>, before: u64, after: u64) {

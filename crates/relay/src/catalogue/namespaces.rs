@@ -8,7 +8,7 @@ use weir_quic::Handle;
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].
 #[derive(Debug, Default)]
 pub(crate) struct Announcements {
-    /// Neighbours first, then in the order in which they came.
+    /// Links first, then in the order in which they came.
     announcers: BTreeMap<Namespace, Vec<Announcer>>,
     count: usize,
 }
@@ -17,8 +17,8 @@ pub(crate) struct Announcements {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Announcer {
     pub(crate) handle: Handle,
-    /// Whether it is another thread of the relay, which passes on what its sessions announce.
-    pub(crate) is_neighbour: bool,
+    /// Whether it is a link, whose relay passes on what its clients announce.
+    pub(crate) is_link: bool,
     /// Requests by which it announced this one namespace: however many there are, it is one session.
     requests: usize,
 }
@@ -26,20 +26,15 @@ pub(crate) struct Announcer {
 /// Sessions that may have a track.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Matching {
-    /// Those of this thread, the most specific announcement first, then those that came first; then neighbours.
+    /// Clients, the most specific announcement first, then those that came first; then links.
     pub(crate) sessions: Vec<Handle>,
-    /// Whether there are more of this thread.
+    /// Whether there are more clients.
     pub(crate) is_cut: bool,
 }
 
 impl Announcements {
     /// Notes an announcement; returns whether it is the first of its namespace.
-    pub(crate) fn insert(
-        &mut self,
-        namespace: Namespace,
-        handle: Handle,
-        is_neighbour: bool,
-    ) -> bool {
+    pub(crate) fn insert(&mut self, namespace: Namespace, handle: Handle, is_link: bool) -> bool {
         let announcers = self.announcers.entry(namespace).or_default();
         let is_first = announcers.is_empty();
         self.count += 1;
@@ -47,10 +42,10 @@ impl Announcements {
             announcer.requests += 1;
             return is_first;
         }
-        let place = if is_neighbour { 0 } else { announcers.len() };
+        let place = if is_link { 0 } else { announcers.len() };
         let announcer = Announcer {
             handle,
-            is_neighbour,
+            is_link,
             requests: 1,
         };
         announcers.insert(place, announcer);
@@ -82,31 +77,31 @@ impl Announcements {
         self.announcers.get(namespace).map_or(&[], Vec::as_slice)
     }
 
-    /// The sessions that announced `namespace` or a prefix of it, each once; of those of this thread the first `max`.
+    /// The sessions that announced `namespace` or a prefix of it, each once; of clients the first `max`.
     ///
     /// A session counts once, whatever it announces how often, so that it takes the place of no other. Whoever subscribes has
     /// this looked up: at most `max` sessions are passed over at each of a namespace's prefixes.
     pub(crate) fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
-        let (mut sessions, mut neighbours) = (Vec::new(), Vec::new());
+        let (mut sessions, mut links) = (Vec::new(), Vec::new());
         let (mut seen, mut is_cut) = (BTreeSet::new(), false);
         for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
             for announcer in announcers {
                 let is_seen = seen.contains(&announcer.handle);
-                if !is_seen && !announcer.is_neighbour && sessions.len() >= max {
+                if !is_seen && !announcer.is_link && sessions.len() >= max {
                     is_cut = true;
                     break;
                 }
                 if !is_seen {
                     seen.insert(announcer.handle);
-                    if announcer.is_neighbour {
-                        neighbours.push(announcer.handle);
+                    if announcer.is_link {
+                        links.push(announcer.handle);
                     } else {
                         sessions.push(announcer.handle);
                     }
                 }
             }
         }
-        sessions.append(&mut neighbours);
+        sessions.append(&mut links);
         Matching { sessions, is_cut }
     }
 
@@ -249,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_found_whatever_others_announce() {
+    fn links_are_found_whatever_others_announce() {
         let [one, other, near, far] = handles();
         let mut announcements = Announcements::default();
         for handle in [one, other] {

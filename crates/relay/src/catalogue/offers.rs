@@ -59,7 +59,7 @@ impl Owners {
             return;
         }
         if !track.is_established() {
-            // A neighbour offered it and rests: it is asked first how far the track has come.
+            // A link offered it and rests: it is asked first how far the track has come.
             track.awaits_offer = true;
             return self.update_upstream(turn, id);
         }
@@ -125,7 +125,7 @@ impl Owners {
         });
         self.request_group(turn, track_id, &ok.parameters);
         self.update_upstream(turn, track_id);
-        self.dismiss_neighbours(turn, track_id);
+        self.dismiss_links(turn, track_id);
         self.dismiss_if_drained(turn, track_id, handle, id);
     }
 

@@ -48,16 +48,16 @@ impl Owners {
             });
             return;
         }
-        // Neighbours that offered it, and rest.
+        // Links that offered it, and rest.
         let offering = track.into_iter().flat_map(|track| &track.sources);
         let offering = offering.filter(|source| source.is_offered());
         let mut others: Vec<Handle> = offering.map(|source| source.handle).collect();
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let for_neighbour = peer.is_neighbour;
+        let for_link = peer.is_link();
         let max = turn.config.limits.inquiries_per_session_max;
-        if !for_neighbour && peer.counts.inquiries >= max {
+        if !for_link && peer.counts.inquiries >= max {
             turn.counters.refused_limit_inquiries += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -68,7 +68,7 @@ impl Owners {
                 .filter(|other| !others.contains(other))
                 .collect::<Vec<_>>(),
         );
-        others.retain(|&other| other != handle && !(for_neighbour && turn.is_neighbour(other)));
+        others.retain(|&other| other != handle && !(for_link && turn.is_link(other)));
         let inquiry = Inquiry {
             track: name,
             asker: (handle, id),

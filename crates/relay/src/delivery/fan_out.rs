@@ -46,7 +46,7 @@ impl Owners {
             return;
         };
         let defaults = track.defaults();
-        let neighbours = track.neighbours_len();
+        let links = track.links_len();
         let Track {
             subscribers,
             subgroups,
@@ -75,11 +75,7 @@ impl Owners {
         let mut taken = subgroup.len();
         let mut is_held = false;
         let mut deliveries = Vec::new();
-        let first = if subgroup.from_neighbour {
-            neighbours
-        } else {
-            0
-        };
+        let first = if subgroup.from_link { links } else { 0 };
         for subscriber in &mut subscribers[first..] {
             let handle = subscriber.handle;
             let Some(mut connection) = endpoint.connection(now, handle) else {

@@ -29,8 +29,8 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_neighbour = peer.is_neighbour;
-        if !is_neighbour && peer.counts.subscribers >= limits.subscriptions_per_session_max {
+        let is_link = peer.is_link();
+        if !is_link && peer.counts.subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -58,7 +58,7 @@ impl Owners {
         track.waiting.push(Waiting {
             handle,
             request: id,
-            is_neighbour,
+            is_link,
             parameters: subscribe.parameters,
             until,
             answer_by,
@@ -67,20 +67,20 @@ impl Owners {
         peer.insert(id, Part::Subscriber(track_id));
         turn.timers.set(wake, Timer::Rendezvous(handle, id));
         let is_established = track.is_established();
-        if is_neighbour {
-            if track.is_established_here() {
+        if is_link {
+            if track.is_established_by_client() {
                 self.request_group(turn, track_id, &wishes);
                 return self.admit_waiting(turn, track_id);
             }
             self.ask_publishers(turn, track_id, None);
-            return self.dismiss_neighbours(turn, track_id);
+            return self.dismiss_links(turn, track_id);
         }
         if is_established {
             self.request_group(turn, track_id, &wishes);
-            self.ask_neighbours(turn, track_id);
+            self.ask_links(turn, track_id);
             return self.admit_waiting(turn, track_id);
         }
-        if self.neighbours_len() > 0 {
+        if self.links_len() > 0 {
             // One may have offered it, and rest.
             self.update_upstream(turn, track_id);
         }
@@ -97,10 +97,10 @@ impl Owners {
         let Some(track) = self.tracks.get(id) else {
             return;
         };
-        let is_established_here = track.is_established_here();
+        let is_established_by_client = track.is_established_by_client();
         let admitted = track
             .waiting
-            .extract_if(.., |waiting| !waiting.is_neighbour || is_established_here);
+            .extract_if(.., |waiting| !waiting.is_link || is_established_by_client);
         for waiting in admitted.collect::<Vec<_>>() {
             let timer = Timer::Rendezvous(waiting.handle, waiting.request);
             turn.timers.cancel(waiting.wake, timer);
@@ -117,7 +117,7 @@ impl Owners {
         let Waiting {
             handle,
             request,
-            is_neighbour,
+            is_link,
             parameters,
             ..
         } = waiting;
@@ -135,7 +135,7 @@ impl Owners {
         };
         let defaults = track.defaults();
         let mut subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
-        subscriber.is_neighbour = is_neighbour;
+        subscriber.is_link = is_link;
         if let Err(place) = track.place(handle, request) {
             track.subscribers.insert(place, subscriber);
         }
@@ -305,7 +305,7 @@ impl Owners {
             });
             self.request_group(turn, track_id, parameters);
             self.update_upstream(turn, track_id);
-            self.dismiss_neighbours(turn, track_id);
+            self.dismiss_links(turn, track_id);
             self.dismiss_if_drained(turn, track_id, handle, id);
             answer.parameters.expires = turn.expires_in(handle, id);
         }

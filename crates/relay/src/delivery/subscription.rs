@@ -28,9 +28,9 @@ use crate::{
 pub(crate) struct Subscriber {
     pub(crate) handle: Handle,
     pub(crate) request: RequestId,
-    /// The session is one with a neighbour.
-    pub(crate) is_neighbour: bool,
-    /// The neighbour did not ask for it: it was offered.
+    /// The session is a link.
+    pub(crate) is_link: bool,
+    /// The link did not ask for it: it was offered.
     pub(crate) is_offer: bool,
     /// Objects are sent only while it wants them [moqt-18 §5.1].
     pub(crate) forward: bool,
@@ -85,7 +85,7 @@ impl Subscriber {
         let mut subscriber = Self {
             handle,
             request,
-            is_neighbour: false,
+            is_link: false,
             is_offer: false,
             forward: true,
             start: Location::ZERO,
@@ -174,7 +174,7 @@ impl Subscriber {
         }
     }
 
-    /// Whether it was offered to a neighbour that does not want it now.
+    /// Whether it was offered to a link that does not want it now.
     pub(crate) fn is_resting_offer(&self) -> bool {
         self.is_offer && !self.forward
     }
@@ -438,7 +438,7 @@ impl Subscriber {
         is_written: bool,
         fan_out: &mut FanOut<'_>,
     ) {
-        if self.datagram_timeout.is_none() || self.is_neighbour {
+        if self.datagram_timeout.is_none() || self.is_link {
             return;
         }
         let due = self

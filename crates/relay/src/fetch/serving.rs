@@ -59,7 +59,7 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if !peer.is_neighbour && peer.counts.fetches >= limits.fetches_per_session_max {
+        if !peer.is_link() && peer.counts.fetches >= limits.fetches_per_session_max {
             turn.counters.refused_limit_fetches += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }

@@ -123,12 +123,12 @@ impl Owners {
             .collect();
         found.extend(self.announcers_of(turn, &namespace));
         let mut publishers = Vec::new();
-        let for_neighbour = turn.is_neighbour(except);
+        let for_link = turn.is_link(except);
         for handle in found {
             let can = turn.sessions.get(handle).is_some_and(|peer| {
                 let max = turn.config.limits.fetches_upstream_per_session_max;
-                let has_room = peer.is_neighbour || peer.counts.feeders < max;
-                let is_passed_on = peer.is_neighbour && for_neighbour;
+                let has_room = peer.is_link() || peer.counts.feeders < max;
+                let is_passed_on = peer.is_link() && for_link;
                 let may_be_asked = !peer.declines_fetch && !is_passed_on && handle != except;
                 let is_refused = may_be_asked && !has_room;
                 turn.counters.fetches_upstream_refused += u64::from(is_refused);
@@ -170,7 +170,7 @@ impl Owners {
             };
             turn.counters.fetches_upstream += 1;
             let id = (handle, request);
-            let session = (!turn.is_neighbour(handle)).then_some(handle);
+            let session = (!turn.is_link(handle)).then_some(handle);
             let feeder = Feeder::new(track_id, session, span, publishers);
             self.feeders.insert(id, feeder);
             if let Some(peer) = turn.sessions.get(handle) {

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Feeder {
     pub(crate) track: TrackId,
-    /// The session that was asked, unless that is a neighbour.
+    /// The session that was asked, unless that is a link.
     pub(crate) session: Option<Handle>,
     /// What was asked for; once it is granted, as far as there are objects.
     pub(crate) span: Span,

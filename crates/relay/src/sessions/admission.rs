@@ -23,8 +23,8 @@ impl Owners {
         let Some(connection) = turn.endpoint.connection(now, handle) else {
             return;
         };
-        if let Some(neighbour) = connection.neighbour() {
-            return self.on_neighbour_connected(turn, handle, neighbour);
+        if let Some(thread) = connection.neighbour() {
+            return self.on_link_connected(turn, handle, thread);
         }
         let origin = origin(connection.remote_address().ip());
         let admitted = turn.check_newcomer(origin);

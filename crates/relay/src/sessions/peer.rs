@@ -34,8 +34,8 @@ pub(crate) struct Peer {
     pub(crate) updates: Rate,
     /// How often it resets or stops streams.
     pub(crate) resets: Rate,
-    /// It is another thread of the relay.
-    pub(crate) is_neighbour: bool,
+    /// Who is at the other end.
+    pub(crate) kind: PeerKind,
     /// When the session's timer in the relay's queue is due.
     pub(crate) timer: Option<Instant>,
     pub(crate) requests: BTreeMap<RequestId, Part>,
@@ -67,6 +67,15 @@ pub(crate) struct Peer {
     pub(crate) expiries: Expiries,
     /// When the first of them is looked at.
     pub(crate) expiry_timer: Option<Instant>,
+}
+
+/// Who is at the other end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PeerKind {
+    /// A publisher or subscriber that connected to the relay.
+    Client,
+    /// Another relay, which stands for all of its own clients.
+    Link,
 }
 
 /// A subgroup stream being received.
@@ -144,7 +153,7 @@ impl Peer {
             updates: Rate::default(),
             resets: Rate::default(),
             session,
-            is_neighbour: false,
+            kind: PeerKind::Client,
             timer: None,
             requests: BTreeMap::new(),
             sources: Vec::new(),
@@ -162,6 +171,12 @@ impl Peer {
             expiries: Expiries::default(),
             expiry_timer: None,
         }
+    }
+
+    /// Whether the other end is another relay.
+    #[inline]
+    pub(crate) fn is_link(&self) -> bool {
+        self.kind == PeerKind::Link
     }
 
     pub(crate) fn insert(&mut self, request: RequestId, part: Part) {
@@ -241,9 +256,9 @@ impl Peer {
         self.lag_bytes = self
             .lag_bytes
             .saturating_add_signed(std::mem::take(&mut fan_out.lag_change));
-        let max = if self.is_neighbour {
-            // It stands for all sessions of its thread.
-            max.saturating_mul(NEIGHBOUR_SESSIONS)
+        let max = if self.is_link() {
+            // It stands for all clients of the other relay.
+            max.saturating_mul(LINK_SESSIONS)
         } else {
             max
         };
@@ -277,5 +292,5 @@ impl Peer {
     }
 }
 
-/// A neighbour may be behind by as much as so many sessions.
-const NEIGHBOUR_SESSIONS: u64 = 16;
+/// A link may be behind by as much as so many sessions.
+const LINK_SESSIONS: u64 = 16;

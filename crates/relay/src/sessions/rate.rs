@@ -44,7 +44,7 @@ impl Owners {
     ) {
         let max = turn.config.limits.updates_per_second_max;
         let peer = turn.sessions.get(handle);
-        if peer.is_some_and(|peer| peer.is_neighbour || peer.updates.permits(turn.now, max)) {
+        if peer.is_some_and(|peer| peer.is_link() || peer.updates.permits(turn.now, max)) {
             return self.on_update(turn, handle, id, parameters);
         }
         turn.counters.updates_refused += 1;
@@ -58,7 +58,7 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if !peer.is_neighbour && !peer.resets.permits(turn.now, max) {
+        if !peer.is_link() && !peer.resets.permits(turn.now, max) {
             turn.counters.sessions_closed_resets += 1;
             let code = SessionError::INTERNAL_ERROR;
             self.close_session(turn, handle, code, "too many streams were reset");

@@ -33,8 +33,8 @@ impl Owners {
         mut datagram: ObjectDatagram,
     ) {
         let peer = turn.sessions.get(sender.0);
-        let found = peer.and_then(|peer| Some((peer.source(sender.1)?, peer.is_neighbour)));
-        let Some((id, from_neighbour)) = found else {
+        let found = peer.and_then(|peer| Some((peer.source(sender.1)?, peer.is_link())));
+        let Some((id, from_link)) = found else {
             turn.counters.objects_unwanted += 1;
             return;
         };
@@ -44,7 +44,7 @@ impl Owners {
         let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
             return;
         };
-        if from_neighbour {
+        if from_link {
             counters.objects_crossed += 1;
         } else {
             counters.datagrams_received += 1;
@@ -99,9 +99,9 @@ impl Owners {
         if sound.is_err() {
             return self.on_malformed(turn, id, sender.0);
         }
-        let (neighbours, here) = track.subscribers.split_at(track.neighbours_len());
-        if !from_neighbour {
-            let wanting = neighbours.iter().filter(|other| other.wants(location));
+        let (links, here) = track.subscribers.split_at(track.links_len());
+        if !from_link {
+            let wanting = links.iter().filter(|other| other.wants(location));
             for subscriber in wanting {
                 if let Some(mut connection) = turn.endpoint.connection(turn.now, subscriber.handle)
                 {
@@ -152,7 +152,7 @@ impl Owners {
                 source.streams_open += usize::from(!is_full);
             }
             if !is_full {
-                turn.counters.streams_received += u64::from(!peer.is_neighbour);
+                turn.counters.streams_received += u64::from(!peer.is_link());
                 let inbound = Inbound {
                     track: track_id,
                     request,
@@ -188,7 +188,7 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_neighbour = peer.is_neighbour;
+        let is_link = peer.is_link();
         let Some(inbound) = peer.inbound.get_mut(&stream) else {
             return;
         };
@@ -196,7 +196,7 @@ impl Owners {
         let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
             return;
         };
-        if is_neighbour {
+        if is_link {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.stream_objects_received += 1;
@@ -272,7 +272,7 @@ impl Owners {
             Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
         };
         let subgroup = track.open_subgroup(header, number, Draft::KEPT);
-        subgroup.from_neighbour = is_neighbour;
+        subgroup.from_link = is_link;
         subgroup.sender = Some(sender);
         let next = anew.is_none().then_some(object.id);
         subgroup.begin(object);

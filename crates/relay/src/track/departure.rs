@@ -105,8 +105,8 @@ impl Owners {
                 leaving.stream_bytes = source.stream_bytes;
                 leaving.until = turn.now + linger;
             }
-            // Nothing of a neighbour is overtaken.
-            let grace = if has_datagrams && !source.is_neighbour {
+            // Nothing of a link is overtaken.
+            let grace = if has_datagrams && !source.is_link {
                 DATAGRAM_GRACE
             } else {
                 Duration::ZERO
@@ -180,7 +180,7 @@ impl Owners {
                 track.start_afresh();
             }
         }
-        self.dismiss_neighbours(turn, track_id);
+        self.dismiss_links(turn, track_id);
         self.tracks.forget_if_unused(turn, track_id);
     }
 
@@ -196,7 +196,7 @@ impl Owners {
         };
         let ended = last
             .leaving
-            .filter(|leaving| !(last.is_neighbour && is_moved(leaving.done.code)));
+            .filter(|leaving| !(last.is_link && is_moved(leaving.done.code)));
         match (ended, last.origin) {
             (Some(leaving), _) => {
                 track.start_afresh();
@@ -362,7 +362,7 @@ impl Owners {
                 if self.namespaces.remove(&namespace, handle) {
                     self.untell_all(turn, &namespace);
                 }
-                self.withdraw_from_neighbours(turn, &namespace);
+                self.withdraw_from_links(turn, &namespace);
             }
             Part::Interest(interest) => self.interest_gone(handle, request, &interest),
             Part::Fetch(_) => self.fetch_gone(turn, (handle, request)),

@@ -35,8 +35,8 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_neighbour = peer.is_neighbour;
-        if !is_neighbour && peer.counts.sources >= limits.publications_per_session_max {
+        let is_link = peer.is_link();
+        if !is_link && peer.counts.sources >= limits.publications_per_session_max {
             turn.counters.refused_limit_publications += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -67,13 +67,13 @@ impl Owners {
             return;
         };
         let max = turn.config.limits.publishers_per_track_max;
-        if !is_neighbour && track.publishers_here() >= max {
+        if !is_link && track.client_publishers() >= max {
             turn.counters.refused_limit_publishers += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         let is_new = !track.is_published();
-        let sends_always = !turn.config.pauses_publishers && !is_neighbour;
-        let forward = sends_always || track.is_wanted(is_neighbour);
+        let sends_always = !turn.config.pauses_publishers && !is_link;
+        let forward = sends_always || track.is_wanted(is_link);
         self.add_source(turn, track_id, handle, id, Origin::Published, forward);
         let largest = publish.parameters.largest_object;
         self.welcome(turn, track_id, (handle, id), largest);
@@ -94,8 +94,8 @@ impl Owners {
         if is_new {
             self.offer_all(turn, track_id);
         }
-        self.offer_to_neighbours(turn, track_id);
-        self.dismiss_neighbours(turn, track_id);
+        self.offer_to_links(turn, track_id);
+        self.dismiss_links(turn, track_id);
     }
 
     /// A session announces a namespace.
@@ -109,16 +109,14 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let is_neighbour = peer.is_neighbour;
+        let is_link = peer.is_link();
         let max = turn.config.limits.namespaces_per_session_max;
-        if !is_neighbour && peer.counts.namespaces >= max {
+        if !is_link && peer.counts.namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
         peer.insert(id, Part::Namespace(namespace.clone()));
-        let is_new = self
-            .namespaces
-            .insert(namespace.clone(), handle, is_neighbour);
+        let is_new = self.namespaces.insert(namespace.clone(), handle, is_link);
         turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
@@ -128,7 +126,7 @@ impl Owners {
         turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
     }
 
-    /// A session announced a namespace: peer threads hear of it, and the session is asked for the tracks in it that are
+    /// A session announced a namespace: links hear of it, and the session is asked for the tracks in it that are
     /// wanted.
     pub(crate) fn on_announced(
         &mut self,
@@ -136,8 +134,8 @@ impl Owners {
         namespace: &Namespace,
         handle: Handle,
     ) {
-        if !turn.is_neighbour(handle) {
-            self.announce_to_neighbours(turn, namespace);
+        if !turn.is_link(handle) {
+            self.announce_to_links(turn, namespace);
         }
         let tracks: Vec<_> = self.tracks.under(namespace).collect();
         for track_id in tracks {
@@ -145,7 +143,7 @@ impl Owners {
         }
     }
 
-    /// The sessions that may have the tracks of a namespace by what they announced, as many of this thread as are looked at.
+    /// The sessions that may have the tracks of a namespace by what they announced, as many clients as are looked at.
     pub(crate) fn announcers_of(
         &mut self,
         turn: &mut Turn<'_>,
@@ -182,16 +180,13 @@ impl Owners {
         let Some(track) = self.tracks.get(track_id) else {
             return false;
         };
-        let is_neighbour = turn
-            .sessions
-            .get(handle)
-            .is_some_and(|peer| peer.is_neighbour);
+        let is_link = turn.sessions.get(handle).is_some_and(|peer| peer.is_link());
         let mut sources = track.sources.iter();
-        if sources.any(|source| source.handle == handle) || track.is_unwanted(is_neighbour) {
+        if sources.any(|source| source.handle == handle) || track.is_unwanted(is_link) {
             return false;
         }
         let max = turn.config.limits.publishers_per_track_max;
-        if !is_neighbour && track.publishers_here() >= max {
+        if !is_link && track.client_publishers() >= max {
             turn.counters.publishers_not_asked += 1;
             return false;
         }
@@ -235,7 +230,7 @@ impl Owners {
         self.welcome(turn, track_id, (handle, id), largest);
         self.establish(turn, track_id, &ok.properties, largest);
         self.admit_waiting(turn, track_id);
-        self.dismiss_neighbours(turn, track_id);
+        self.dismiss_links(turn, track_id);
     }
 
     /// Objects of a track may come from turn.now on. What subscribers are told of it is decided by the first of
@@ -277,16 +272,16 @@ impl Owners {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        let wishes = [false, true].map(|by_neighbour| {
-            let sends_always = !turn.config.pauses_publishers && !by_neighbour;
-            let is_wanted = sends_always || track.is_wanted(by_neighbour);
-            (is_wanted, track.is_unwanted(by_neighbour))
+        let wishes = [false, true].map(|by_link| {
+            let sends_always = !turn.config.pauses_publishers && !by_link;
+            let is_wanted = sends_always || track.is_wanted(by_link);
+            (is_wanted, track.is_unwanted(by_link))
         });
         for source in track.sources.clone() {
             if source.leaving.is_some() {
                 continue;
             }
-            let (is_wanted, is_unwanted) = wishes[usize::from(source.is_neighbour)];
+            let (is_wanted, is_unwanted) = wishes[usize::from(source.is_link)];
             if is_unwanted && source.origin != Origin::Published {
                 self.cancel_source(turn, track_id, &source);
             } else if source.forward != is_wanted && source.origin != Origin::Asked {
@@ -304,7 +299,7 @@ impl Owners {
                     && let Some(source) = track.source(source.handle, source.request)
                 {
                     source.forward = is_wanted;
-                    source.updates_pending += u32::from(source.is_neighbour);
+                    source.updates_pending += u32::from(source.is_link);
                 }
             }
         }
@@ -343,10 +338,10 @@ impl Owners {
         origin: Origin,
         forward: bool,
     ) {
-        let mut is_neighbour = false;
+        let mut is_link = false;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Part::Source(track_id));
-            is_neighbour = peer.is_neighbour;
+            is_link = peer.is_link();
         }
         if let Some(track) = self.tracks.get(track_id) {
             if track.sources.iter().any(|other| other.leaving.is_none()) {
@@ -355,7 +350,7 @@ impl Owners {
             track.sources.push(Source {
                 handle,
                 request,
-                is_neighbour,
+                is_link,
                 origin,
                 forward,
                 updates_pending: 0,

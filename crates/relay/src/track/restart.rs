@@ -34,7 +34,7 @@ impl Owners {
         for other in others.filter(|other| (other.handle, other.request) != sender) {
             is_anew |= other.is_established();
             other.probed = None;
-            if !other.is_neighbour
+            if !other.is_link
                 && let Some(mut connection) = turn.endpoint.connection(turn.now, other.handle)
             {
                 other.probed = Some(connection.stats().bytes_received);
@@ -58,7 +58,7 @@ impl Owners {
     }
 
     /// Whether a track ends with a publisher that is done, though others are there: it counted anew, and they gave
-    /// no sign of life since. Of a neighbour's publishers that is not known.
+    /// no sign of life since. Of a link's publishers that is not known.
     pub(crate) fn is_ended_by(&mut self, turn: &mut Turn<'_>, id: TrackId, sender: Sender) -> bool {
         let Some(track) = self.tracks.get(id) else {
             return false;

@@ -24,8 +24,8 @@ pub(crate) type SubgroupId = u64;
 pub(crate) struct Subgroup {
     pub(crate) id: SubgroupId,
     pub(crate) header: SubgroupHeader,
-    /// It came from a neighbour, and goes to none.
-    pub(crate) from_neighbour: bool,
+    /// It came from a link, and goes to none.
+    pub(crate) from_link: bool,
     /// Whose stream it comes on.
     pub(crate) sender: Option<Sender>,
     draft: Draft,
@@ -116,7 +116,7 @@ impl Subgroup {
         Self {
             id,
             header,
-            from_neighbour: false,
+            from_link: false,
             sender: None,
             draft,
             log: VecDeque::new(),
@@ -182,9 +182,9 @@ impl Subgroup {
         self.ended
     }
 
-    /// The session that it comes from, unless that is a neighbour.
+    /// The session that it comes from, unless that is a link.
     pub(crate) fn session(&self) -> Option<Handle> {
-        let sender = self.sender.filter(|_| !self.from_neighbour);
+        let sender = self.sender.filter(|_| !self.from_link);
         sender.map(|(session, _)| session)
     }
 
