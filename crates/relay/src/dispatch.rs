@@ -15,8 +15,7 @@ use crate::{
     catalogue::namespaces::{Announcements, Interests},
     catalogue::track_status::Inquiry,
     effect::Effect,
-    fetch::served::{Fetch, FetchId},
-    fetch::upstream_fetch::Feeder,
+    fetch::{Fetches, Serving},
     links::peer_threads::Links,
     sessions::Sessions,
     timers::Timer,
@@ -35,10 +34,7 @@ pub(crate) struct Owners {
     /// Prefixes of which sessions want to know the namespaces, and those of which they want the tracks.
     pub(crate) namespace_interests: Interests,
     pub(crate) track_interests: Interests,
-    /// What peers fetch.
-    pub(crate) fetches: BTreeMap<FetchId, Box<Fetch>>,
-    /// What the relay fetches.
-    pub(crate) feeders: BTreeMap<FetchId, Feeder>,
+    pub(crate) fetches: Fetches,
     /// How tracks stand, asked of publishers.
     pub(crate) inquiries: BTreeMap<(Handle, RequestId), Inquiry>,
     /// Subgroups that grew in this turn.
@@ -47,6 +43,15 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
+    /// The fetches, with what they are served from.
+    pub(crate) fn serving(&mut self) -> Serving<'_> {
+        Serving {
+            fetches: &mut self.fetches,
+            tracks: &mut self.tracks,
+            announcements: &self.namespaces,
+        }
+    }
+
     /// What is held now. Looks at every track.
     pub(crate) fn gauges(&self, sessions: &Sessions) -> Gauges {
         let mut gauges = Gauges {
@@ -56,8 +61,8 @@ impl Owners {
             namespaces: self.client_namespaces(sessions),
             prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
             tracks_resting: self.tracks.resting_len() as u64,
-            fetches: self.fetches.len() as u64,
-            fetches_upstream: self.feeders.len() as u64,
+            fetches: self.fetches.served_len() as u64,
+            fetches_upstream: self.fetches.upstream_len() as u64,
             cache_objects: self.tracks.ledger().objects(),
             cache_bytes: self.tracks.ledger().bytes(),
             ..Gauges::default()
@@ -110,6 +115,7 @@ impl Owners {
         for (request, part) in peer.requests {
             self.part_gone(turn, handle, request, part);
         }
+        self.fetches.forget_session(handle);
         self.publish_grown(turn);
     }
 
@@ -176,17 +182,19 @@ impl Owners {
             E::Accepted {
                 id,
                 ok: Accepted::Fetch(ok),
-            } => self.on_feeder_granted(turn, (handle, id), &ok),
+            } => self.serving().on_feeder_granted(turn, (handle, id), &ok),
             E::Rejected { id, error } => self.on_rejected(turn, handle, id, &error),
-            E::Closed { id, reason } if self.feeders.contains_key(&(handle, id)) => {
+            E::Closed { id, reason } if self.fetches.is_upstream((handle, id)) => {
                 let is_clean = reason == CloseReason::Fin;
-                self.on_feeder_closed(turn, (handle, id), is_clean);
+                self.serving()
+                    .on_feeder_closed(turn, (handle, id), is_clean);
             }
             E::Fetched { stream, request } => {
-                self.on_feeder_stream(turn, (handle, request), stream);
+                self.serving()
+                    .on_feeder_stream(turn, (handle, request), stream);
             }
             E::FetchObject { stream, entry } => {
-                self.on_feeder_entry(turn, handle, stream, entry);
+                self.serving().on_feeder_entry(turn, handle, stream, entry);
             }
             E::Done { id, done } => self.on_source_done(turn, handle, id, done),
             E::Closed { id, reason } => {
@@ -205,12 +213,13 @@ impl Owners {
             E::Object { stream, object } => self.on_object(turn, handle, stream, object),
             E::Payload { stream, data } => {
                 if !self.on_payload(turn, handle, stream, &data) {
-                    self.on_feeder_payload(turn, handle, stream, &data);
+                    self.serving()
+                        .on_feeder_payload(turn, handle, stream, &data);
                 }
             }
             E::StreamEnd { stream, end } => {
                 self.on_stream_end(turn, handle, stream, end);
-                self.on_feeder_end(turn, handle, stream, end);
+                self.serving().on_feeder_end(turn, handle, stream, end);
                 if end != StreamEnd::Fin {
                     self.note_reset(turn, handle);
                 }
@@ -247,8 +256,8 @@ impl Owners {
         let who = (handle, id);
         if self.inquiries.contains_key(&who) {
             self.on_inquiry_rejected(turn, who, error);
-        } else if self.feeders.contains_key(&who) {
-            self.fail_feeder(turn, who, error.code);
+        } else if self.fetches.is_upstream(who) {
+            self.serving().fail_feeder(turn, who, error.code);
         } else {
             self.on_source_rejected(turn, handle, id, error);
             self.on_offer_rejected(turn, handle, id);
@@ -312,7 +321,7 @@ impl Owners {
             Request::TrackStatus(status) => {
                 self.on_track_status(turn, handle, id, status.track);
             }
-            Request::Fetch(fetch) => self.on_fetch(turn, handle, id, &fetch),
+            Request::Fetch(fetch) => self.serving().on_fetch(turn, handle, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
                 self.on_subscribe_namespace(turn, handle, id, subscribe.prefix);
             }
@@ -361,7 +370,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.on_delivery_due(turn, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
-            Timer::Fill(handle, request) => self.on_fill_over(turn, (handle, request)),
+            Timer::Fill(handle, request) => self.serving().on_fill_over(turn, (handle, request)),
         }
     }
 
@@ -410,7 +419,7 @@ impl Owners {
                 self.on_announced(turn, &namespace, handle);
             }
             Effect::DemandChanged(track) => self.update_upstream(turn, track),
-            Effect::JoinsSettled(track) => self.settle_joins(turn, track),
+            Effect::JoinsSettled(track) => self.serving().settle_joins(turn, track),
             Effect::MaybeDrained(track, handle, id) => {
                 self.dismiss_if_drained(turn, track, handle, id);
             }
@@ -418,7 +427,7 @@ impl Owners {
                 self.cut_subscriber(turn, track, (handle, id), code);
             }
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
-            Effect::Cached(track) => self.refill(turn, track),
+            Effect::Cached(track) => self.serving().refill(turn, track),
             Effect::Released(track) => self.tracks.forget_if_unused(turn, track),
         }
     }

@@ -12,7 +12,7 @@ pub(crate) mod restart;
 pub(crate) mod subgroup;
 pub(crate) mod table;
 
-use std::{collections::BTreeSet, time::Instant};
+use std::time::Instant;
 
 use weir_moqt::{
     data::SubgroupHeader, draft::Draft, location::Location, message::PublishDone,
@@ -24,7 +24,6 @@ use crate::{
     cache::{Ledger, TrackCache},
     delivery::subscription::{Subscriber, TrackDefaults},
     delivery::timeouts::smaller,
-    fetch::served::FetchId,
     track::duplicates::{Anew, Duplicates, Sender},
     track::end_markers::Ends,
     track::subgroup::{Subgroup, SubgroupId},
@@ -52,12 +51,8 @@ pub(crate) struct Track {
     /// The new group that publishers were asked for, and the largest one at that time.
     pub(crate) group_asked: Option<(u64, Option<u64>)>,
     pub(crate) cache: TrackCache,
-    /// Fetches of peers.
-    pub(crate) readers: BTreeSet<FetchId>,
-    /// Those of them that wait for what comes into the cache.
-    pub(crate) hungry: BTreeSet<FetchId>,
-    /// Fetches of the relay.
-    pub(crate) feeders: BTreeSet<FetchId>,
+    /// Number of fetches that are served from its cache or fill it.
+    fetches: usize,
     /// When it is to be looked whether the last streams of a leaving publisher have arrived.
     pub(crate) leaving_at: Option<Instant>,
     /// Somebody is to be offered it as soon as it is known how far it has come.
@@ -195,9 +190,7 @@ impl Track {
             ends: Ends::default(),
             group_asked: None,
             cache: TrackCache::default(),
-            readers: BTreeSet::new(),
-            hungry: BTreeSet::new(),
-            feeders: BTreeSet::new(),
+            fetches: 0,
             leaving_at: None,
             awaits_offer: false,
             orphaned_until: None,
@@ -210,8 +203,17 @@ impl Track {
         self.sources.is_empty()
             && self.subscribers.is_empty()
             && self.waiting.is_empty()
-            && self.readers.is_empty()
-            && self.feeders.is_empty()
+            && self.fetches == 0
+    }
+
+    /// A fetch is served from its cache or fills it: the track is in use until [`end_fetch`](Self::end_fetch).
+    pub(crate) fn begin_fetch(&mut self) {
+        self.fetches += 1;
+    }
+
+    /// Such a fetch is over.
+    pub(crate) fn end_fetch(&mut self) {
+        self.fetches -= 1;
     }
 
     /// What clients publish of it.

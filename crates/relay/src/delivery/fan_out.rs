@@ -125,7 +125,7 @@ impl Owners {
             self.note_deliveries(turn, handle, deliveries);
         }
         self.tracks.tend_cache(turn);
-        self.refill(turn, track_id);
+        self.serving().refill(turn, track_id);
     }
 
     /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
@@ -176,22 +176,15 @@ impl Owners {
                 pending.push((Reverse(rank), reader));
             }
         }
-        let fetches = self.fetches.range((handle, RequestId(0))..);
-        for (&(_, request), fetch) in fetches.take_while(|((other, _), _)| *other == handle) {
-            if fetch.is_pending() {
-                pending.push((Reverse(fetch.rank()), Reader::Fetch(request)));
-            }
-        }
+        let fetches = self.fetches.pending(handle);
+        pending.extend(fetches.map(|(rank, request)| (Reverse(rank), Reader::Fetch(request))));
         pending
     }
 
     fn is_pending(&mut self, handle: Handle, reader: Reader) -> bool {
         let (track, request, id) = match reader {
             Reader::Subgroup(track, request, id) => (track, request, id),
-            Reader::Fetch(request) => {
-                let fetch = self.fetches.get(&(handle, request));
-                return fetch.is_some_and(|fetch| fetch.is_pending());
-            }
+            Reader::Fetch(request) => return self.fetches.is_pending((handle, request)),
         };
         let track = self.tracks.get(track);
         let subscriber = track.and_then(|track| track.subscriber(handle, request));
@@ -203,7 +196,7 @@ impl Owners {
         let (track_id, request, id) = match reader {
             Reader::Subgroup(track, request, id) => (track, request, id),
             Reader::Fetch(request) => {
-                return self.resume_fetch(turn, (handle, request));
+                return self.serving().resume_fetch(turn, (handle, request));
             }
         };
         let who = (track_id, handle, request);
@@ -220,7 +213,7 @@ impl Owners {
 
     /// The peer no longer wants one of its streams.
     pub(crate) fn stop_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
-        if self.stop_fetch(turn, handle, stream) {
+        if self.serving().stop_fetch(turn, handle, stream) {
             turn.counters.streams_stopped += 1;
             return;
         }

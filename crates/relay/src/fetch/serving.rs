@@ -15,7 +15,7 @@ use weir_transport::{StreamId, Transport as _};
 use crate::{
     cache::{Known, Span},
     delivery::blocked_streams::Reader,
-    dispatch::Owners,
+    fetch::Serving,
     fetch::served::{Fetch, FetchId, Written},
     sessions::peer::Part,
     timers::Timer,
@@ -46,7 +46,7 @@ enum Gap {
     Fail(RequestErrorCode),
 }
 
-impl Owners {
+impl Serving<'_> {
     /// A session asks for objects of the past.
     pub(crate) fn on_fetch(
         &mut self,
@@ -97,11 +97,7 @@ impl Owners {
             let has_tokens = !parameters.authorization_tokens.is_empty();
             fetch.stands_with = (!has_tokens).then_some(RequestId(request_id));
         }
-        if let (Some(peer), Some(track)) = (turn.sessions.get(handle), self.tracks.get(track_id)) {
-            peer.insert(id, Part::Fetch(track_id));
-            track.readers.insert((handle, id));
-        }
-        self.fetches.insert((handle, id), Box::new(fetch));
+        self.insert_served(turn.sessions, (handle, id), Box::new(fetch));
         self.start_fetch(turn, (handle, id));
     }
 
@@ -132,15 +128,15 @@ impl Owners {
 
     /// Finds out which range a fetch covers, as far as that can be known, and begins to serve it.
     fn start_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        let Some(mut fetch) = self.fetches.remove(&id) else {
+        let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
         };
         match self.range_of(turn, id.0, &mut fetch) {
             Ok(true) => {
-                self.fetches.insert(id, fetch);
+                self.fetches.served.insert(id, fetch);
                 self.serve_fetch(turn, id);
             }
-            Ok(false) => drop(self.fetches.insert(id, fetch)),
+            Ok(false) => drop(self.fetches.served.insert(id, fetch)),
             Err(code) => self.fail_fetch(turn, id, &fetch, code),
         }
     }
@@ -206,11 +202,13 @@ impl Owners {
 
     /// Subscriptions of a track were established or refused: the fetches that join them go on, or end.
     pub(crate) fn settle_joins(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        for id in track.readers.clone() {
-            if self.fetches.get(&id).is_some_and(|f| f.joins.is_some()) {
+        for id in self.fetches.served_from(track_id) {
+            if self
+                .fetches
+                .served
+                .get(&id)
+                .is_some_and(|f| f.joins.is_some())
+            {
                 self.start_fetch(turn, id);
             }
         }
@@ -218,16 +216,14 @@ impl Owners {
 
     /// Sends what there is of a fetch, as far as its connection takes it.
     pub(crate) fn serve_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        let Some(mut fetch) = self.fetches.remove(&id) else {
+        let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
         };
         let (handle, request) = id;
         if let Some(until) = fetch.wake(turn.now) {
             turn.timers.cancel(until, Timer::Fill(handle, request));
         }
-        if let Some(track) = self.tracks.get(fetch.track) {
-            track.hungry.remove(&id);
-        }
+        self.fetches.end_wait(fetch.track, id);
         match self.advance_fetch(turn, id, &mut fetch) {
             Step::Rest => {
                 if let (Some(stream), Some(peer)) = (fetch.full_stream(), turn.sessions.get(handle))
@@ -237,10 +233,10 @@ impl Owners {
                         .insert(stream, fetch.rank(), Reader::Fetch(request));
                     turn.counters.streams_waited += u64::from(is_new);
                 }
-                if let (Some(stream), Some(peer)) = (fetch.stream(), turn.sessions.get(handle)) {
-                    peer.fetch_streams.insert(stream, request);
+                if let Some(stream) = fetch.stream() {
+                    self.fetches.streams_sent.insert((handle, stream), request);
                 }
-                self.fetches.insert(id, fetch);
+                self.fetches.served.insert(id, fetch);
             }
             Step::Over => {
                 turn.counters.fetches_served += 1;
@@ -303,10 +299,10 @@ impl Owners {
     /// Whether nobody has said yet what track this is. Objects in answer to a fetch of the relay may come before that, and
     /// cannot be passed on: the track may be one that has to be understood [moqt-18 §2.5.1].
     fn is_unheard_of(&mut self, id: TrackId) -> bool {
-        let Some(track) = self.tracks.get(id).filter(|track| !track.is_known) else {
+        if self.tracks.get(id).is_none_or(|track| track.is_known) {
             return false;
-        };
-        let mut feeders = track.feeders.iter().filter_map(|id| self.feeders.get(id));
+        }
+        let mut feeders = self.fetches.upstream_for(id);
         feeders.any(|feeder| feeder.granted.is_none())
     }
 
@@ -316,9 +312,7 @@ impl Owners {
             return false;
         };
         turn.timers.set(until, Timer::Fill(id.0, id.1));
-        if let Some(track) = self.tracks.get(fetch.track) {
-            track.hungry.insert(id);
-        }
+        self.fetches.begin_wait(fetch.track, id);
         true
     }
 
@@ -419,9 +413,8 @@ impl Owners {
             RequestErrorCode::MALFORMED_TRACK => ResetCode::MALFORMED_TRACK,
             _ => ResetCode::CANCELLED,
         };
-        let readers = self.tracks.get(track).map(|track| track.readers.clone());
-        for id in readers.into_iter().flatten() {
-            let Some(mut fetch) = self.fetches.remove(&id) else {
+        for id in self.fetches.served_from(track) {
+            let Some(mut fetch) = self.fetches.served.remove(&id) else {
                 continue;
             };
             if let Some(until) = fetch.wake(turn.now) {
@@ -446,20 +439,19 @@ impl Owners {
             peer.remove(request);
             if let Some(stream) = fetch.stream() {
                 peer.full.remove(stream);
-                peer.fetch_streams.remove(&stream);
             }
         }
-        if let Some(track) = self.tracks.get(fetch.track) {
-            track.readers.remove(&id);
-            track.hungry.remove(&id);
+        if let Some(stream) = fetch.stream() {
+            self.fetches.streams_sent.remove(&(handle, stream));
         }
+        self.leave(fetch.track, id);
         self.release_feeders(turn, fetch.track);
         self.tracks.forget_if_unused(turn, fetch.track);
     }
 
     /// The peer ended its FETCH, or is gone itself.
     pub(crate) fn fetch_gone(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        if let Some(mut fetch) = self.fetches.remove(&id) {
+        if let Some(mut fetch) = self.fetches.served.remove(&id) {
             if let Some(until) = fetch.wake(turn.now) {
                 turn.timers.cancel(until, Timer::Fill(id.0, id.1));
             }
@@ -475,8 +467,7 @@ impl Owners {
         handle: Handle,
         stream: StreamId,
     ) -> bool {
-        let peer = turn.sessions.get(handle);
-        let Some(&request) = peer.and_then(|peer| peer.fetch_streams.get(&stream)) else {
+        let Some(&request) = self.fetches.streams_sent.get(&(handle, stream)) else {
             return false;
         };
         self.fetch_gone(turn, (handle, request));
@@ -490,7 +481,7 @@ impl Owners {
         id: FetchId,
         parameters: &Parameters,
     ) {
-        let Some(fetch) = self.fetches.get_mut(&id) else {
+        let Some(fetch) = self.fetches.served.get_mut(&id) else {
             return;
         };
         if let Some(priority) = parameters.subscriber_priority {
@@ -509,7 +500,7 @@ impl Owners {
 
     /// The connection takes more of a fetch, or another stream.
     pub(crate) fn resume_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        if let Some(fetch) = self.fetches.get_mut(&id) {
+        if let Some(fetch) = self.fetches.served.get_mut(&id) {
             fetch.resume();
             self.serve_fetch(turn, id);
         }
@@ -523,10 +514,7 @@ impl Owners {
 
     /// Something was added to the cache, or will not come: the fetches that wait for it look again.
     pub(crate) fn refill(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        for id in std::mem::take(&mut track.hungry) {
+        for id in self.fetches.take_waiting(track_id) {
             self.serve_fetch(turn, id);
         }
     }

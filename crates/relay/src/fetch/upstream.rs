@@ -14,23 +14,20 @@ use weir_transport::StreamId;
 
 use crate::{
     cache::{Contradiction, Keeper, Known, Span},
-    dispatch::Owners,
+    effect::Effect,
+    fetch::Serving,
     fetch::served::{Fetch, FetchId},
     fetch::upstream_fetch::{Fault, Feeder},
-    sessions::peer::Part,
     track::table::TrackId,
     turn::Turn,
 };
 
-impl Owners {
+impl Serving<'_> {
     /// Whether an answer is on its way that brings the object at `at`. One that was held up goes on.
     pub(crate) fn is_fed(&mut self, turn: &mut Turn<'_>, fetch: &Fetch, at: Location) -> bool {
-        let Some(track) = self.tracks.get(fetch.track) else {
-            return false;
-        };
         let mut found = None;
-        for &id in &track.feeders {
-            if let Some(feeder) = self.feeders.get_mut(&id)
+        for id in self.fetches.upstream_ids(fetch.track) {
+            if let Some(feeder) = self.fetches.upstream.get_mut(&id)
                 && feeder.span.order == fetch.span.order
                 && feeder.covers(at)
             {
@@ -121,15 +118,19 @@ impl Owners {
             .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
-        found.extend(self.announcers_of(turn, &namespace));
+        let max = turn.config.limits.announcers_per_track_max;
+        let announcers = self.announcements.matching(&namespace, max);
+        turn.counters.announcers_cut += u64::from(announcers.is_cut);
+        found.extend(announcers.sessions);
         let mut publishers = Vec::new();
         let for_link = turn.is_link(except);
         for handle in found {
+            let supports_fetch = !self.fetches.unsupporting.contains(&handle);
             let can = turn.sessions.get(handle).is_some_and(|peer| {
                 let max = turn.config.limits.fetches_upstream_per_session_max;
                 let has_room = peer.is_link() || peer.counts.feeders < max;
                 let is_passed_on = peer.is_link() && for_link;
-                let may_be_asked = !peer.declines_fetch && !is_passed_on && handle != except;
+                let may_be_asked = supports_fetch && !is_passed_on && handle != except;
                 let is_refused = may_be_asked && !has_room;
                 turn.counters.fetches_upstream_refused += u64::from(is_refused);
                 may_be_asked && has_room
@@ -172,13 +173,7 @@ impl Owners {
             let id = (handle, request);
             let session = (!turn.is_link(handle)).then_some(handle);
             let feeder = Feeder::new(track_id, session, span, publishers);
-            self.feeders.insert(id, feeder);
-            if let Some(peer) = turn.sessions.get(handle) {
-                peer.insert(request, Part::Feeder(track_id));
-            }
-            if let Some(track) = self.tracks.get(track_id) {
-                track.feeders.insert(id);
-            }
+            self.insert_upstream(turn.sessions, id, feeder);
             return true;
         }
         false
@@ -186,7 +181,7 @@ impl Owners {
 
     /// A publisher grants a fetch of the relay.
     pub(crate) fn on_feeder_granted(&mut self, turn: &mut Turn<'_>, id: FetchId, ok: &FetchOk) {
-        let Some(feeder) = self.feeders.get_mut(&id) else {
+        let Some(feeder) = self.fetches.upstream.get_mut(&id) else {
             return;
         };
         let (track_id, span) = (feeder.track, feeder.span);
@@ -205,8 +200,8 @@ impl Owners {
         if ok.end < span.end || ok.end_of_track {
             track.cache.largest = track.cache.largest.max(Some(ok.end));
         }
-        for reader in &track.readers {
-            if let Some(fetch) = self.fetches.get_mut(reader)
+        for reader in self.fetches.served_from(track_id) {
+            if let Some(fetch) = self.fetches.served.get_mut(&reader)
                 && !fetch.is_end_known
                 && fetch.joins.is_none()
                 && span.contains(fetch.span.end)
@@ -224,9 +219,9 @@ impl Owners {
 
     /// The stream that answers a fetch of the relay begins.
     pub(crate) fn on_feeder_stream(&mut self, turn: &mut Turn<'_>, id: FetchId, stream: StreamId) {
-        if let (Some(feeder), Some(peer)) = (self.feeders.get_mut(&id), turn.sessions.get(id.0)) {
+        if let Some(feeder) = self.fetches.upstream.get_mut(&id) {
             feeder.stream = Some(stream);
-            peer.feeder_streams.insert(stream, id.1);
+            self.fetches.streams_received.insert((id.0, stream), id.1);
         } else {
             turn.with_session(id.0, |session, connection| {
                 session.stop_data(connection, stream, ResetCode::CANCELLED);
@@ -242,7 +237,7 @@ impl Owners {
         stream: StreamId,
         entry: FetchEntry,
     ) {
-        let Some(id) = turn.feeder_of(handle, stream) else {
+        let Some(id) = self.fetches.upstream_of(handle, stream) else {
             return;
         };
         if let FetchEntry::Object(object) = &entry
@@ -267,7 +262,7 @@ impl Owners {
         id: FetchId,
         object: &FetchObject,
     ) -> Result<(), Contradiction> {
-        let feeder = self.feeders.get(&id);
+        let feeder = self.fetches.upstream.get(&id);
         let Some(track) = feeder.and_then(|feeder| self.tracks.get(feeder.track)) else {
             return Ok(());
         };
@@ -287,7 +282,7 @@ impl Owners {
         stream: StreamId,
         data: &Bytes,
     ) {
-        let Some(id) = turn.feeder_of(handle, stream) else {
+        let Some(id) = self.fetches.upstream_of(handle, stream) else {
             return;
         };
         let taken = self.with_feeder(turn, id, |feeder, cache, keeper| {
@@ -302,9 +297,9 @@ impl Owners {
     /// An answer is not what it has to be.
     fn on_faulty(&mut self, turn: &mut Turn<'_>, id: FetchId, fault: Fault) {
         turn.counters.fetches_malformed += 1;
-        let track = self.feeders.get(&id).map(|feeder| feeder.track);
+        let track = self.fetches.upstream.get(&id).map(|feeder| feeder.track);
         if let (Fault::Contradiction, Some(track)) = (fault, track) {
-            return self.on_malformed(turn, track, id.0);
+            return turn.push(Effect::Malformed(track, id.0));
         }
         self.fail_feeder(turn, id, RequestErrorCode::MALFORMED_TRACK);
     }
@@ -317,12 +312,12 @@ impl Owners {
         stream: StreamId,
         end: StreamEnd,
     ) {
-        let Some(id) = turn.feeder_of(handle, stream) else {
+        let Some(id) = self.fetches.upstream_of(handle, stream) else {
             return;
         };
         match end {
             StreamEnd::Fin => {
-                if let Some(feeder) = self.feeders.get_mut(&id) {
+                if let Some(feeder) = self.fetches.upstream.get_mut(&id) {
                     feeder.has_ended = true;
                 }
                 self.settle_feeder(turn, id);
@@ -335,7 +330,7 @@ impl Owners {
 
     /// Ends a fetch of the relay that is complete.
     fn settle_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        let feeder = self.feeders.get(&id);
+        let feeder = self.fetches.upstream.get(&id);
         if !feeder.is_some_and(|feeder| feeder.has_ended && feeder.granted.is_some()) {
             return;
         }
@@ -356,10 +351,8 @@ impl Owners {
         turn.with_session(id.0, |session, connection| {
             session.cancel(connection, id.1, ResetCode::CANCELLED);
         });
-        if code == RequestErrorCode::NOT_SUPPORTED
-            && let Some(peer) = turn.sessions.get(id.0)
-        {
-            peer.declines_fetch = true;
+        if code == RequestErrorCode::NOT_SUPPORTED && turn.sessions.get(id.0).is_some() {
+            self.fetches.unsupporting.insert(id.0);
         }
         if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
             // What came before the answer is not passed on either [moqt-18 §2.5.1].
@@ -376,9 +369,9 @@ impl Owners {
         let track_id = feeder.track;
         let is_asked = feeder.at == Some(feeder.span.first())
             && self.ask_publishers_for(turn, track_id, feeder.span, feeder.others.clone());
-        if let Some(track) = self.tracks.get(track_id).filter(|_| !is_asked) {
-            for reader in &track.hungry {
-                if let Some(fetch) = self.fetches.get_mut(reader)
+        if !is_asked {
+            for reader in self.fetches.waiting_for(track_id) {
+                if let Some(fetch) = self.fetches.served.get_mut(&reader)
                     && fetch.at.is_some_and(|at| feeder.covers(at))
                 {
                     fetch.failure.get_or_insert(code);
@@ -389,27 +382,34 @@ impl Owners {
         self.tracks.forget_if_unused(turn, track_id);
     }
 
+    /// A track was found malformed by what `publisher` sent: its fetches end, and the relay fetches nothing more of it
+    /// from there [moqt-18 §2.4.2].
+    pub(crate) fn on_malformed(&mut self, turn: &mut Turn<'_>, track: TrackId, publisher: Handle) {
+        let code = RequestErrorCode::MALFORMED_TRACK;
+        let upstream = self.fetches.upstream_ids(track);
+        self.cut_fetches(turn, track, code);
+        for id in upstream.into_iter().filter(|id| id.0 == publisher) {
+            self.fail_feeder(turn, id, code);
+        }
+    }
+
+    /// A publisher wants a fetch of the relay moved [moqt-18 §10.4]: it is asked again first.
+    pub(crate) fn on_upstream_moved(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+        if let Some(feeder) = self.fetches.upstream.get_mut(&id) {
+            feeder.others.insert(0, id.0);
+        }
+        self.fail_feeder(turn, id, RequestErrorCode::GOING_AWAY);
+    }
+
     /// Ends the fetches of the relay that nobody waits for any more.
     pub(crate) fn release_feeders(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let (fetches, feeders) = (&self.fetches, &self.feeders);
+        let fetches = &*self.fetches;
         let is_idle = |id: &FetchId| {
-            let Some(feeder) = feeders.get(id) else {
-                return true;
-            };
-            let mut readers = track
-                .readers
-                .iter()
-                .filter_map(|reader| fetches.get(reader));
-            !readers.any(|fetch| {
-                fetch
-                    .at
-                    .is_some_and(|at| feeder.is_wanted_by(&fetch.span, at))
-            })
+            let upstream = fetches.upstream.get(id);
+            !upstream.is_some_and(|upstream| fetches.is_wanted(upstream, |track| &track.served))
         };
-        let idle: Vec<FetchId> = track.feeders.iter().copied().filter(is_idle).collect();
+        let mut idle = fetches.upstream_ids(track_id);
+        idle.retain(is_idle);
         for id in idle {
             self.remove_feeder(turn, id);
             turn.with_session(id.0, |session, connection| {
@@ -421,43 +421,35 @@ impl Owners {
     /// Something has come for those who wait. If none of them waits any more, for their connections are full, the
     /// stream is not read until one does.
     fn after_feeding(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        let Some(feeder) = self.feeders.get(&id) else {
+        let Some(feeder) = self.fetches.upstream.get(&id) else {
             return;
         };
         let track_id = feeder.track;
         self.refill(turn, track_id);
-        let (Some(feeder), Some(track)) = (self.feeders.get(&id), self.tracks.get(track_id)) else {
+        let Some(feeder) = self.fetches.upstream.get(&id) else {
             return;
         };
-        let fetches = &self.fetches;
-        let mut hungry = track.hungry.iter().filter_map(|id| fetches.get(id));
-        let is_awaited = hungry.any(|fetch| {
-            fetch
-                .at
-                .is_some_and(|at| feeder.is_wanted_by(&fetch.span, at))
-        });
+        let is_awaited = self.fetches.is_wanted(feeder, |track| &track.waiting);
         if let Some(stream) = feeder.stream.filter(|_| !is_awaited && !feeder.is_paused) {
             turn.with_session(id.0, |session, _| session.pause_data(stream));
-            if let Some(feeder) = self.feeders.get_mut(&id) {
+            if let Some(feeder) = self.fetches.upstream.get_mut(&id) {
                 feeder.is_paused = true;
             }
         }
     }
 
     fn remove_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) -> Option<Feeder> {
-        let feeder = self.feeders.remove(&id)?;
+        let feeder = self.fetches.upstream.remove(&id)?;
         let held = feeder.held_bytes();
         let ledger = self.tracks.ledger_mut();
         ledger.fetched_parts.hold(feeder.session, held, 0);
         if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
-            if let Some(stream) = feeder.stream {
-                peer.feeder_streams.remove(&stream);
-            }
         }
-        if let Some(track) = self.tracks.get(feeder.track) {
-            track.feeders.remove(&id);
+        if let Some(stream) = feeder.stream {
+            self.fetches.streams_received.remove(&(id.0, stream));
         }
+        self.leave(feeder.track, id);
         Some(feeder)
     }
 
@@ -467,7 +459,7 @@ impl Owners {
         id: FetchId,
         act: impl FnOnce(&mut Feeder, &mut crate::cache::TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
-        let feeder = self.feeders.get_mut(&id)?;
+        let feeder = self.fetches.upstream.get_mut(&id)?;
         let (track, ledger) = self.tracks.get_with_ledger(feeder.track)?;
         let mut keeper = Keeper {
             ledger,
@@ -486,17 +478,10 @@ impl Owners {
 
     /// The publisher of a fetch of the relay ended it. A clean end may overtake the last objects.
     pub(crate) fn on_feeder_closed(&mut self, turn: &mut Turn<'_>, id: FetchId, is_clean: bool) {
-        let feeder = self.feeders.get(&id);
+        let feeder = self.fetches.upstream.get(&id);
         if !(is_clean && feeder.is_some_and(|feeder| feeder.granted.is_some())) {
             self.fail_feeder(turn, id, RequestErrorCode::INTERNAL_ERROR);
         }
-    }
-}
-
-impl Turn<'_> {
-    fn feeder_of(&mut self, handle: Handle, stream: StreamId) -> Option<FetchId> {
-        let request = *self.sessions.get(handle)?.feeder_streams.get(&stream)?;
-        Some((handle, request))
     }
 }
 

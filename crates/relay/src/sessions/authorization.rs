@@ -125,9 +125,7 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let own = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
-        let heirs = self.fetches.range(own);
-        for (&(_, id), _) in heirs.filter(|(_, fetch)| fetch.stands_with == Some(joined)) {
+        for id in self.fetches.authorized_by(handle, joined) {
             peer.expiries.set(id, expires);
         }
         turn.set_expiry_timer(handle);
@@ -153,10 +151,7 @@ impl Owners {
             Ok(expires) => {
                 turn.note_expiry(handle, id, expires);
                 self.extend_joined(turn, handle, id, expires);
-                if let Some(fetch) = self.fetches.get_mut(&(handle, id)) {
-                    // It has tokens of its own from turn.now on.
-                    fetch.stands_with = None;
-                }
+                self.fetches.authorize((handle, id));
                 true
             }
             Err(denial) => {
@@ -217,7 +212,7 @@ impl Owners {
             }
             Some(&Part::Fetch(_)) => {
                 peer.remove(id);
-                self.fetch_gone(turn, (handle, id));
+                self.serving().fetch_gone(turn, (handle, id));
             }
             Some(Part::Source(_) | Part::Feeder(_) | Part::Status(_) | Part::Inquiry) | None => {}
         }

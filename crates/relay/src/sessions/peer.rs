@@ -48,12 +48,6 @@ pub(crate) struct Peer {
     pub(crate) full: FullStreams,
     /// Streams being sent that have to arrive in time.
     pub(crate) deliveries: Deliveries,
-    /// Streams being sent that answer its fetches.
-    pub(crate) fetch_streams: BTreeMap<StreamId, RequestId>,
-    /// Streams being received that answer fetches of the relay.
-    pub(crate) feeder_streams: BTreeMap<StreamId, RequestId>,
-    /// It said that it serves no FETCH.
-    pub(crate) declines_fetch: bool,
     pub(crate) counts: Counts,
     /// Streams of which it never became known what they are for, when it was looked at last.
     pub(crate) resets_early: u64,
@@ -160,9 +154,6 @@ impl Peer {
             inbound: BTreeMap::new(),
             full: FullStreams::default(),
             deliveries: Deliveries::default(),
-            fetch_streams: BTreeMap::new(),
-            feeder_streams: BTreeMap::new(),
-            declines_fetch: false,
             counts: Counts::default(),
             resets_early: 0,
             lag_bytes: 0,

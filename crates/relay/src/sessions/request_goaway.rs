@@ -1,11 +1,7 @@
 //! Single requests that a peer wants moved [moqt-18 §10.4]: they are made anew in the same session, since that is the
 //! only place where the relay can reach it. What the peer asked for itself, it moves itself.
 
-use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode},
-    message::PublishDone,
-    session::RequestId,
-};
+use weir_moqt::{error::PublishDoneCode, message::PublishDone, session::RequestId};
 use weir_quic::Handle;
 
 use crate::{
@@ -34,11 +30,7 @@ impl Owners {
             Part::Source(track) => self.move_source(turn, track, (handle, id)),
             Part::Subscriber(track) => self.move_offer(turn, track, (handle, id)),
             Part::Feeder(_) => {
-                if let Some(feeder) = self.feeders.get_mut(&(handle, id)) {
-                    feeder.others.insert(0, handle);
-                }
-                let code = RequestErrorCode::GOING_AWAY;
-                self.fail_feeder(turn, (handle, id), code);
+                self.serving().on_upstream_moved(turn, (handle, id));
             }
             Part::Inquiry => self.renew_inquiry(turn, (handle, id)),
             Part::Namespace(_) | Part::Interest(_) | Part::Fetch(_) | Part::Status(_) => {}

@@ -127,7 +127,7 @@ impl Owners {
             turn.endpoint.fill_from(turn.now, handle);
         }
         self.tracks.tend_cache(turn);
-        self.refill(turn, id);
+        self.serving().refill(turn, id);
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be

@@ -18,7 +18,6 @@ impl Owners {
         turn.counters.tracks_malformed += 1;
         tracing::debug!(track = %track.name, connection = publisher.index(), "malformed");
         let sources = track.sources.clone();
-        let feeders = track.feeders.clone();
         let subscribers = track.subscribers.iter();
         let subscribers: Vec<_> = subscribers
             .map(|subscriber| (subscriber.handle, subscriber.request))
@@ -27,10 +26,7 @@ impl Owners {
             let code = PublishDoneCode::MALFORMED_TRACK;
             self.cut_subscriber(turn, id, who, code);
         }
-        self.cut_fetches(turn, id, RequestErrorCode::MALFORMED_TRACK);
-        for feeder in feeders.into_iter().filter(|feeder| feeder.0 == publisher) {
-            self.fail_feeder(turn, feeder, RequestErrorCode::MALFORMED_TRACK);
-        }
+        self.serving().on_malformed(turn, id, publisher);
         for source in sources
             .into_iter()
             .filter(|source| source.handle == publisher)
