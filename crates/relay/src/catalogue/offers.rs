@@ -8,7 +8,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::interests::{Interest, Subject, interest},
+    catalogue::prefix_subscriptions::{Interest, Subject, interest},
     delivery::subscription::Subscriber,
     dispatch::Owners,
     sessions::peer::Part,

@@ -12,7 +12,7 @@ use weir_transport::StreamId;
 
 use crate::{
     Credentials, Denial, Grant,
-    catalogue::interests::Interest,
+    catalogue::prefix_subscriptions::Interest,
     delivery::blocked_streams::{FullStreams, Reader},
     delivery::deadlines::Deliveries,
     delivery::stream::{FanOut, Wait},
