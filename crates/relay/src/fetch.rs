@@ -1,6 +1,8 @@
 //! FETCH: fetches that the relay serves, and fetches that it makes to fill its cache.
 
-pub(crate) mod served;
+mod answers;
+mod range;
+pub(crate) mod served_fetch;
 mod serving;
 mod upstream;
 pub(crate) mod upstream_fetch;
@@ -12,7 +14,7 @@ use weir_quic::Handle;
 use weir_transport::StreamId;
 
 use self::{
-    served::{Fetch, FetchId},
+    served_fetch::{Fetch, FetchId},
     upstream_fetch::Feeder,
 };
 use crate::{

@@ -16,7 +16,7 @@ use crate::{
     Credentials, Denial, Grant,
     authority::{Action, access_tokens},
     dispatch::Owners,
-    fetch::served::FetchId,
+    fetch::served_fetch::FetchId,
     sessions::peer::Part,
     sessions::refusal::refusal,
     timers::Timer,
