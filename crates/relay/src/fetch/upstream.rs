@@ -121,7 +121,7 @@ impl Owners {
             .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
-        found.extend(self.announcers_of(turn, &namespace));
+        found.extend(self.catalogue.announcers_of(turn, &namespace));
         let mut publishers = Vec::new();
         let for_link = turn.is_link(except);
         for handle in found {
