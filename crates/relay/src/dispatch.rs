@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use weir_moqt::{
     error::{RequestErrorCode, SessionError},
     message::{RequestError, RequestOk, Setup},
+    name::Namespace,
     session::{self, Accepted, CloseReason, Request, RequestId, StreamEnd},
 };
 use weir_quic::{Event, Handle};
@@ -12,12 +13,11 @@ use weir_transport::{Direction, StreamId};
 
 use crate::{
     Gauges, TrackState,
-    catalogue::namespaces::{Announcements, Interests},
-    catalogue::track_status::Inquiry,
+    catalogue::{Catalogue, prefix_subscriptions::PrefixSubscription, track_status::StatusEvent},
     effect::Effect,
     fetch::{Fetches, Serving},
     links::peer_threads::Links,
-    sessions::Sessions,
+    sessions::{Sessions, peer::Part},
     timers::Timer,
     track::admit::CUT,
     track::subgroup::{Subgroup, SubgroupId},
@@ -29,14 +29,8 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Owners {
     pub(crate) tracks: Tracks,
-    /// Announced namespaces.
-    pub(crate) namespaces: Announcements,
-    /// Prefixes of which sessions want to know the namespaces, and those of which they want the tracks.
-    pub(crate) namespace_interests: Interests,
-    pub(crate) track_interests: Interests,
+    pub(crate) catalogue: Catalogue,
     pub(crate) fetches: Fetches,
-    /// How tracks stand, asked of publishers.
-    pub(crate) inquiries: BTreeMap<(Handle, RequestId), Inquiry>,
     /// Subgroups that grew in this turn.
     pub(crate) grown: Vec<(TrackId, SubgroupId)>,
     pub(crate) links: Links,
@@ -48,7 +42,7 @@ impl Owners {
         Serving {
             fetches: &mut self.fetches,
             tracks: &mut self.tracks,
-            announcements: &self.namespaces,
+            catalogue: &self.catalogue,
         }
     }
 
@@ -59,7 +53,7 @@ impl Owners {
             lag_bytes: sessions.lag_bytes(),
             tracks: self.tracks.len() as u64,
             namespaces: self.client_namespaces(sessions),
-            prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
+            prefixes: self.catalogue.prefixes_len() as u64,
             tracks_resting: self.tracks.resting_len() as u64,
             fetches: self.fetches.served_len() as u64,
             fetches_upstream: self.fetches.upstream_len() as u64,
@@ -176,8 +170,7 @@ impl Owners {
                 id,
                 ok: Accepted::Ok(ok),
             } => {
-                self.on_inquiry_answered(turn, (handle, id), &ok);
-                self.on_offer_accepted(turn, handle, id, &ok);
+                self.on_ok(turn, handle, id, ok);
             }
             E::Accepted {
                 id,
@@ -245,6 +238,18 @@ impl Owners {
         }
     }
 
+    /// A request of the relay's was answered with REQUEST_OK.
+    fn on_ok(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId, ok: RequestOk) {
+        let peer = turn.sessions.get(handle);
+        if let Some(&Part::UpstreamStatus(requester)) = peer.and_then(|peer| peer.requests.get(&id))
+        {
+            let event = StatusEvent::Answered(ok);
+            self.catalogue.on_status_event(turn, requester, event);
+        } else {
+            self.on_offer_accepted(turn, handle, id, &ok);
+        }
+    }
+
     /// A request of the relay's was refused.
     fn on_rejected(
         &mut self,
@@ -254,13 +259,16 @@ impl Owners {
         error: &RequestError,
     ) {
         let who = (handle, id);
-        if self.inquiries.contains_key(&who) {
-            self.on_inquiry_rejected(turn, who, error);
+        let peer = turn.sessions.get(handle);
+        if let Some(&Part::UpstreamStatus(requester)) = peer.and_then(|peer| peer.requests.get(&id))
+        {
+            let event = StatusEvent::Rejected(error.code);
+            self.catalogue.on_status_event(turn, requester, event);
         } else if self.fetches.is_upstream(who) {
             self.serving().fail_feeder(turn, who, error.code);
         } else {
             self.on_source_rejected(turn, handle, id, error);
-            self.on_offer_rejected(turn, handle, id);
+            turn.on_offer_rejected(handle, id);
         }
     }
 
@@ -316,18 +324,45 @@ impl Owners {
             }
             Request::Publish(publish) => self.on_publish(turn, handle, id, &publish),
             Request::PublishNamespace(publish) => {
-                self.on_publish_namespace(turn, handle, id, &publish.namespace);
+                let namespace = &publish.namespace;
+                self.catalogue
+                    .on_publish_namespace(turn, (handle, id), namespace);
             }
             Request::TrackStatus(status) => {
-                self.on_track_status(turn, handle, id, status.track);
+                let tracks = &mut self.tracks;
+                self.catalogue
+                    .on_track_status(turn, tracks, (handle, id), status.track);
             }
             Request::Fetch(fetch) => self.serving().on_fetch(turn, handle, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
-                self.on_subscribe_namespace(turn, handle, id, subscribe.prefix);
+                let subscription = PrefixSubscription::to_namespaces(subscribe.prefix);
+                let tracks = &mut self.tracks;
+                self.catalogue
+                    .on_subscribe_prefix(turn, tracks, (handle, id), subscription);
             }
             Request::SubscribeTracks(subscribe) => {
-                self.on_subscribe_tracks(turn, handle, id, subscribe);
+                let subscription = PrefixSubscription::to_tracks(subscribe);
+                let tracks = &mut self.tracks;
+                self.catalogue
+                    .on_subscribe_prefix(turn, tracks, (handle, id), subscription);
             }
+        }
+    }
+
+    /// A session announced a namespace: links hear of it, and the session is asked for the tracks in it that are
+    /// wanted.
+    pub(crate) fn on_announced(
+        &mut self,
+        turn: &mut Turn<'_>,
+        namespace: &Namespace,
+        handle: Handle,
+    ) {
+        if !turn.is_link(handle) {
+            self.announce_to_links(turn, namespace);
+        }
+        let tracks: Vec<_> = self.tracks.under(namespace).collect();
+        for track_id in tracks {
+            self.ask(turn, track_id, handle);
         }
     }
 
@@ -365,8 +400,10 @@ impl Owners {
             }
             Timer::Orphaned(track) => self.on_orphaned(turn, track),
             Timer::Leaving(track) => self.on_leaving(turn, track),
-            Timer::Inquiry(handle, request) => {
-                self.on_inquiry_late(turn, (handle, request));
+            Timer::TrackStatus(handle, request) => {
+                let event = StatusEvent::DeadlinePassed;
+                self.catalogue
+                    .on_status_event(turn, (handle, request), event);
             }
             Timer::Delivery(handle) => self.on_delivery_due(turn, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),

@@ -18,7 +18,7 @@ use self::{
     upstream_fetch::Feeder,
 };
 use crate::{
-    catalogue::namespaces::Announcements,
+    catalogue::Catalogue,
     sessions::{Sessions, peer::Part},
     track::table::{TrackId, Tracks},
 };
@@ -55,7 +55,7 @@ struct TrackFetches {
 pub(crate) struct Serving<'a> {
     pub(crate) fetches: &'a mut Fetches,
     pub(crate) tracks: &'a mut Tracks,
-    pub(crate) announcements: &'a Announcements,
+    pub(crate) catalogue: &'a Catalogue,
 }
 
 impl Fetches {

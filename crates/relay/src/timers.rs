@@ -24,8 +24,8 @@ pub(crate) enum Timer {
     Leaving(TrackId),
     /// A fetch has waited for publishers long enough.
     Fill(Handle, RequestId),
-    /// A publisher has had time enough to say how a track stands.
-    Inquiry(Handle, RequestId),
+    /// Publishers have had time enough to answer a session's TRACK_STATUS.
+    TrackStatus(Handle, RequestId),
     /// Some streams of a session may not have arrived in time.
     Delivery(Handle),
     /// The oldest group of the cache may be too old.

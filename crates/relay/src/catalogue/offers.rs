@@ -1,4 +1,4 @@
-//! PUBLISH from the relay: tracks for those who asked for all under a prefix.
+//! PUBLISH from the relay: tracks that are offered to the sessions that sent SUBSCRIBE_TRACKS.
 
 use weir_moqt::{
     message::RequestOk,
@@ -8,101 +8,139 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::prefix_subscriptions::{Interest, Subject, interest},
+    catalogue::{Catalogue, RequestKey},
     delivery::subscription::Subscriber,
     dispatch::Owners,
+    effect::Effect,
     sessions::peer::Part,
-    track::table::TrackId,
+    track::{Track, table::TrackId, table::Tracks},
     turn::Turn,
 };
 
-impl Owners {
-    /// A track is published for the first time: it is offered to all who want such tracks, unless they have it
-    /// already [moqt-18 §9.5].
-    pub(crate) fn offer_all(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let Some(track) = self.tracks.get(id) else {
+impl Catalogue {
+    /// Offers a newly published track to all sessions that subscribe to such tracks, unless they have it already
+    /// [moqt-18 §9.5].
+    pub(crate) fn offer_all(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
+        let Some(track) = tracks.get(id) else {
             return;
         };
         track.awaits_offer = false;
-        let interests: Vec<_> = self
-            .track_interests
-            .covering(&track.name.namespace)
-            .collect();
-        for who in interests {
-            self.offer(turn, id, who);
+        for key in self.subscriptions.to_tracks_of(&track.name.namespace) {
+            self.offer(turn, tracks, id, key);
         }
-        self.update_upstream(turn, id);
+        turn.push(Effect::DemandChanged(id));
     }
 
-    /// Offers a track to a session that asked for such tracks with `request`. Its objects follow without waiting for
-    /// the answer.
-    pub(crate) fn offer(
+    /// Offers a track again to a session whose subscription to it has moved.
+    pub(crate) fn offer_again(
         &mut self,
         turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
         id: TrackId,
-        (handle, request): (Handle, RequestId),
+        handle: Handle,
     ) {
-        let (Some(track), Some(peer)) = (self.tracks.get(id), turn.sessions.get(handle)) else {
+        let Some(track) = tracks.get(id) else {
             return;
         };
-        let is_full = peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max;
-        let expires = peer.expiries.get(request);
-        let Some(Interest {
-            subject: Subject::Tracks { forward, blocked },
-            ..
-        }) = interest(peer, request)
-        else {
-            return;
-        };
-        let is_its_own = track.sources.iter().any(|source| source.handle == handle);
-        if is_its_own || track.has_subscriber(handle) || blocked.contains(&track.name) {
-            return;
-        }
-        if !track.is_established() {
-            // A link offered it and rests: it is asked first how far the track has come.
-            track.awaits_offer = true;
-            return self.update_upstream(turn, id);
-        }
-        let name = track.name.clone();
-        if is_full {
-            return self.note_blocked(turn, (handle, request), &name);
-        }
-        let parameters = Parameters {
-            forward: Some(*forward),
-            ..Parameters::default()
-        };
-        let subscription = Parameters {
-            largest_object: track.largest,
-            ..parameters.clone()
-        };
-        let (alias, properties) = (track.alias, track.properties.clone());
-        let offered = turn.with_session(handle, |session, connection| {
-            session.publish_now(connection, name.clone(), alias, subscription, properties)
-        });
-        let own = match offered {
-            Some(Ok(own)) => own,
-            Some(Err(Refused::NoStream | Refused::Limit)) => {
-                return self.note_blocked(turn, (handle, request), &name);
-            }
-            // It leaves, or the offer is longer than a message can be.
-            Some(Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong))
-            | None => return,
-        };
-        turn.counters.offers += 1;
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(own, Part::Subscriber(id));
-        }
-        turn.note_expiry(handle, own, expires);
-        if let Some(track) = self.tracks.get(id)
-            && let Err(place) = track.place(handle, own)
-        {
-            let (largest, defaults) = (track.largest, track.defaults());
-            let subscriber = Subscriber::new(handle, own, &parameters, largest, defaults);
-            track.subscribers.insert(place, subscriber);
+        let mut subscriptions = self.subscriptions.to_tracks_of(&track.name.namespace);
+        subscriptions.retain(|key| key.0 == handle);
+        for key in subscriptions {
+            self.offer(turn, tracks, id, key);
         }
     }
 
-    /// A session accepted a track that was offered to it, and says how it wants it.
+    /// Offers a track because of a SUBSCRIBE_TRACKS request. The track's objects follow without waiting for the answer.
+    pub(super) fn offer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        id: TrackId,
+        key: RequestKey,
+    ) {
+        let handle = key.0;
+        let (Some(track), Some(peer)) = (tracks.get(id), turn.sessions.get(handle)) else {
+            return;
+        };
+        let subscription = self.subscriptions.get(key);
+        let forward = subscription.and_then(|subscription| subscription.forward_for(&track.name));
+        let is_its_own = track.sources.iter().any(|source| source.handle == handle);
+        let (Some(forward), false) = (forward, is_its_own || track.has_subscriber(handle)) else {
+            return;
+        };
+        if !track.is_established() {
+            // A link offers it and sends no objects yet: the link first has to say how far the track has come.
+            track.awaits_offer = true;
+            return turn.push(Effect::DemandChanged(id));
+        }
+        let name = track.name.clone();
+        if peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max {
+            return self.send_publish_blocked(turn, key, &name);
+        }
+        match publish(turn, track, id, handle, forward) {
+            Ok(subscriber) => {
+                turn.counters.offers += 1;
+                let expires = turn
+                    .sessions
+                    .get(handle)
+                    .and_then(|it| it.expiries.get(key.1));
+                turn.note_expiry(handle, subscriber.request, expires);
+            }
+            Err(Refused::NoStream | Refused::Limit) => self.send_publish_blocked(turn, key, &name),
+            // The session ends soon, or the offer is longer than a message can be.
+            Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong) => {}
+        }
+    }
+}
+
+/// Sends PUBLISH for a track to a session, and subscribes the session to the track.
+pub(crate) fn publish<'t>(
+    turn: &mut Turn<'_>,
+    track: &'t mut Track,
+    id: TrackId,
+    handle: Handle,
+    forward: bool,
+) -> Result<&'t mut Subscriber, Refused> {
+    let parameters = Parameters {
+        forward: Some(forward),
+        ..Parameters::default()
+    };
+    let offer = Parameters {
+        largest_object: track.largest,
+        ..parameters.clone()
+    };
+    let (name, alias) = (track.name.clone(), track.alias);
+    let properties = track.properties.clone();
+    let sent = turn.with_session(handle, |session, connection| {
+        session.publish_now(connection, name, alias, offer, properties)
+    });
+    let request = sent.unwrap_or(Err(Refused::Closed))?;
+    if let Some(peer) = turn.sessions.get(handle) {
+        peer.insert(request, Part::Subscriber(id));
+    }
+    let place = track.place(handle, request).unwrap_or_else(|place| {
+        let (largest, defaults) = (track.largest, track.defaults());
+        let subscriber = Subscriber::new(handle, request, &parameters, largest, defaults);
+        track.subscribers.insert(place, subscriber);
+        place
+    });
+    Ok(&mut track.subscribers[place])
+}
+
+impl Turn<'_> {
+    /// Ends the subscription of a session that refused the offer of a track.
+    pub(crate) fn on_offer_rejected(&mut self, handle: Handle, id: RequestId) {
+        if let Some(peer) = self.sessions.get(handle)
+            && matches!(peer.requests.get(&id), Some(Part::Subscriber(_)))
+            && let Some(part) = peer.remove(id)
+        {
+            self.counters.offers_rejected += 1;
+            self.push(Effect::RequestEnded(handle, id, part));
+        }
+    }
+}
+
+impl Owners {
+    /// Applies the parameters with which a session accepted the offer of a track.
     pub(crate) fn on_offer_accepted(
         &mut self,
         turn: &mut Turn<'_>,
@@ -127,16 +165,5 @@ impl Owners {
         self.update_upstream(turn, track_id);
         self.dismiss_links(turn, track_id);
         self.dismiss_if_drained(turn, track_id, handle, id);
-    }
-
-    /// A session does not want a track that was offered to it.
-    pub(crate) fn on_offer_rejected(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
-        if let Some(peer) = turn.sessions.get(handle)
-            && matches!(peer.requests.get(&id), Some(Part::Subscriber(_)))
-            && let Some(part) = peer.remove(id)
-        {
-            turn.counters.offers_rejected += 1;
-            self.part_gone(turn, handle, id, part);
-        }
     }
 }

@@ -278,8 +278,9 @@ impl Owners {
             .get(handle)
             .and_then(|peer| peer.requests.get(&id));
         let mut answer = RequestOk::default();
-        if matches!(part, Some(Part::Interest(_))) {
-            return self.update_interest(turn, handle, id, parameters);
+        if matches!(part, Some(Part::Prefix(_))) {
+            let (catalogue, tracks) = (&mut self.catalogue, &mut self.tracks);
+            return catalogue.on_prefix_updated(turn, tracks, (handle, id), parameters);
         }
         if let Some(&Part::Subscriber(track_id)) = part {
             let Some(track) = self.tracks.get(track_id) else {

@@ -112,10 +112,7 @@ impl Serving<'_> {
             .filter(|source| source.is_established() || source.is_offered())
             .map(|source| source.handle)
             .collect();
-        let max = turn.config.limits.announcers_per_track_max;
-        let announcers = self.announcements.matching(&namespace, max);
-        turn.counters.announcers_cut += u64::from(announcers.is_cut);
-        found.extend(announcers.sessions);
+        found.extend(self.catalogue.announcers_of(turn, &namespace));
         let mut publishers = Vec::new();
         let for_link = turn.is_link(except);
         for handle in found {

@@ -91,7 +91,7 @@ impl Owners {
     pub(crate) fn client_namespaces(&self, sessions: &Sessions) -> u64 {
         let links = self.links.ready.iter();
         let told: usize = links.map(|&handle| sessions.namespaces_of(handle)).sum();
-        (self.namespaces.len() - told) as u64
+        (self.catalogue.announcements_len() - told) as u64
     }
 
     /// Number of links with a session.
@@ -124,8 +124,7 @@ impl Owners {
 
     /// A session of this thread no longer announces a namespace: links hear of it if it was the last to.
     pub(crate) fn withdraw_from_links(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        let mut announcing = self.namespaces.of(namespace).iter();
-        if announcing.any(|announcer| !announcer.is_link) {
+        if self.catalogue.is_announced_by_client(namespace) {
             return;
         }
         let announcements = self.links.announced.remove(namespace);
@@ -206,7 +205,7 @@ impl Owners {
         self.establish(turn, id, &properties, largest);
         self.admit_waiting(turn, id);
         if self.tracks.get(id).is_some_and(|track| track.awaits_offer) {
-            self.offer_all(turn, id);
+            self.catalogue.offer_all(turn, &mut self.tracks, id);
         }
         self.dismiss_links(turn, id);
     }
@@ -221,7 +220,7 @@ impl Owners {
             return;
         };
         let namespace = track.name.namespace.clone();
-        let publishers = self.announcers_of(turn, &namespace);
+        let publishers = self.catalogue.announcers_of(turn, &namespace);
         for handle in publishers {
             if self.links.ready.contains(&handle) {
                 self.ask(turn, id, handle);

@@ -180,8 +180,8 @@ impl Owners {
                 (Action::Subscribe, track.name.namespace.clone())
             }
             Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
-            Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
-            Part::Feeder(_) | Part::Status(_) | Part::Inquiry => return None,
+            Part::Prefix(prefix) => (Action::Subscribe, prefix.clone()),
+            Part::Feeder(_) | Part::TrackStatus | Part::UpstreamStatus(_) => return None,
         })
     }
 
@@ -205,7 +205,7 @@ impl Owners {
                 let done = PublishDoneCode::UPDATE_FAILED;
                 self.cut_subscriber(turn, track, (handle, id), done);
             }
-            Some(Part::Namespace(_) | Part::Interest(_)) => {
+            Some(Part::Namespace(_) | Part::Prefix(_)) => {
                 if let Some(part) = peer.remove(id) {
                     self.part_gone(turn, handle, id, part);
                 }
@@ -214,7 +214,10 @@ impl Owners {
                 peer.remove(id);
                 self.serving().fetch_gone(turn, (handle, id));
             }
-            Some(Part::Source(_) | Part::Feeder(_) | Part::Status(_) | Part::Inquiry) | None => {}
+            Some(
+                Part::Source(_) | Part::Feeder(_) | Part::TrackStatus | Part::UpstreamStatus(_),
+            )
+            | None => {}
         }
     }
 

@@ -12,7 +12,6 @@ use weir_transport::StreamId;
 
 use crate::{
     Credentials, Denial, Grant,
-    catalogue::prefix_subscriptions::Interest,
     delivery::blocked_streams::{FullStreams, Reader},
     delivery::deadlines::Deliveries,
     delivery::stream::{FanOut, Wait},
@@ -115,16 +114,16 @@ pub(crate) enum Part {
     Subscriber(TrackId),
     /// The session announced a namespace.
     Namespace(Namespace),
-    /// The session wants to hear of what lies under a prefix.
-    Interest(Box<Interest>),
+    /// The session subscribes to the namespaces or tracks under a prefix.
+    Prefix(Namespace),
     /// It fetches objects of the track.
     Fetch(TrackId),
     /// The relay fetches objects of the track from it.
     Feeder(TrackId),
-    /// It wants to know how a track stands; the relay's own question to a publisher.
-    Status((Handle, RequestId)),
-    /// The relay wants to know how a track stands.
-    Inquiry,
+    /// The session sent TRACK_STATUS and waits for the answer of a publisher.
+    TrackStatus,
+    /// The relay sent TRACK_STATUS for this request of another session.
+    UpstreamStatus((Handle, RequestId)),
 }
 
 /// How many requests of each kind a session has.
@@ -179,11 +178,11 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers += 1,
             Part::Namespace(_) => self.counts.namespaces += 1,
-            Part::Interest(_) => self.counts.prefixes += 1,
+            Part::Prefix(_) => self.counts.prefixes += 1,
             Part::Fetch(_) => self.counts.fetches += 1,
             Part::Feeder(_) => self.counts.feeders += 1,
-            Part::Status(_) => self.counts.inquiries += 1,
-            Part::Inquiry => {}
+            Part::TrackStatus => self.counts.inquiries += 1,
+            Part::UpstreamStatus(_) => {}
         }
         let before = self.requests.insert(request, part);
         debug_assert!(
@@ -202,13 +201,20 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers -= 1,
             Part::Namespace(_) => self.counts.namespaces -= 1,
-            Part::Interest(_) => self.counts.prefixes -= 1,
+            Part::Prefix(_) => self.counts.prefixes -= 1,
             Part::Fetch(_) => self.counts.fetches -= 1,
             Part::Feeder(_) => self.counts.feeders -= 1,
-            Part::Status(_) => self.counts.inquiries -= 1,
-            Part::Inquiry => {}
+            Part::TrackStatus => self.counts.inquiries -= 1,
+            Part::UpstreamStatus(_) => {}
         }
         Some(part)
+    }
+
+    /// Notes that a request is for another prefix now.
+    pub(crate) fn change_prefix(&mut self, request: RequestId, prefix: Namespace) {
+        if let Some(Part::Prefix(current)) = self.requests.get_mut(&request) {
+            *current = prefix;
+        }
     }
 
     /// The track that the objects of a request belong to.
@@ -227,11 +233,11 @@ impl Peer {
                 Part::Subscriber(track) => Some((request, *track)),
                 Part::Source(_)
                 | Part::Namespace(_)
-                | Part::Interest(_)
+                | Part::Prefix(_)
                 | Part::Fetch(_)
                 | Part::Feeder(_)
-                | Part::Status(_)
-                | Part::Inquiry => None,
+                | Part::TrackStatus
+                | Part::UpstreamStatus(_) => None,
             })
     }
 

@@ -5,7 +5,8 @@ use weir_moqt::{error::PublishDoneCode, message::PublishDone, session::RequestId
 use weir_quic::Handle;
 
 use crate::{
-    dispatch::Owners, sessions::peer::Part, track::Origin, track::table::TrackId, turn::Turn,
+    catalogue::track_status::StatusEvent, dispatch::Owners, sessions::peer::Part, track::Origin,
+    track::table::TrackId, turn::Turn,
 };
 
 impl Owners {
@@ -32,8 +33,11 @@ impl Owners {
             Part::Feeder(_) => {
                 self.serving().on_upstream_moved(turn, (handle, id));
             }
-            Part::Inquiry => self.renew_inquiry(turn, (handle, id)),
-            Part::Namespace(_) | Part::Interest(_) | Part::Fetch(_) | Part::Status(_) => {}
+            Part::UpstreamStatus(requester) => {
+                let event = StatusEvent::GoAway;
+                self.catalogue.on_status_event(turn, requester, event);
+            }
+            Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus => {}
         }
     }
 
@@ -72,13 +76,7 @@ impl Owners {
         self.dismiss_subscribers(turn, track_id, &done, |subscriber| {
             subscriber.handle == handle && is_it(subscriber.request)
         });
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let interests = self.track_interests.covering(&track.name.namespace);
-        let own: Vec<_> = interests.filter(|who| who.0 == handle).collect();
-        for who in own {
-            self.offer(turn, track_id, who);
-        }
+        let (catalogue, tracks) = (&mut self.catalogue, &mut self.tracks);
+        catalogue.offer_again(turn, tracks, track_id, handle);
     }
 }

@@ -10,6 +10,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
+    catalogue::track_status::StatusEvent,
     delivery::subscription::Subscriber,
     dispatch::Owners,
     links::peer_threads::is_moved,
@@ -359,21 +360,23 @@ impl Owners {
             }
             Part::Subscriber(track) => self.subscriber_gone(turn, track, handle, request),
             Part::Namespace(namespace) => {
-                if self.namespaces.remove(&namespace, handle) {
-                    self.untell_all(turn, &namespace);
-                }
+                self.catalogue.on_namespace_closed(turn, handle, &namespace);
                 self.withdraw_from_links(turn, &namespace);
             }
-            Part::Interest(interest) => self.interest_gone(handle, request, &interest),
+            Part::Prefix(_) => self.catalogue.on_prefix_closed((handle, request)),
             Part::Fetch(_) => self.serving().fetch_gone(turn, (handle, request)),
             Part::Feeder(_) => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
                 self.serving().fail_feeder(turn, (handle, request), code);
             }
-            Part::Status(asked) => self.asker_gone(turn, asked),
-            Part::Inquiry => {
-                let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.inquiry_gone(turn, (handle, request), code);
+            Part::TrackStatus => {
+                let event = StatusEvent::Cancelled;
+                self.catalogue
+                    .on_status_event(turn, (handle, request), event);
+            }
+            Part::UpstreamStatus(requester) => {
+                let event = StatusEvent::UpstreamClosed;
+                self.catalogue.on_status_event(turn, requester, event);
             }
         }
     }

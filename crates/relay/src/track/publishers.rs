@@ -4,7 +4,6 @@ use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
     message::{Publish, RequestOk, SubscribeOk},
-    name::Namespace,
     parameter::Parameters,
     property::Properties,
     session::RequestId,
@@ -13,7 +12,6 @@ use weir_quic::Handle;
 
 use crate::{
     dispatch::Owners,
-    effect::Effect,
     sessions::peer::Part,
     timers::Timer,
     track::end_markers::Ends,
@@ -92,67 +90,10 @@ impl Owners {
         });
         self.admit_waiting(turn, track_id);
         if is_new {
-            self.offer_all(turn, track_id);
+            self.catalogue.offer_all(turn, &mut self.tracks, track_id);
         }
         self.offer_to_links(turn, track_id);
         self.dismiss_links(turn, track_id);
-    }
-
-    /// A session announces a namespace.
-    pub(crate) fn on_publish_namespace(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        namespace: &Namespace,
-    ) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        let is_link = peer.is_link();
-        let max = turn.config.limits.namespaces_per_session_max;
-        if !is_link && peer.counts.namespaces >= max {
-            turn.counters.refused_limit_namespaces += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
-        peer.insert(id, Part::Namespace(namespace.clone()));
-        let is_new = self.namespaces.insert(namespace.clone(), handle, is_link);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
-        if is_new {
-            self.tell_all(turn, namespace);
-        }
-        turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
-    }
-
-    /// A session announced a namespace: links hear of it, and the session is asked for the tracks in it that are
-    /// wanted.
-    pub(crate) fn on_announced(
-        &mut self,
-        turn: &mut Turn<'_>,
-        namespace: &Namespace,
-        handle: Handle,
-    ) {
-        if !turn.is_link(handle) {
-            self.announce_to_links(turn, namespace);
-        }
-        let tracks: Vec<_> = self.tracks.under(namespace).collect();
-        for track_id in tracks {
-            self.ask(turn, track_id, handle);
-        }
-    }
-
-    /// The sessions that may have the tracks of a namespace by what they announced, as many clients as are looked at.
-    pub(crate) fn announcers_of(
-        &mut self,
-        turn: &mut Turn<'_>,
-        namespace: &Namespace,
-    ) -> Vec<Handle> {
-        let max = turn.config.limits.announcers_per_track_max;
-        let found = self.namespaces.matching(namespace, max);
-        turn.counters.announcers_cut += u64::from(found.is_cut);
-        found.sessions
     }
 
     /// Sends SUBSCRIBE to every session that announced the track's namespace and is not asked already,
@@ -167,7 +108,7 @@ impl Owners {
             return 0;
         };
         let namespace = track.name.namespace.clone();
-        let publishers = self.announcers_of(turn, &namespace);
+        let publishers = self.catalogue.announcers_of(turn, &namespace);
         publishers
             .into_iter()
             .filter(|&handle| Some(handle) != except && self.ask(turn, track_id, handle))
