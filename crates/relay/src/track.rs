@@ -1,11 +1,11 @@
 //! One track: where its objects come from, who gets them, and what is on its way.
 
 pub(crate) mod admit;
-pub(crate) mod departure;
 pub(crate) mod duplicates;
 pub(crate) mod end_markers;
 pub(crate) mod keep;
-pub(crate) mod malformed;
+pub(crate) mod leaving;
+pub(crate) mod new_group;
 pub(crate) mod object_gaps;
 pub(crate) mod publishers;
 pub(crate) mod restart;
