@@ -13,14 +13,14 @@ use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 use weir_transport::StreamId;
 
-use self::{
-    served_fetch::{Fetch, FetchId},
-    upstream_fetch::Feeder,
-};
+use self::{served_fetch::Fetch, upstream_fetch::Feeder};
 use crate::{
     catalogue::Catalogue,
+    delivery::Delivery,
+    ids::FetchId,
+    ids::TrackId,
     sessions::{Sessions, peer::Part},
-    track::table::{TrackId, Tracks},
+    track::Tracks,
 };
 
 /// All fetches, of peers and of the relay.
@@ -54,8 +54,9 @@ struct TrackFetches {
 /// The fetches, and what they are served from.
 pub(crate) struct Serving<'a> {
     pub(crate) fetches: &'a mut Fetches,
-    pub(crate) tracks: &'a mut Tracks,
     pub(crate) catalogue: &'a Catalogue,
+    pub(crate) delivery: &'a mut Delivery,
+    pub(crate) tracks: &'a mut Tracks,
 }
 
 impl Fetches {
@@ -67,6 +68,11 @@ impl Fetches {
     /// Number of fetches of the relay.
     pub(crate) fn upstream_len(&self) -> usize {
         self.upstream.len()
+    }
+
+    /// Whether a track has no fetches.
+    pub(crate) fn is_unused(&self, track: TrackId) -> bool {
+        !self.tracks.contains_key(&track)
     }
 
     /// Whether a request is a fetch of the relay.
@@ -205,7 +211,7 @@ impl Serving<'_> {
             .or_default()
             .served
             .insert(id);
-        self.enter(sessions, track, id, Part::Fetch(track));
+        self.enter(sessions, id, Part::Fetch(track));
     }
 
     /// Enters a fetch of the relay.
@@ -218,15 +224,12 @@ impl Serving<'_> {
             .or_default()
             .upstream
             .insert(id);
-        self.enter(sessions, track, id, Part::Feeder(track));
+        self.enter(sessions, id, Part::Feeder(track));
     }
 
-    fn enter(&mut self, sessions: &mut Sessions, track: TrackId, id: FetchId, part: Part) {
+    fn enter(&self, sessions: &mut Sessions, id: FetchId, part: Part) {
         if let Some(peer) = sessions.get(id.0) {
             peer.insert(id.1, part);
-        }
-        if let Some(track) = self.tracks.get(track) {
-            track.begin_fetch();
         }
     }
 
@@ -241,9 +244,6 @@ impl Serving<'_> {
         }
         if fetches.served.is_empty() && fetches.upstream.is_empty() {
             self.fetches.tracks.remove(&track_id);
-        }
-        if let Some(track) = self.tracks.get(track_id) {
-            track.end_fetch();
         }
     }
 }

@@ -15,9 +15,10 @@ use weir_moqt::{
 
 use crate::{
     catalogue::{Catalogue, RequestKey, namespaces::prefixes},
+    delivery::Delivery,
     effect::Effect,
     sessions::peer::Part,
-    track::table::Tracks,
+    track::Tracks,
     turn::Turn,
 };
 
@@ -140,6 +141,7 @@ impl Catalogue {
     pub(crate) fn on_subscribe_prefix(
         &mut self,
         turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
         tracks: &mut Tracks,
         (handle, id): RequestKey,
         subscription: PrefixSubscription,
@@ -161,7 +163,7 @@ impl Catalogue {
         turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
-        self.send_matches(turn, tracks, (handle, id));
+        self.send_matches(turn, delivery, tracks, (handle, id));
     }
 
     /// Applies an update of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request. Notifications that were sent stay valid
@@ -169,6 +171,7 @@ impl Catalogue {
     pub(crate) fn on_prefix_updated(
         &mut self,
         turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
         tracks: &mut Tracks,
         (handle, id): RequestKey,
         parameters: &Parameters,
@@ -191,7 +194,7 @@ impl Catalogue {
             }
         }
         turn.grant_update(handle, id, RequestOk::default());
-        self.send_matches(turn, tracks, key);
+        self.send_matches(turn, delivery, tracks, key);
     }
 
     /// Forgets a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request that has ended.
@@ -228,7 +231,13 @@ impl Catalogue {
     }
 
     /// Sends everything that a new or changed subscription covers, and that its session was not sent yet.
-    fn send_matches(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, key: RequestKey) {
+    fn send_matches(
+        &mut self,
+        turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        key: RequestKey,
+    ) {
         let Some(subscription) = self.subscriptions.get(key) else {
             return;
         };
@@ -244,7 +253,7 @@ impl Catalogue {
                 let matches: Vec<_> = tracks.under(prefix).collect();
                 for track in matches {
                     if tracks.get(track).is_some_and(|it| it.is_published()) {
-                        self.offer(turn, tracks, track, key);
+                        self.offer(turn, delivery, tracks, track, key);
                     }
                 }
             }

@@ -14,7 +14,7 @@ use crate::{
     catalogue::{Catalogue, RequestKey},
     sessions::peer::Part,
     timers::Timer,
-    track::{Track, table::Tracks},
+    track::{Publisher, Track, Tracks},
     turn::Turn,
 };
 
@@ -112,10 +112,10 @@ impl Catalogue {
         if let Some(track) = track.as_ref().filter(|track| track.is_established()) {
             let ok = RequestOk {
                 parameters: Parameters {
-                    largest_object: track.largest,
+                    largest_object: track.largest(),
                     ..Parameters::default()
                 },
-                properties: track.properties.clone(),
+                properties: track.properties().clone(),
             };
             turn.with_session(handle, |session, connection| {
                 session.request_ok(connection, id, ok);
@@ -150,9 +150,9 @@ impl Catalogue {
         requester: Handle,
         name: &FullTrackName,
     ) -> Vec<Handle> {
-        let sources = track.into_iter().flat_map(|track| &track.sources);
-        let offering = sources.filter(|source| source.is_offered());
-        let mut publishers: Vec<Handle> = offering.map(|source| source.handle).collect();
+        let known = track.into_iter().flat_map(Track::publishers);
+        let offering = known.filter(|publisher| publisher.is_offering());
+        let mut publishers: Vec<Handle> = offering.map(Publisher::session).collect();
         for announcer in self.announcers_of(turn, &name.namespace) {
             if !publishers.contains(&announcer) {
                 publishers.push(announcer);

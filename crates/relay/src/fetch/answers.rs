@@ -15,9 +15,9 @@ use crate::{
     cache::{Contradiction, Keeper},
     effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::FetchId,
     fetch::upstream_fetch::{Fault, Feeder},
-    track::table::TrackId,
+    ids::FetchId,
+    ids::TrackId,
     turn::Turn,
 };
 
@@ -32,17 +32,7 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        track.is_known = true;
-        if !track.is_established() {
-            track.properties = ok.properties.clone();
-            track.cache.default_priority = ok.properties.publisher_priority();
-        }
-        if ok.end_of_track {
-            track.ends.end_track(ok.end);
-        }
-        if ok.end < span.end || ok.end_of_track {
-            track.cache.largest = track.cache.largest.max(Some(ok.end));
-        }
+        track.on_fetch_ok(ok, &span);
         for reader in self.fetches.served_from(track_id) {
             if let Some(fetch) = self.fetches.served.get_mut(&reader)
                 && !fetch.is_end_known
@@ -110,11 +100,7 @@ impl Serving<'_> {
             return Ok(());
         };
         let location = Location::new(object.group, object.object);
-        if !track.ends.gaps.admits(location) {
-            return Err(Contradiction);
-        }
-        let (limits, counters) = (&turn.config.limits, &mut turn.counters);
-        track.hear_of_gaps(location, &object.properties, limits, counters)
+        track.admit_fetched(turn, location, &object.properties)
     }
 
     /// The next bytes of an object on such a stream.
@@ -182,7 +168,7 @@ impl Serving<'_> {
         });
         if let Some(feeder) = self.remove_feeder(turn, id) {
             self.refill(turn, feeder.track);
-            self.tracks.forget_if_unused(turn, feeder.track);
+            turn.push(Effect::Released(feeder.track));
         }
     }
 
@@ -199,9 +185,7 @@ impl Serving<'_> {
         }
         if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
             // What came before the answer is not passed on either [moqt-18 §2.5.1].
-            if let Some((track, ledger)) = self.tracks.get_with_ledger(feeder.track) {
-                track.cache.clear(ledger);
-            }
+            self.tracks.clear_cache(feeder.track);
             self.cut_fetches(turn, feeder.track, code);
         }
         let code = if code == RequestErrorCode::REDIRECT {
@@ -222,7 +206,7 @@ impl Serving<'_> {
             }
         }
         self.refill(turn, track_id);
-        self.tracks.forget_if_unused(turn, track_id);
+        turn.push(Effect::Released(track_id));
     }
 
     /// A track was found malformed by what `publisher` sent: its fetches end, and the relay fetches nothing more of it
@@ -284,8 +268,7 @@ impl Serving<'_> {
     fn remove_feeder(&mut self, turn: &mut Turn<'_>, id: FetchId) -> Option<Feeder> {
         let feeder = self.fetches.upstream.remove(&id)?;
         let held = feeder.held_bytes();
-        let ledger = self.tracks.ledger_mut();
-        ledger.fetched_parts.hold(feeder.session, held, 0);
+        self.tracks.hold_fetched_part(feeder.session, held, 0);
         if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
         }
@@ -303,20 +286,14 @@ impl Serving<'_> {
         act: impl FnOnce(&mut Feeder, &mut crate::cache::TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
         let feeder = self.fetches.upstream.get_mut(&id)?;
-        let (track, ledger) = self.tracks.get_with_ledger(feeder.track)?;
-        let mut keeper = Keeper {
-            ledger,
-            counters: turn.counters,
-            limits: &turn.config.limits,
-            track: feeder.track,
-            now: turn.now,
-        };
-        let before = feeder.held_bytes();
-        let result = act(feeder, &mut track.cache, &mut keeper);
-        let parts = &mut keeper.ledger.fetched_parts;
-        parts.hold(feeder.session, before, feeder.held_bytes());
-        self.tracks.tend_cache(turn);
-        Some(result)
+        let track = feeder.track;
+        self.tracks.with_cache(turn, track, |cache, keeper| {
+            let before = feeder.held_bytes();
+            let result = act(feeder, cache, keeper);
+            let parts = &mut keeper.ledger.fetched_parts;
+            parts.hold(feeder.session, before, feeder.held_bytes());
+            result
+        })
     }
 
     /// The publisher of a fetch of the relay ended it. A clean end may overtake the last objects.

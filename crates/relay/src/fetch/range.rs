@@ -6,11 +6,8 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    fetch::Serving,
-    fetch::served_fetch::{Fetch, FetchId},
-    sessions::peer::Part,
-    track::table::TrackId,
-    turn::Turn,
+    delivery::Joined, fetch::Serving, fetch::served_fetch::Fetch, ids::FetchId, ids::TrackId,
+    sessions::peer::Part, turn::Turn,
 };
 
 impl Serving<'_> {
@@ -44,7 +41,7 @@ impl Serving<'_> {
         let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
         };
-        match self.range_of(turn, id.0, &mut fetch) {
+        match self.range_of(id.0, &mut fetch) {
             Ok(true) => {
                 self.fetches.served.insert(id, fetch);
                 self.serve_fetch(turn, id);
@@ -55,12 +52,7 @@ impl Serving<'_> {
     }
 
     /// Settles the range of a fetch; false if its subscription is not established yet.
-    fn range_of(
-        &mut self,
-        _turn: &mut Turn<'_>,
-        handle: Handle,
-        fetch: &mut Fetch,
-    ) -> Result<bool, RequestErrorCode> {
+    fn range_of(&mut self, handle: Handle, fetch: &mut Fetch) -> Result<bool, RequestErrorCode> {
         let Some(track) = self.tracks.get(fetch.track) else {
             return Err(RequestErrorCode::DOES_NOT_EXIST);
         };
@@ -88,19 +80,17 @@ impl Serving<'_> {
             FetchKind::Standalone { .. } => return Ok(true),
         };
         let request = RequestId(request_id);
-        let mut waiting = track.waiting.iter();
-        if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, request)) {
-            if waiting.parameters.forward == Some(false) {
+        let joining = match self.delivery.joined(fetch.track, (handle, request)) {
+            Some(Joined::Pending) => {
+                fetch.joins = Some(kind);
+                return Ok(false);
+            }
+            Some(Joined::Forwarding(Some(joining))) => joining,
+            Some(Joined::Forwarding(None) | Joined::Paused) => {
                 return Err(RequestErrorCode::INVALID_RANGE);
             }
-            fetch.joins = Some(kind);
-            return Ok(false);
-        }
-        let Some(subscriber) = track.subscriber(handle, request) else {
-            return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID);
+            None => return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
         };
-        let joining = subscriber.joining.filter(|_| subscriber.forward);
-        let joining = joining.ok_or(RequestErrorCode::INVALID_RANGE)?;
         let group = match groups {
             Ok(groups) => joining.group.saturating_sub(groups),
             Err(group) => group,

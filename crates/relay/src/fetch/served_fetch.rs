@@ -18,13 +18,10 @@ use weir_moqt::{
     priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
 };
-use weir_quic::{Connection, Handle};
+use weir_quic::Connection;
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
-use crate::{cache::Span, track::table::TrackId};
-
-/// Names a fetch, of a peer or of the relay: the session and the request in it.
-pub(crate) type FetchId = (Handle, RequestId);
+use crate::{cache::Span, ids::TrackId};
 
 /// One FETCH of a peer.
 #[derive(Debug)]

@@ -14,12 +14,14 @@ use weir_transport::{StreamId, Transport as _};
 
 use crate::{
     cache::{Known, Span},
-    delivery::blocked_streams::Reader,
+    delivery::Reader,
+    effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::{Fetch, FetchId, Written},
+    fetch::served_fetch::{Fetch, Written},
+    ids::FetchId,
+    ids::TrackId,
     timers::Timer,
     track::Track,
-    track::table::TrackId,
     turn::Turn,
 };
 
@@ -80,7 +82,7 @@ impl Serving<'_> {
             }
         };
         if end < start {
-            self.tracks.forget_if_unused(turn, track_id);
+            turn.push(Effect::Released(track_id));
             let code = RequestErrorCode::INVALID_RANGE;
             return turn.refuse_fetch(handle, id, code);
         }
@@ -112,11 +114,9 @@ impl Serving<'_> {
         self.fetches.end_wait(fetch.track, id);
         match self.advance_fetch(turn, id, &mut fetch) {
             Step::Rest => {
-                if let (Some(stream), Some(peer)) = (fetch.full_stream(), turn.sessions.get(handle))
-                {
-                    let is_new = peer
-                        .full
-                        .insert(stream, fetch.rank(), Reader::Fetch(request));
+                if let Some(stream) = fetch.full_stream() {
+                    let (rank, reader) = (fetch.rank(), Reader::Fetch(request));
+                    let is_new = self.delivery.block(handle, stream, rank, reader);
                     turn.counters.streams_waited += u64::from(is_new);
                 }
                 if let Some(stream) = fetch.stream() {
@@ -160,9 +160,9 @@ impl Serving<'_> {
             let (Some(at), Some(track)) = (fetch.at, self.tracks.get(fetch.track)) else {
                 continue;
             };
-            let track_priority = track.properties.publisher_priority();
+            let track_priority = track.properties().publisher_priority();
             let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
-            match track.cache.look(at, &fetch.span, oldest) {
+            match track.cache().look(at, &fetch.span, oldest) {
                 Known::Object(entry) => {
                     let (object, payload) = entry.fetched(at.group, track_priority);
                     turn.counters.fetch_objects_sent += 1;
@@ -185,7 +185,7 @@ impl Serving<'_> {
     /// Whether nobody has said yet what track this is. Objects in answer to a fetch of the relay may come before that, and
     /// cannot be passed on: the track may be one that has to be understood [moqt-18 §2.5.1].
     fn is_unheard_of(&mut self, id: TrackId) -> bool {
-        if self.tracks.get(id).is_none_or(|track| track.is_known) {
+        if self.tracks.get(id).is_none_or(|track| track.is_known()) {
             return false;
         }
         let mut feeders = self.fetches.upstream_for(id);
@@ -214,7 +214,7 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(fetch.track) else {
             return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
         };
-        let mut subgroups = track.subgroups.iter();
+        let mut subgroups = track.subgroups().iter();
         let is_coming =
             subgroups.any(|subgroup| subgroup.is_arriving(at)) || self.is_fed(turn, fetch, at);
         let is_new = fetch.asked.is_none_or(|to| fetch.span.is_before(to, at));
@@ -255,7 +255,7 @@ impl Serving<'_> {
             end_of_track: fetch.is_end_of_track,
             end: fetch.span.end,
             parameters: Parameters::default(),
-            properties: track.properties.clone(),
+            properties: track.properties().clone(),
         };
         fetch.is_answered = true;
         turn.with_session(handle, |session, connection| {
@@ -323,16 +323,14 @@ impl Serving<'_> {
         let (handle, request) = id;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(request);
-            if let Some(stream) = fetch.stream() {
-                peer.full.remove(stream);
-            }
         }
         if let Some(stream) = fetch.stream() {
+            self.delivery.unblock(handle, stream);
             self.fetches.streams_sent.remove(&(handle, stream));
         }
         self.leave(fetch.track, id);
         self.release_feeders(turn, fetch.track);
-        self.tracks.forget_if_unused(turn, fetch.track);
+        turn.push(Effect::Released(fetch.track));
     }
 
     /// The peer ended its FETCH, or is gone itself.
@@ -378,9 +376,9 @@ impl Serving<'_> {
         {
             connection.set_priority(stream, fetch.rank());
         }
-        if let (Some(stream), Some(peer)) = (fetch.full_stream(), turn.sessions.get(id.0)) {
+        if let Some(stream) = fetch.full_stream() {
             let reader = Reader::Fetch(id.1);
-            peer.full.insert(stream, fetch.rank(), reader);
+            self.delivery.block(id.0, stream, fetch.rank(), reader);
         }
     }
 
@@ -422,7 +420,7 @@ impl Turn<'_> {
 
 /// When objects must have come to be served [moqt-18 §12.3].
 fn oldest(now: Instant, age_max: std::time::Duration, track: &Track) -> Option<Instant> {
-    let duration = track.properties.max_cache_duration();
+    let duration = track.properties().max_cache_duration();
     now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
 }
 

@@ -10,9 +10,11 @@ use weir_quic::Handle;
 use crate::{
     cache::{Known, Span},
     fetch::Serving,
-    fetch::served_fetch::{Fetch, FetchId},
+    fetch::served_fetch::Fetch,
     fetch::upstream_fetch::Feeder,
-    track::table::TrackId,
+    ids::FetchId,
+    ids::TrackId,
+    track::Publisher,
     turn::Turn,
 };
 
@@ -83,9 +85,9 @@ impl Serving<'_> {
         let track = self.tracks.get(fetch.track)?;
         let mut at = fetch.span.after(last)?;
         for _ in 0..LOOKED_AHEAD_MAX {
-            at = match track.cache.look(at, &fetch.span, None) {
+            at = match track.cache().look(at, &fetch.span, None) {
                 Known::Unknown(last) => {
-                    let mut subgroups = track.subgroups.iter();
+                    let mut subgroups = track.subgroups().iter();
                     let is_coming = subgroups.any(|subgroup| subgroup.is_arriving(at));
                     return (!is_coming).then_some((at, last));
                 }
@@ -106,13 +108,12 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(track_id) else {
             return Vec::new();
         };
-        let namespace = track.name.namespace.clone();
-        let sources = track.sources.iter();
-        let mut found: Vec<Handle> = sources
-            .filter(|source| source.is_established() || source.is_offered())
-            .map(|source| source.handle)
+        let known = track.publishers().iter();
+        let mut found: Vec<Handle> = known
+            .filter(|publisher| publisher.is_established() || publisher.is_offering())
+            .map(Publisher::session)
             .collect();
-        found.extend(self.catalogue.announcers_of(turn, &namespace));
+        found.extend(self.catalogue.announcers_of(turn, &track.name().namespace));
         let mut publishers = Vec::new();
         let for_link = turn.is_link(except);
         for handle in found {
@@ -146,7 +147,7 @@ impl Serving<'_> {
                 return false;
             };
             let kind = FetchKind::Standalone {
-                track: track.name.clone(),
+                track: track.name().clone(),
                 start: span.start,
                 end: span.end,
             };

@@ -1,409 +1,242 @@
-//! How the sources of a track go: declined, done, or gone; and what becomes of its subscribers.
+//! How publishers of a track go: declined, done, or gone.
 
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode},
+    error::RequestErrorCode,
     message::{PublishDone, RequestError},
-    session::RequestId,
 };
-use weir_quic::Handle;
 
+use super::{
+    Leaving, Publisher, Track, Tracks,
+    publisher::{PublisherEvent, PublisherState},
+};
 use crate::{
-    catalogue::track_status::StatusEvent,
-    delivery::subscription::Subscriber,
-    dispatch::Owners,
-    links::peer_threads::is_moved,
-    sessions::peer::Part,
+    effect::Effect,
+    ids::{Sender, TrackId},
     timers::Timer,
-    track::table::{TrackId, Tracks},
-    track::{Leaving, Origin, Source},
     turn::Turn,
 };
 
-impl Owners {
+/// A publisher that is gone, and what is left of its track.
+pub(crate) struct Gone {
+    pub(crate) publisher: Publisher,
+    /// No other publisher has the track, or the track ends with this one.
+    pub(crate) is_last: bool,
+}
+
+impl Tracks {
     /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up. The relay does not follow
     /// redirects; to the subscriber the track is simply not there.
-    pub(crate) fn on_source_rejected(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        error: &RequestError,
-    ) {
+    pub(crate) fn on_subscribe_error(turn: &mut Turn<'_>, sender: Sender, error: &RequestError) {
         let code = if error.code == RequestErrorCode::REDIRECT {
             RequestErrorCode::DOES_NOT_EXIST
         } else {
             error.code
         };
-        if let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) {
-            self.source_gone(turn, track_id, (handle, id), code);
+        if let Some(track) = turn.published_track(sender) {
+            turn.push(Effect::PublisherGone(track, sender, code));
         }
     }
 
     /// A publisher says that it is done with a track; what it has sent may still be on its way.
-    pub(crate) fn on_source_done(
+    pub(crate) fn on_publish_done(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        sender: Sender,
         done: PublishDone,
     ) {
-        let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) else {
+        let Some(id) = turn.published_track(sender) else {
             return;
         };
-        let until = turn.now + turn.config.limits.done_linger;
-        if let Some(track) = self.tracks.get(track_id)
-            && let Some(source) = track.source(handle, id)
-        {
-            source.leaving = Some(Leaving {
+        let track = self.table.get(id);
+        if let Some(publisher) = track.and_then(|track| track.publisher(sender)) {
+            let leaving = Leaving {
                 done,
                 since: turn.now,
-                until,
-                stream_bytes: source.stream_bytes,
-            });
+                until: turn.now + turn.config.limits.done_linger,
+                stream_bytes: publisher.stream_bytes,
+            };
+            self.change(id, sender, PublisherEvent::Done(leaving));
         }
-        self.settle_leaving(turn, track_id);
+        self.settle_leaving(turn, id);
     }
 
-    /// A publisher ended a request of its own, or the relay's. After its last word that says nothing new.
-    pub(crate) fn on_source_closed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        track_id: TrackId,
-        who: (Handle, RequestId),
-    ) {
-        let track = self.tracks.get(track_id);
-        let source = track.and_then(|track| track.source(who.0, who.1));
-        if source.is_some_and(|source| source.leaving.is_none()) {
+    /// A publisher ended a request of its own, or the relay's. After PUBLISH_DONE that says nothing new.
+    pub(crate) fn on_request_closed(&mut self, turn: &mut Turn<'_>, id: TrackId, sender: Sender) {
+        let track = self.table.get(id);
+        let publisher = track.and_then(|track| track.publisher(sender));
+        if publisher.is_some_and(|publisher| !publisher.is_leaving()) {
             let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.source_gone(turn, track_id, who, code);
+            turn.push(Effect::PublisherGone(id, sender, code));
         }
     }
 
     /// Lets go of publishers that are done and whose streams have arrived, or had time enough to.
-    pub(crate) fn settle_leaving(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
+    pub(super) fn settle_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let linger = turn.config.limits.done_linger;
-        let Some(track) = self.tracks.get(track_id) else {
+        let Some(track) = self.table.get(id) else {
             return;
         };
-        let mut gone = Vec::new();
-        let mut next: Option<Instant> = None;
+        if !track.publishers.iter().any(Publisher::is_leaving) {
+            return;
+        }
         let has_datagrams = track.duplicates.has_datagrams();
-        let silence = track.sources.iter().find_map(|source| {
-            let sender = (source.handle, source.request);
+        let silence = track.publishers.iter().find_map(|publisher| {
+            let sender = publisher.id();
             Some((sender, track.silence_until(sender)?))
         });
-        for source in &mut track.sources {
-            let (is_complete, is_going_on) = (source.is_complete(), source.streams_open > 0);
-            let Some(leaving) = &mut source.leaving else {
+        let mut next: Option<Instant> = None;
+        for publisher in &mut track.publishers {
+            let Some(due) = publisher.leaves_at(turn.now, linger, has_datagrams) else {
                 continue;
             };
-            if leaving.until <= turn.now
-                && is_going_on
-                && leaving.stream_bytes < source.stream_bytes
-            {
-                leaving.stream_bytes = source.stream_bytes;
-                leaving.until = turn.now + linger;
-            }
-            // Nothing of a link is overtaken.
-            let grace = if has_datagrams && !source.is_link {
-                DATAGRAM_GRACE
+            let silence = silence.filter(|(sender, _)| *sender == publisher.id());
+            let due = silence.map_or(due, |(_, silence)| due.max(silence));
+            if due <= turn.now {
+                turn.counters.publishers_incomplete += u64::from(!publisher.is_complete());
+                let code = RequestErrorCode::DOES_NOT_EXIST;
+                turn.push(Effect::PublisherGone(id, publisher.id(), code));
             } else {
-                Duration::ZERO
-            };
-            let until = if is_complete {
-                leaving.until.min(leaving.since + grace)
-            } else {
-                leaving.until
-            };
-            let silence = silence.filter(|(sender, _)| *sender == (source.handle, source.request));
-            let until = silence.map_or(until, |(_, silence)| until.max(silence));
-            if until <= turn.now {
-                turn.counters.publishers_incomplete += u64::from(!is_complete);
-                gone.push((source.handle, source.request));
-            } else {
-                next = Some(next.map_or(until, |next| next.min(until)));
+                next = Some(next.map_or(due, |next| next.min(due)));
             }
         }
-        if track.leaving_at != next {
-            if let Some(at) = std::mem::replace(&mut track.leaving_at, next) {
-                turn.timers.cancel(at, Timer::Leaving(track_id));
-            }
-            if let Some(at) = next {
-                turn.timers.set(at, Timer::Leaving(track_id));
-            }
-        }
-        for who in gone {
-            let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.source_gone(turn, track_id, who, code);
-        }
+        track.look_at_leaving(turn, id, next);
     }
 
     /// The time for the last streams of a publisher is over.
-    pub(crate) fn on_leaving(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        if let Some(track) = self.tracks.get(track_id) {
+    pub(crate) fn on_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if let Some(track) = self.table.get(id) {
             track.leaving_at = None;
-            self.settle_leaving(turn, track_id);
+            self.settle_leaving(turn, id);
         }
     }
 
-    /// A publisher of a track is no more. `code` is for those who wait for its answer.
-    pub(crate) fn source_gone(
+    /// Cuts the streams of a publisher that is gone, and of all others if the track ends with it.
+    pub(crate) fn cut_publisher(
         &mut self,
         turn: &mut Turn<'_>,
-        track_id: TrackId,
-        (handle, request): (Handle, RequestId),
-        code: RequestErrorCode,
-    ) {
-        self.cut_streams(turn, handle, request);
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
+        id: TrackId,
+        sender: Sender,
+    ) -> bool {
+        self.cut_streams(turn, sender.0, sender.1);
+        if let Some(peer) = turn.sessions.get(sender.0) {
+            peer.remove(sender.1);
         }
-        turn.with_session(handle, |session, connection| {
-            session.forget(connection, request);
+        turn.with_session(sender.0, |session, connection| {
+            session.forget(connection, sender.1);
         });
-        self.publish_grown(turn);
-        let is_ended = self.is_ended_by(turn, track_id, (handle, request));
-        if is_ended && let Some(track) = self.tracks.get(track_id) {
-            for other in track.sources.clone() {
+        let is_end = self.is_ended_by(turn, id, sender);
+        if is_end {
+            for other in self.publishers_of(id) {
                 self.cut_streams(turn, other.handle, other.request);
             }
-            self.publish_grown(turn);
         }
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        if let Some(source) = track.remove_source(handle, request) {
-            if is_ended || !track.is_within_reach() {
-                self.after_last_source(turn, track_id, source, code);
-            } else if !track.is_fed() {
-                track.start_afresh();
-            }
-        }
-        self.dismiss_links(turn, track_id);
-        self.tracks.forget_if_unused(turn, track_id);
+        is_end
     }
 
-    fn after_last_source(
+    /// Forgets a publisher whose streams were cut. The track starts from the beginning if no other is left, or if it
+    /// ends with this one.
+    pub(crate) fn remove_publisher(
         &mut self,
-        turn: &mut Turn<'_>,
-        track_id: TrackId,
-        last: Source,
-        code: RequestErrorCode,
-    ) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let ended = last
-            .leaving
-            .filter(|leaving| !(last.is_link && is_moved(leaving.done.code)));
-        match (ended, last.origin) {
-            (Some(leaving), _) => {
-                track.start_afresh();
-                self.dismiss_subscribers(turn, track_id, &leaving.done, |_| true);
-                self.ask_publishers(turn, track_id, None);
-            }
-            (None, Origin::Published | Origin::Subscribed) => {
-                track.start_afresh();
-                self.orphan(turn, track_id);
-                self.ask_publishers(turn, track_id, Some(last.handle));
-            }
-            (None, Origin::Asked) => {}
+        id: TrackId,
+        sender: Sender,
+        is_end: bool,
+    ) -> Option<Gone> {
+        let track = self.table.get(id)?;
+        let publisher = track.remove_publisher(sender)?;
+        let is_last = is_end || !track.is_within_reach();
+        if !is_last && !track.is_sent() {
+            track.restart();
         }
-        if self
-            .tracks
-            .get(track_id)
-            .is_some_and(|track| !track.is_asking())
-        {
-            self.on_publishers_declined(turn, track_id, code);
+        Some(Gone { publisher, is_last })
+    }
+
+    /// The next publisher of a track starts from the beginning.
+    pub(crate) fn restart(&mut self, id: TrackId) {
+        if let Some(track) = self.table.get(id) {
+            track.restart();
         }
-        self.update_upstream(turn, track_id);
     }
 
     /// Keeps the subscribers of a track for a while, in case its publisher comes back.
-    fn orphan(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        if !track.subscribers.is_empty() && track.orphaned_until.is_none() {
+    pub(crate) fn orphan(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if let Some(track) = self.table.get(id)
+            && track.orphaned_until.is_none()
+        {
             let until = turn.now + turn.config.limits.publisher_linger;
             track.orphaned_until = Some(until);
-            turn.timers.set(until, Timer::Orphaned(track_id));
+            turn.timers.set(until, Timer::Orphaned(id));
         }
     }
 
-    /// The publisher did not come back.
-    pub(crate) fn on_orphaned(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        track.orphaned_until = None;
-        turn.counters.tracks_abandoned += 1;
-        let gone = PublishDone {
-            code: PublishDoneCode::TRACK_ENDED,
-            stream_count: None,
-            reason: "the publisher is gone".to_owned(),
-        };
-        self.dismiss_subscribers(turn, track_id, &gone, |_| true);
-        self.update_upstream(turn, track_id);
-    }
-
-    /// Ends a track for all those of its subscribers that it is over for: at once for those who have everything, for the others as soon as
-    /// their streams are complete [moqt-18 §10.11].
-    pub(crate) fn dismiss_subscribers(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: TrackId,
-        done: &PublishDone,
-        is_over: impl Fn(&Subscriber) -> bool,
-    ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let mut drained = Vec::new();
-        for subscriber in track.subscribers.iter_mut().filter(|other| is_over(other)) {
-            let ending = &mut subscriber.ending;
-            ending.get_or_insert_with(|| Box::new(done.clone()));
-            if subscriber.is_drained() {
-                drained.push((subscriber.handle, subscriber.request));
-            }
-        }
-        for (handle, request) in drained {
-            self.dismiss_if_drained(turn, id, handle, request);
-        }
-        self.tracks.forget_if_unused(turn, id);
-    }
-
-    /// Sends PUBLISH_DONE to a subscriber whose track has ended, once its streams are complete.
-    pub(crate) fn dismiss_if_drained(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: TrackId,
-        handle: Handle,
-        request: RequestId,
-    ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let Ok(place) = track.place(handle, request) else {
-            return;
-        };
-        let subscriber = &mut track.subscribers[place];
-        if !subscriber.is_drained() {
-            return;
-        }
-        let Some(done) = subscriber.ending.take() else {
-            return;
-        };
-        let done = PublishDone {
-            stream_count: Some(subscriber.streams_opened()),
-            ..*done
-        };
-        track.subscribers.remove(place);
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
-        turn.with_session(handle, |session, connection| {
-            session.publish_done(connection, request, done);
-        });
-        self.tracks.forget_if_unused(turn, id);
-    }
-
-    /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
-    pub(crate) fn cut_subscriber(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: TrackId,
-        (handle, request): (Handle, RequestId),
-        code: PublishDoneCode,
-    ) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let subscriber = track.subscriber(handle, request);
-        let Some(streams) = subscriber.map(|subscriber| subscriber.streams_opened()) else {
-            let code = match code {
-                PublishDoneCode::EXPIRED => RequestErrorCode::EXPIRED_AUTH_TOKEN,
-                PublishDoneCode::MALFORMED_TRACK => RequestErrorCode::MALFORMED_TRACK,
-                _ => RequestErrorCode::INTERNAL_ERROR,
-            };
-            self.refuse_waiting(turn, handle, request, code);
-            return self.update_upstream(turn, id);
-        };
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
-        self.subscriber_gone(turn, id, handle, request);
-        let done = PublishDone {
-            code,
-            stream_count: Some(streams),
-            reason: String::new(),
-        };
-        turn.with_session(handle, |session, connection| {
-            session.publish_done(connection, request, done);
-        });
-    }
-
-    /// The request of `peer` that stood for `part` is over, or the whole session.
-    pub(crate) fn part_gone(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        request: RequestId,
-        part: Part,
-    ) {
-        match part {
-            Part::Source(track) => {
-                let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.source_gone(turn, track, (handle, request), code);
-            }
-            Part::Subscriber(track) => self.subscriber_gone(turn, track, handle, request),
-            Part::Namespace(namespace) => {
-                self.catalogue.on_namespace_closed(turn, handle, &namespace);
-                self.withdraw_from_links(turn, &namespace);
-            }
-            Part::Prefix(_) => self.catalogue.on_prefix_closed((handle, request)),
-            Part::Fetch(_) => self.serving().fetch_gone(turn, (handle, request)),
-            Part::Feeder(_) => {
-                let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.serving().fail_feeder(turn, (handle, request), code);
-            }
-            Part::TrackStatus => {
-                let event = StatusEvent::Cancelled;
-                self.catalogue
-                    .on_status_event(turn, (handle, request), event);
-            }
-            Part::UpstreamStatus(requester) => {
-                let event = StatusEvent::UpstreamClosed;
-                self.catalogue.on_status_event(turn, requester, event);
-            }
+    /// The publisher of a track did not come back.
+    pub(crate) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if let Some(track) = self.table.get(id) {
+            track.orphaned_until = None;
+            turn.counters.tracks_abandoned += 1;
         }
     }
 }
 
-impl Tracks {
-    /// Forgets a track that nobody has to do with any more; if the cache remembers something of it, that stays.
-    pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let Some(track) = self.get(id).filter(|track| track.is_unused()) else {
+impl Track {
+    fn look_at_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId, next: Option<Instant>) {
+        if self.leaving_at == next {
             return;
-        };
-        if let Some(at) = track.orphaned_until.take() {
-            turn.timers.cancel(at, Timer::Orphaned(id));
         }
-        if let Some(at) = track.leaving_at.take() {
+        if let Some(at) = std::mem::replace(&mut self.leaving_at, next) {
             turn.timers.cancel(at, Timer::Leaving(id));
         }
-        if track.cache.is_empty() {
-            self.remove_if_unused(id);
-        } else if let Some(oldest) = self.rest(id, turn.config.limits.tracks_resting_max) {
-            turn.counters.tracks_resting_forgotten += 1;
-            if let Some(mut track) = self.remove_if_unused(oldest) {
-                track.cache.clear(self.ledger_mut());
-            }
+        if let Some(at) = next {
+            turn.timers.set(at, Timer::Leaving(id));
         }
     }
 }
 
-/// How long datagrams may be overtaken by the last word of their publisher, which does not count them.
+impl Publisher {
+    /// The PUBLISH_DONE that it sent, if it did.
+    pub(crate) fn done(&self) -> Option<&PublishDone> {
+        match &self.state {
+            PublisherState::Leaving { leaving, .. } => Some(&leaving.done),
+            PublisherState::Asked
+            | PublisherState::Active { .. }
+            | PublisherState::Paused { .. }
+            | PublisherState::Resuming { .. } => None,
+        }
+    }
+
+    /// Whether it had accepted or offered the track.
+    pub(crate) fn was_established(&self) -> bool {
+        self.state != PublisherState::Asked
+    }
+
+    /// When a publisher that is done is let go of; later than before if its streams go on.
+    fn leaves_at(
+        &mut self,
+        now: Instant,
+        linger: Duration,
+        has_datagrams: bool,
+    ) -> Option<Instant> {
+        let (is_complete, goes_on) = (self.is_complete(), self.streams_open > 0);
+        let PublisherState::Leaving { leaving, .. } = &mut self.state else {
+            return None;
+        };
+        if leaving.until <= now && goes_on && leaving.stream_bytes < self.stream_bytes {
+            leaving.stream_bytes = self.stream_bytes;
+            leaving.until = now + linger;
+        }
+        if !is_complete {
+            return Some(leaving.until);
+        }
+        // Nothing that comes through a link is overtaken.
+        let grace = if has_datagrams && !self.is_link {
+            DATAGRAM_GRACE
+        } else {
+            Duration::ZERO
+        };
+        Some(leaving.until.min(leaving.since + grace))
+    }
+}
+
+/// How long datagrams may be overtaken by PUBLISH_DONE, which does not count them.
 const DATAGRAM_GRACE: Duration = Duration::from_millis(200);

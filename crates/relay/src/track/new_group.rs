@@ -1,60 +1,15 @@
-//! Tracks that break the rules of the object model, and requests for new groups of those that keep them.
+//! NEW_GROUP_REQUEST: what subscribers ask of publishers whose groups they can begin at will.
 
-use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode, ResetCode},
-    parameter::Parameters,
-};
-use weir_quic::Handle;
+use weir_moqt::parameter::Parameters;
 
-use crate::{dispatch::Owners, track::table::TrackId, turn::Turn};
+use super::Tracks;
+use crate::{ids::TrackId, turn::Turn};
 
-impl Owners {
-    /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
-    /// once, and nothing more of it is taken from there [moqt-18 §2.4.2].
-    pub(crate) fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        turn.counters.tracks_malformed += 1;
-        tracing::debug!(track = %track.name, connection = publisher.index(), "malformed");
-        let sources = track.sources.clone();
-        let subscribers = track.subscribers.iter();
-        let subscribers: Vec<_> = subscribers
-            .map(|subscriber| (subscriber.handle, subscriber.request))
-            .collect();
-        for who in subscribers {
-            let code = PublishDoneCode::MALFORMED_TRACK;
-            self.cut_subscriber(turn, id, who, code);
-        }
-        self.serving().on_malformed(turn, id, publisher);
-        for source in sources
-            .into_iter()
-            .filter(|source| source.handle == publisher)
-        {
-            self.cut_streams(turn, source.handle, source.request);
-            turn.with_session(source.handle, |session, connection| {
-                session.cancel(connection, source.request, ResetCode::MALFORMED_TRACK);
-            });
-            let peer = turn.sessions.get(source.handle);
-            if peer.and_then(|peer| peer.remove(source.request)).is_some() {
-                let who = (source.handle, source.request);
-                let code = RequestErrorCode::MALFORMED_TRACK;
-                self.source_gone(turn, id, who, code);
-            }
-        }
-        self.publish_grown(turn);
-    }
-
-    /// A subscriber asks for a new group: its wish goes to the publishers unless they were asked already, or the group
+impl Tracks {
+    /// A subscriber asks for a new group: the request goes to the publishers unless they were asked already, or the group
     /// is there [moqt-18 §10.2.13].
-    pub(crate) fn request_group(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: TrackId,
-        parameters: &Parameters,
-    ) {
-        let (Some(wanted), Some(track)) = (parameters.new_group_request, self.tracks.get(id))
-        else {
+    pub(crate) fn request_group(&mut self, turn: &mut Turn<'_>, id: TrackId, wanted: u64) {
+        let Some(track) = self.table.get(id) else {
             return;
         };
         let largest = track.largest.map(|largest| largest.group);
@@ -66,16 +21,16 @@ impl Owners {
             return;
         }
         track.group_asked = Some((wanted, largest));
-        for source in track.sources.clone() {
-            if source.is_established() {
-                let update = Parameters {
-                    new_group_request: Some(wanted),
-                    ..Parameters::default()
-                };
-                turn.with_session(source.handle, |session, connection| {
-                    session.update(connection, source.request, update).is_ok()
-                });
-            }
+        for publisher in track.publishers.iter().filter(|it| it.is_established()) {
+            let update = Parameters {
+                new_group_request: Some(wanted),
+                ..Parameters::default()
+            };
+            turn.with_session(publisher.handle, |session, connection| {
+                session
+                    .update(connection, publisher.request, update)
+                    .is_ok()
+            });
         }
     }
 }
