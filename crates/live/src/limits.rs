@@ -47,7 +47,7 @@ pub const INIT_TRACKS_MAX: usize = 8;
 pub const LAYERS_MAX: usize = 8;
 
 /// Bytes of a catalog or an init segment that a player takes; a larger one is none.
-pub const HELD_BYTES_MAX: usize = 1 << 20;
+pub const METADATA_BYTES_MAX: usize = 1 << 20;
 
 /// Frames of one object, over all fragments in it; one with more is passed over.
 pub const FRAMES_PER_OBJECT_MAX: usize = 4096;

@@ -23,11 +23,11 @@ use weir_moqt::property::Properties;
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 
-use self::drain::Leaving;
-use self::metadata::{Answer, HELD_PRIORITY, Held};
+use self::drain::Drain;
+use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, Terms};
-use self::send_stream::{Object, Place};
+use self::send_stream::{Object, SendOrder};
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::packaging::{FrameTag, Packaging};
@@ -91,10 +91,10 @@ pub struct Origin {
     /// By their aliases: the tracks of the strategy, then what is held, then sound.
     publications: Vec<Publication>,
     init: Option<Box<Init>>,
-    held: Vec<Held>,
-    answers: Vec<Answer>,
+    metadata: Vec<MetadataTrack>,
+    fetch_responses: Vec<FetchResponse>,
     /// Asked for before it was known which tracks there are.
-    early: Vec<(RequestId, Subscribe)>,
+    waiting_subscribes: Vec<(RequestId, Subscribe)>,
     /// The number on the wire of the first group: the time of day, so that one who is started again counts on from
     /// above, and no relay takes its groups for those of before.
     first_group: u64,
@@ -104,7 +104,7 @@ pub struct Origin {
     steps: Vec<Step>,
     counters: OriginCounters,
     /// After the end of the source.
-    leaving: Option<Leaving>,
+    drain: Option<Drain>,
 }
 
 impl Origin {
@@ -122,15 +122,15 @@ impl Origin {
             source: config.source,
             publications: Vec::new(),
             init: None,
-            held: Vec::new(),
-            answers: Vec::new(),
-            early: Vec::new(),
+            metadata: Vec::new(),
+            fetch_responses: Vec::new(),
+            waiting_subscribes: Vec::new(),
             first_group: 0,
             group: 0,
             streams: Streams::default(),
             steps: Vec::new(),
             counters: OriginCounters::default(),
-            leaving: None,
+            drain: None,
         }
     }
 
@@ -165,7 +165,7 @@ impl Origin {
                         accepted.is_accepted = true;
                     }
                     if let Accepted::Ok(ok) = ok {
-                        self.take_over(now, endpoint, id, &ok.parameters);
+                        self.apply_parameters(now, endpoint, id, &ok.parameters);
                     }
                     if let Some((_, is_accepted)) = self.offered.as_mut().filter(|one| one.0 == id)
                     {
@@ -179,7 +179,7 @@ impl Origin {
                 }
                 SessionEvent::Request { id, request } => self.answer(now, endpoint, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
-                    self.take_over(now, endpoint, id, &parameters);
+                    self.apply_parameters(now, endpoint, id, &parameters);
                     if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                         session.update_ok(&mut connection, id, RequestOk::default());
                     }
@@ -210,14 +210,18 @@ impl Origin {
     }
 
     /// The peer says how urgent a track is to it, and whether it wants it now.
-    fn take_over(
+    fn apply_parameters(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        if let Some((_, asked)) = self.early.iter_mut().find(|(early, _)| *early == id) {
+        if let Some((_, asked)) = self
+            .waiting_subscribes
+            .iter_mut()
+            .find(|(early, _)| *early == id)
+        {
             return asked.parameters.change(parameters);
         }
         let mut publications = self.publications.iter_mut().enumerate();
@@ -227,7 +231,7 @@ impl Origin {
         else {
             return;
         };
-        publication.take_over(parameters);
+        publication.apply_parameters(parameters);
         publication.forward(parameters, self.group);
         if !publication.is_forwarded {
             for key in self.streams.of_track(track) {
@@ -236,8 +240,8 @@ impl Origin {
                 self.counters.streams_reset += u64::from(is_given_up);
             }
         }
-        self.streams.rank_anew(&mut connection, track, |place| {
-            publication.rank(place.priority, place.key.group, place.key.subgroup)
+        self.streams.update_ranks(&mut connection, track, |order| {
+            publication.rank(order.priority, order.key.group, order.key.subgroup)
         });
     }
 
@@ -284,13 +288,13 @@ impl Origin {
                 }
             }
         }
-        self.answer_early(now, endpoint);
+        self.answer_waiting(now, endpoint);
         for key in self.streams.expired(now) {
             self.reset(now, endpoint, key);
         }
         self.flush(now, endpoint);
         if self.source.is_over() {
-            self.leave(now, endpoint);
+            self.drain(now, endpoint);
         }
     }
 
@@ -302,7 +306,7 @@ impl Origin {
             (CATALOG_TRACK, catalog.encode()),
             (INIT_TRACK, init.segment.clone()),
         ] {
-            self.hold(now, endpoint, name, payload);
+            self.offer_metadata(now, endpoint, name, payload);
         }
         for audio in &init.audio {
             let (name, number) = (audio_track(audio.number), audio.number);
@@ -313,19 +317,25 @@ impl Origin {
             self.offer(now, endpoint, &name, terms);
         }
         self.init = Some(init);
-        self.answer_early(now, endpoint);
+        self.answer_waiting(now, endpoint);
     }
 
     /// Offers a track with one object.
-    fn hold(&mut self, now: Instant, endpoint: &mut Endpoint, name: &str, payload: Bytes) {
+    fn offer_metadata(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        payload: Bytes,
+    ) {
         let Ok(track_name) = TrackName::new(name) else {
             return;
         };
-        let Some(alias) = self.offer(now, endpoint, name, Terms::HELD) else {
+        let Some(alias) = self.offer(now, endpoint, name, Terms::METADATA) else {
             return;
         };
-        self.write_held(now, endpoint, alias, payload.clone());
-        self.held.push(Held {
+        self.write_metadata(now, endpoint, alias, payload.clone());
+        self.metadata.push(MetadataTrack {
             name: track_name,
             payload,
             at: Location {
@@ -336,7 +346,13 @@ impl Origin {
     }
 
     /// Writes the object of a track with one object.
-    fn write_held(&mut self, now: Instant, endpoint: &mut Endpoint, track: usize, payload: Bytes) {
+    fn write_metadata(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: usize,
+        payload: Bytes,
+    ) {
         let key = StreamKey {
             track,
             group: 0,
@@ -347,7 +363,7 @@ impl Origin {
             properties: Properties::EMPTY,
             payload,
         };
-        self.write(now, endpoint, key, HELD_PRIORITY, object);
+        self.write(now, endpoint, key, METADATA_PRIORITY, object);
         self.streams.finish(key);
     }
 
@@ -455,17 +471,18 @@ impl Origin {
         };
         if publication.begins_over(numbered.group) {
             let publication = &*publication;
-            self.streams.rank_anew(&mut connection, key.track, |place| {
-                publication.rank(place.priority, place.key.group, place.key.subgroup)
-            });
+            self.streams
+                .update_ranks(&mut connection, key.track, |order| {
+                    publication.rank(order.priority, order.key.group, order.key.subgroup)
+                });
         }
-        let place = Place {
+        let order = SendOrder {
             key: numbered,
             priority,
             rank: publication.rank(priority, numbered.group, numbered.subgroup),
         };
         let draft = session.draft();
-        let is_over = self.streams.push(draft, key, place, object);
+        let is_over = self.streams.push(draft, key, order, object);
         let mut surplus = is_over.then_some(key);
         while let Some(key) = surplus.or_else(|| self.streams.surplus(self.group)) {
             surplus = None;
@@ -489,7 +506,8 @@ impl Origin {
             return;
         };
         let connection = &mut connection;
-        self.answers.retain_mut(|answer| answer.flush(connection));
+        self.fetch_responses
+            .retain_mut(|answer| answer.flush(connection));
         let publications = &mut self.publications;
         self.streams.flush(connection, |track| {
             if let Some(publication) = publications.get_mut(track) {
@@ -536,9 +554,9 @@ impl App for Origin {
         }
         // Nothing is taken from the source before the relay has taken the tracks.
         let is_ready = self.is_published() && !self.streams.is_full();
-        let is_awaited = self.leaving.is_none() && (is_ready || self.source.is_over());
+        let is_awaited = self.drain.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
-        let look_at = self.leaving.as_ref().map(|leaving| leaving.look_at);
+        let look_at = self.drain.as_ref().map(|drain| drain.look_at);
         [
             self.client.poll_timeout(),
             next_at,

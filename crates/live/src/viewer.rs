@@ -26,9 +26,9 @@ use weir_transport::StreamId;
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
-use self::incoming::{Incoming, Of, Track, Whole};
+use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
 use self::plan_change::Numbering;
-use self::publisher_change::Succession;
+use self::publisher_change::PublisherTracker;
 use self::records::Records;
 use self::unpacking::Unpacker;
 use crate::figures::FrameRecord;
@@ -53,12 +53,12 @@ pub struct Viewer {
     plan: Option<Plan>,
     tracks: Vec<Track>,
     /// Of what is past.
-    fetches: Vec<(RequestId, Of)>,
+    fetches: Vec<(RequestId, StreamContent)>,
     streams: BTreeMap<StreamId, Incoming>,
     /// Of the first track, if that is taken as one stream.
-    sequence: Option<Sequence<Whole>>,
+    sequence: Option<Sequence<ReceivedFrame>>,
     freshness: Option<Freshness>,
-    succession: Succession,
+    publisher_tracker: PublisherTracker,
     streams_refused: u64,
     records: Records,
     started_us: Option<i64>,
@@ -97,7 +97,7 @@ impl Viewer {
             streams: BTreeMap::new(),
             sequence: settings.in_sequence.then(Sequence::new),
             freshness: settings.stops_stale.then(Freshness::default),
-            succession: Succession::default(),
+            publisher_tracker: PublisherTracker::default(),
             streams_refused: 0,
             records: Records::new(RECORDS_MAX),
             started_us: None,
@@ -186,7 +186,7 @@ impl Viewer {
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
             SessionEvent::Ready { .. } => match self.config.choice.clone() {
-                Choice::Catalog => self.discover(now, endpoint, self.config.patience),
+                Choice::Catalog => self.discover(now, endpoint, self.config.rendezvous_timeout),
                 Choice::Known { tracks, .. } => {
                     let tracks = tracks.into_iter().map(|name| (name, None));
                     self.subscribe(now, endpoint, tracks.collect());
@@ -198,13 +198,13 @@ impl Viewer {
             } => {
                 let largest = ok.parameters.largest_object;
                 if self.discovery.has(id) {
-                    self.on_held_accepted(now, endpoint, id, largest);
+                    self.on_metadata_accepted(now, endpoint, id, largest);
                 } else {
                     self.on_subscribed(now, endpoint, id, largest);
                 }
             }
             SessionEvent::Rejected { id, error } if self.discovery.has(id) => {
-                self.on_held_rejected(now, endpoint, id, &error);
+                self.on_metadata_rejected(now, endpoint, id, &error);
             }
             SessionEvent::Rejected { id, error } => self.on_rejected(now, endpoint, id, error),
             SessionEvent::Request { id, .. } => {
@@ -253,7 +253,7 @@ impl Viewer {
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
             SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
             SessionEvent::Closed { id, .. } if self.discovery.has(id) => {
-                self.on_held_closed(now, endpoint, id);
+                self.on_metadata_closed(now, endpoint, id);
             }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
@@ -307,7 +307,7 @@ impl Viewer {
                 Join::Next => Filter::NextGroupStart,
                 Join::Current => Filter::LargestObject,
             }),
-            rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
+            rendezvous_timeout: Some(self.config.rendezvous_timeout).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
         let (session, mut connection) = self.client.open(now, endpoint)?;
@@ -333,7 +333,7 @@ impl Viewer {
             return;
         };
         let RequestError { code, reason, .. } = error;
-        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].tries.take() {
+        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
             // The end of the subscription before was overtaken by this one.
             let name = self.tracks[place].name.clone();
             if let Some(request) = self.subscribe_to(now, endpoint, &name) {
@@ -371,7 +371,7 @@ impl Viewer {
             groups: 0,
         };
         if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, Of::Track(place)));
+            self.fetches.push((fetch, StreamContent::Track(place)));
         }
     }
 
@@ -405,9 +405,9 @@ impl Viewer {
         let of = match found {
             Some((track, place)) => {
                 track.streams += 1;
-                Of::Track(place)
+                StreamContent::Track(place)
             }
-            None if self.discovery.has(request) => Of::Held(request),
+            None if self.discovery.has(request) => StreamContent::Metadata(request),
             None => return,
         };
         if self.streams.len() >= STREAMS_MAX {
@@ -426,7 +426,7 @@ impl Viewer {
 
     fn on_stream_end(&mut self, now: Instant, stream: StreamId) {
         if let Some(incoming) = self.streams.remove(&stream)
-            && incoming.of == Of::Track(0)
+            && incoming.of == StreamContent::Track(0)
             && !incoming.is_fetch
             && let Some(sequence) = &mut self.sequence
         {
@@ -443,8 +443,8 @@ impl Viewer {
         }
     }
 
-    fn on_frame(&mut self, now: Instant, whole: &Whole) {
-        let Whole {
+    fn on_frame(&mut self, now: Instant, whole: &ReceivedFrame) {
+        let ReceivedFrame {
             group,
             tag,
             is_told,

@@ -10,7 +10,7 @@ use super::Origin;
 
 /// What there was at the last look.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub(super) struct Drain {
     /// When it is looked again.
     pub(super) look_at: Instant,
     /// When something was seen to arrive.
@@ -19,7 +19,7 @@ pub(super) struct Leaving {
     stats: ConnectionStats,
 }
 
-impl Leaving {
+impl Drain {
     fn new(now: Instant) -> Self {
         Self {
             look_at: now + LINGER,
@@ -45,23 +45,23 @@ impl Leaving {
 
 impl Origin {
     /// The source is over: finishes what is open, and leaves when that has arrived, or nothing arrives any more.
-    pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some(leaving) = &self.leaving else {
-            self.leaving = Some(Leaving::new(now));
+    pub(super) fn drain(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some(drain) = &self.drain else {
+            self.drain = Some(Drain::new(now));
             self.streams.finish_all();
             self.flush(now, endpoint);
             return self.end_tracks(now, endpoint);
         };
-        if now < leaving.look_at {
+        if now < drain.look_at {
             return self.end_tracks(now, endpoint);
         }
-        let left = self.streams.len() + self.answers.len();
+        let left = self.streams.len() + self.fetch_responses.len();
         let stats = self.client.open(now, endpoint);
         let stats = stats.map(|(_, connection)| connection.stats());
-        let Some(leaving) = self.leaving.as_mut().filter(|_| left > 0) else {
+        let Some(drain) = self.drain.as_mut().filter(|_| left > 0) else {
             return self.client.close(now, endpoint, "the stream is over");
         };
-        if leaving.is_stuck(now, left, stats.unwrap_or_default()) {
+        if drain.is_stuck(now, left, stats.unwrap_or_default()) {
             let waiting = self.streams.waiting_bytes();
             let reason = format!(
                 "the end of the stream did not arrive: the relay has acknowledged nothing for {} s, with {left} streams to go, \
@@ -75,7 +75,7 @@ impl Origin {
 
     /// Something has arrived, or can be written.
     pub(super) fn end_tracks_if_over(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.leaving.is_some() {
+        if self.drain.is_some() {
             self.end_tracks(now, endpoint);
         }
     }
@@ -97,8 +97,8 @@ impl Origin {
                     reason: String::new(),
                 };
                 session.publish_done(&mut connection, request, done);
-                if let Some(leaving) = &mut self.leaving {
-                    leaving.look_at = now + LINGER;
+                if let Some(drain) = &mut self.drain {
+                    drain.look_at = now + LINGER;
                 }
             }
         }

@@ -14,7 +14,7 @@ use weir_transport::{Direction, StreamId, Transport, WriteError};
 
 /// The one object of a track.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct MetadataTrack {
     pub(super) name: TrackName,
     /// Where it is in the track.
     pub(super) at: Location,
@@ -23,12 +23,12 @@ pub(super) struct Held {
 
 /// An answer to a FETCH on its way.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct FetchResponse {
     stream: Option<StreamId>,
     waiting: Bytes,
 }
 
-impl Held {
+impl MetadataTrack {
     /// Whether this is what a FETCH asks for.
     pub(super) fn is_asked_for(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
@@ -41,7 +41,7 @@ impl Held {
     }
 
     /// The answer to a FETCH for it, and the stream behind that.
-    pub(super) fn answer(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, Answer) {
+    pub(super) fn response(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, FetchResponse) {
         let ok = FetchOk {
             end_of_track: false,
             end: self.at,
@@ -55,7 +55,7 @@ impl Held {
             group: self.at.group,
             subgroup: Some(0),
             object: self.at.object,
-            priority: HELD_PRIORITY,
+            priority: METADATA_PRIORITY,
             properties: Properties::EMPTY,
             payload_len: self.payload.len() as u64,
         };
@@ -65,7 +65,7 @@ impl Held {
         let waiting = bytes.freeze();
         (
             ok,
-            Answer {
+            FetchResponse {
                 stream: None,
                 waiting,
             },
@@ -73,14 +73,14 @@ impl Held {
     }
 }
 
-impl Answer {
+impl FetchResponse {
     /// Writes what the connection takes; returns whether there will be something to do later.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
         if self.stream.is_none() {
             self.stream = connection.open(Direction::Uni);
             if let Some(stream) = self.stream {
                 let order = GroupOrder::Ascending;
-                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, HELD_PRIORITY, order, 0, 0);
+                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, METADATA_PRIORITY, order, 0, 0);
                 connection.set_priority(stream, rank);
             }
         }
@@ -104,6 +104,6 @@ fn is_named(track: &FullTrackName, name: &TrackName) -> bool {
 }
 
 /// Before everything else [msf-01 §5].
-pub(super) const HELD_PRIORITY: u8 = 8;
+pub(super) const METADATA_PRIORITY: u8 = 8;
 /// Answers that may wait at once; further ones are refused.
-pub(super) const ANSWERS_MAX: usize = 16;
+pub(super) const FETCH_RESPONSES_MAX: usize = 16;

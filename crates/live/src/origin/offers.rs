@@ -8,14 +8,14 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
-use super::metadata::ANSWERS_MAX;
+use super::metadata::FETCH_RESPONSES_MAX;
 use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
 use super::{Origin, track};
 
 impl Origin {
     /// A request is over before its track is.
     pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        self.early.retain(|(early, _)| *early != id);
+        self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.offered.is_some_and(|(offered, _)| offered == id) {
             self.client
                 .fail("the relay withdrew the namespace".to_owned());
@@ -126,13 +126,16 @@ impl Origin {
     ) {
         let found = asked_for(&self.publications, asked);
         if found.is_err() && !self.knows_tracks() {
-            if self.early.len() < EARLY_MAX {
-                return self.early.push((id, asked.clone()));
+            if self.waiting_subscribes.len() < WAITING_SUBSCRIBES_MAX {
+                return self.waiting_subscribes.push((id, asked.clone()));
             }
             self.counters.early_over_limit += 1;
         }
-        let held = self.held.iter().find(|held| asked.track.name == held.name);
-        let payload = held.map(|held| held.payload.clone());
+        let metadata = self
+            .metadata
+            .iter()
+            .find(|one| asked.track.name == one.name);
+        let payload = metadata.map(|track| track.payload.clone());
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
@@ -147,7 +150,7 @@ impl Origin {
         let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
         session.subscribe_ok(&mut connection, id, ok);
         if let Some(payload) = payload {
-            self.write_held(now, endpoint, alias, payload);
+            self.write_metadata(now, endpoint, alias, payload);
             self.flush(now, endpoint);
         }
     }
@@ -158,9 +161,9 @@ impl Origin {
     }
 
     /// Answers those who asked before that was known.
-    pub(super) fn answer_early(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn answer_waiting(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.knows_tracks() {
-            for (id, asked) in std::mem::take(&mut self.early) {
+            for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
                 self.on_subscribe(now, endpoint, id, &asked);
             }
         }
@@ -181,14 +184,14 @@ impl Origin {
             return;
         };
         if let Request::Fetch(fetch) = asked
-            && let Some(held) = self.held.iter().find(|held| held.is_asked_for(fetch))
-            && self.answers.len() < ANSWERS_MAX
+            && let Some(track) = self.metadata.iter().find(|track| track.is_asked_for(fetch))
+            && self.fetch_responses.len() < FETCH_RESPONSES_MAX
         {
-            let (ok, mut answer) = held.answer(session.draft(), fetch);
+            let (ok, mut answer) = track.response(session.draft(), fetch);
             session.fetch_ok(&mut connection, id, ok);
             self.counters.fetches_answered += 1;
             if answer.flush(&mut connection) {
-                self.answers.push(answer);
+                self.fetch_responses.push(answer);
             }
             return;
         }
@@ -200,4 +203,4 @@ impl Origin {
 /// How long the relay may take to answer an offer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// Requests that may wait until it is known which tracks there are; further ones are refused.
-const EARLY_MAX: usize = 16;
+const WAITING_SUBSCRIBES_MAX: usize = 16;

@@ -9,7 +9,7 @@ use super::Viewer;
 impl Viewer {
     /// Tracks were asked for: the relay answers when somebody publishes them, or after as long as it was asked to wait for that.
     pub(super) fn await_answers(&mut self, now: Instant) {
-        self.answer_by = answer_by(now, self.config.patience);
+        self.answer_by = answer_by(now, self.config.rendezvous_timeout);
     }
 
     /// A track was accepted; what comes of it decides from now on.
@@ -38,8 +38,8 @@ impl Viewer {
 }
 
 /// By when a relay answers a request for what it is to wait for so long.
-pub(super) fn answer_by(now: Instant, patience: Duration) -> Option<Instant> {
-    now.checked_add(patience.saturating_add(ANSWER_TIME_MAX))
+pub(super) fn answer_by(now: Instant, wait: Duration) -> Option<Instant> {
+    now.checked_add(wait.saturating_add(ANSWER_TIME_MAX))
 }
 
 /// Why a player that had no answer is of no more use.

@@ -22,10 +22,10 @@ pub struct ViewerConfig {
     /// How much is buffered.
     pub buffer: BufferChoice,
     /// How long to wait for somebody to publish the stream.
-    pub patience: Duration,
+    pub rendezvous_timeout: Duration,
     /// How long to wait for a publisher to come back after the stream has ended; zero: it leaves with the stream. Only of
     /// streams with a catalog is another one waited for.
-    pub patience_again: Duration,
+    pub reconnect_timeout: Duration,
     /// The clock that availability is told in.
     pub timebase: Timebase,
 }

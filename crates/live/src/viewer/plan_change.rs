@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
-use super::incoming::{Of, Track};
-use super::publisher_change::Succession;
+use super::incoming::{StreamContent, Track};
+use super::publisher_change::PublisherTracker;
 use super::unpacking::Unpacker;
 use super::{Choice, Player, Viewer};
 use crate::freshness::Freshness;
@@ -43,8 +43,8 @@ impl Viewer {
         let named = plan.strategy.as_deref().and_then(strategy::by_name);
         let settings = named.unwrap_or_else(strategy::usual).player();
         self.settings = settings.with_buffer(self.config.buffer);
-        self.play_anew();
-        self.succession = Succession::default();
+        self.restart_playout();
+        self.publisher_tracker = PublisherTracker::default();
         let tracks = plan.video.iter();
         let tracks = tracks.map(|one| (one.name.clone(), Some(Unpacker::new(one.clone()))));
         let tracks = tracks.collect();
@@ -59,11 +59,11 @@ impl Viewer {
     pub(super) fn follow_publisher(&mut self) {
         self.publishers_followed += 1;
         self.count_on();
-        self.play_anew();
+        self.restart_playout();
     }
 
     /// Plays by the settings of now, as if nothing had come.
-    fn play_anew(&mut self) {
+    fn restart_playout(&mut self) {
         let settings = self.settings;
         self.player = Player::new(settings);
         self.sequence = settings.in_sequence.then(Sequence::new);
@@ -90,7 +90,7 @@ impl Viewer {
     fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.count_on();
         self.answer_by = None;
-        let is_track = |of: Of| matches!(of, Of::Track(_));
+        let is_track = |of: StreamContent| matches!(of, StreamContent::Track(_));
         let fetches = self.fetches.extract_if(.., |(_, of)| is_track(*of));
         let fetches = fetches.map(|(fetch, _)| fetch);
         let tracks = self.tracks.drain(..).map(|track| track.request);
@@ -139,7 +139,7 @@ impl Viewer {
     fn on_over(&mut self, now: Instant, endpoint: &mut Endpoint, ended_at: Instant) {
         let is_found = matches!(self.config.choice, Choice::Catalog);
         self.waits_until = Some(if is_found {
-            ended_at + self.config.patience_again
+            ended_at + self.config.reconnect_timeout
         } else {
             ended_at
         });

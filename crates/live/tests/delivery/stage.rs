@@ -209,8 +209,8 @@ impl Stage {
                 choice: Choice::Known { tracks, settings },
                 join: Join::Next,
                 buffer: BufferChoice::Strategy,
-                patience: Duration::ZERO,
-                patience_again: Duration::ZERO,
+                rendezvous_timeout: Duration::ZERO,
+                reconnect_timeout: Duration::ZERO,
                 timebase,
             }),
         );

@@ -19,7 +19,7 @@ use weir_net::{Bell, Shaper, ShaperConfig, Stop};
 use weir_quic::Congestion;
 
 use super::hosting;
-use super::ingest_queue::Inbox;
+use super::ingest_queue::IngestQueue;
 use super::lab::{Run, named_strategy, wanted_congestion};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
@@ -67,9 +67,9 @@ pub(crate) fn run(
     let page = serve_page(LOOPBACK, &config).context("cannot serve the page")?;
     let mailbox = Mailbox::open()?;
     let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let queue = IngestQueue::new(bell.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
-    encoder.feed(&inbox, &stop)?;
+    encoder.feed(&queue, &stop)?;
     let target = client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
     let (address, asked) = (relay.address, stop.clone());
     let origin = start("weir-origin", move || {
@@ -80,7 +80,7 @@ pub(crate) fn run(
             strategy,
             packaging: Packaging::Cmaf,
             timebase: hosting::timebase(),
-            source: Box::new(inbox),
+            source: Box::new(queue),
         });
         hosting::host(&mut origin, address, congestion, Some(bell), &asked)?;
         anyhow::Ok(origin.failure().map(str::to_owned))

@@ -80,8 +80,8 @@ pub(crate) fn run(
         },
         join: Join::Next,
         buffer: BufferChoice::Strategy,
-        patience: Duration::ZERO,
-        patience_again: Duration::ZERO,
+        rendezvous_timeout: Duration::ZERO,
+        reconnect_timeout: Duration::ZERO,
         timebase,
     };
     let source = trace_source(profile, sim.now(), seed)?;

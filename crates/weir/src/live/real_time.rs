@@ -16,7 +16,7 @@ use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
 use weir_quic::Congestion;
 
 use super::hosting;
-use super::ingest_queue::{Inbox, ReadError};
+use super::ingest_queue::{IngestQueue, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
@@ -74,8 +74,8 @@ pub(crate) fn run(
         },
         join: Join::Next,
         buffer: BufferChoice::Strategy,
-        patience: JOIN,
-        patience_again: Duration::ZERO,
+        rendezvous_timeout: JOIN,
+        reconnect_timeout: Duration::ZERO,
         timebase,
     });
     let bell = Bell::new().context("cannot make an event descriptor")?;
@@ -83,10 +83,10 @@ pub(crate) fn run(
     let frames: Box<dyn Source + Send> = match source {
         SourceChoice::Trace => Box::new(trace_source(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
-            let inbox = Inbox::new(bell.clone());
+            let queue = IngestQueue::new(bell.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
-            running.feed(&inbox, &stop)?;
-            Box::new(inbox)
+            running.feed(&queue, &stop)?;
+            Box::new(queue)
         }
     };
     let origin_target = target(relay.address)?;
@@ -148,10 +148,10 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Lets an inbox have what it encodes; once.
-    pub(super) fn feed(&mut self, inbox: &Inbox, stop: &Stop) -> anyhow::Result<()> {
+    /// Reads what it encodes into a queue; once.
+    pub(super) fn feed(&mut self, queue: &IngestQueue, stop: &Stop) -> anyhow::Result<()> {
         let output = self.child.stdout.take().context("ffmpeg has no output")?;
-        self.reader = Some(inbox.fill(output, false, stop.clone())?);
+        self.reader = Some(queue.fill(output, false, stop.clone())?);
         Ok(())
     }
 

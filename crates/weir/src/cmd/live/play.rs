@@ -89,8 +89,8 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
             JoinChoice::Current => Join::Current,
         },
         buffer: arguments.buffer,
-        patience: arguments.patience,
-        patience_again: arguments.patience_again,
+        rendezvous_timeout: arguments.patience,
+        reconnect_timeout: arguments.patience_again,
         timebase,
     });
     let stop = signals::stop_on_signals()?;

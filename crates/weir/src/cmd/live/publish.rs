@@ -21,7 +21,7 @@ use super::{TrustArguments, namespace};
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    ingest_queue::Inbox,
+    ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
@@ -109,7 +109,7 @@ fn publish(
     stop: &Stop,
 ) -> anyhow::Result<ExitCode> {
     let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let queue = IngestQueue::new(bell.clone());
     let remote = target.remote;
     let mut origin = Origin::new(OriginConfig {
         target,
@@ -121,11 +121,11 @@ fn publish(
         strategy,
         packaging: arguments.packaging,
         timebase: timebase(),
-        source: Box::new(inbox.clone()),
+        source: Box::new(queue.clone()),
     });
-    let reader = inbox.fill(input, arguments.realtime, stop.clone())?;
+    let reader = queue.fill(input, arguments.realtime, stop.clone())?;
     let hosted = host(&mut origin, remote, congestion, Some(bell), stop);
-    inbox.close();
+    queue.close();
     hosted?;
     let counters = origin.counters();
     print_out(&format!(

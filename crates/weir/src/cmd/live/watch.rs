@@ -21,7 +21,7 @@ use super::namespace;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    ingest_queue::Inbox,
+    ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
     player_page::serve_page,
 };
@@ -239,11 +239,11 @@ fn publish(
         encoder,
     } = source;
     let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let queue = IngestQueue::new(bell.clone());
     let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
     let namespace = named(&arguments.namespace)?;
     let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
-    let reader = inbox.fill(input, is_paced, stop.clone())?;
+    let reader = queue.fill(input, is_paced, stop.clone())?;
     let stop = stop.clone();
     let work = move || {
         let mut origin = Origin::new(OriginConfig {
@@ -253,10 +253,10 @@ fn publish(
             strategy: named_strategy(&strategy)?,
             packaging,
             timebase: timebase(),
-            source: Box::new(inbox.clone()),
+            source: Box::new(queue.clone()),
         });
         let hosted = host(&mut origin, relay, congestion, Some(bell), &stop);
-        inbox.close();
+        queue.close();
         hosted?;
         if reader.is_finished() {
             let read = reader.join();
