@@ -26,7 +26,7 @@ use weir_quic::{App, Endpoint, Event};
 use self::drain::Drain;
 use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
 pub use self::publication::PublishFlow;
-use self::publication::{Publication, Terms};
+use self::publication::{Publication, RequestState, Terms};
 use self::send_stream::{Object, SendOrder};
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
@@ -80,8 +80,8 @@ pub struct Origin {
     client: Client,
     namespace: Namespace,
     flow: PublishFlow,
-    /// The `PUBLISH_NAMESPACE`, and whether it was accepted.
-    offered: Option<(RequestId, bool)>,
+    /// The `PUBLISH_NAMESPACE`.
+    namespace_offer: RequestState,
     /// When the relay should have taken what it was offered.
     answer_by: Option<Instant>,
     strategy: Box<dyn Strategy>,
@@ -114,7 +114,7 @@ impl Origin {
             client: Client::new(Arc::new(config.target)),
             namespace: config.namespace,
             flow: config.flow,
-            offered: None,
+            namespace_offer: RequestState::None,
             answer_by: None,
             strategy: config.strategy,
             packaging: config.packaging,
@@ -148,10 +148,10 @@ impl Origin {
     /// the source.
     pub fn is_published(&self) -> bool {
         if self.flow == PublishFlow::Namespace {
-            return self.offered.is_some_and(|(_, is_accepted)| is_accepted);
+            return self.namespace_offer.is_accepted();
         }
         let count = self.strategy.tracks().len();
-        let is_accepted = |publication: &Publication| publication.is_accepted;
+        let is_accepted = |publication: &Publication| publication.request.is_accepted();
         self.publications.len() >= count && self.publications[..count].iter().all(is_accepted)
     }
 
@@ -159,19 +159,7 @@ impl Origin {
         while let Some(event) = self.client.poll_event() {
             match event {
                 SessionEvent::Ready { .. } => self.publish(now, endpoint),
-                SessionEvent::Accepted { id, ok } => {
-                    let mut publications = self.publications.iter_mut();
-                    if let Some(accepted) = publications.find(|one| one.request == Some(id)) {
-                        accepted.is_accepted = true;
-                    }
-                    if let Accepted::Ok(ok) = ok {
-                        self.apply_parameters(now, endpoint, id, &ok.parameters);
-                    }
-                    if let Some((_, is_accepted)) = self.offered.as_mut().filter(|one| one.0 == id)
-                    {
-                        *is_accepted = true;
-                    }
-                }
+                SessionEvent::Accepted { id, ok } => self.on_accepted(now, endpoint, id, &ok),
                 SessionEvent::Rejected { error, .. } => {
                     let RequestError { code, reason, .. } = error;
                     self.client
@@ -209,6 +197,20 @@ impl Origin {
         }
     }
 
+    /// The relay accepted the PUBLISH of a track or the `PUBLISH_NAMESPACE`.
+    fn on_accepted(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, ok: &Accepted) {
+        let tracks = self.publications.iter_mut();
+        let tracks = tracks.map(|publication| &mut publication.request);
+        for offer in tracks.chain([&mut self.namespace_offer]) {
+            if *offer == RequestState::Offered(id) {
+                *offer = RequestState::Established(id);
+            }
+        }
+        if let Accepted::Ok(ok) = ok {
+            self.apply_parameters(now, endpoint, id, &ok.parameters);
+        }
+    }
+
     /// The peer says how urgent a track is to it, and whether it wants it now.
     fn apply_parameters(
         &mut self,
@@ -225,7 +227,7 @@ impl Origin {
             return asked.parameters.change(parameters);
         }
         let mut publications = self.publications.iter_mut().enumerate();
-        let found = publications.find(|(_, one)| one.request == Some(id));
+        let found = publications.find(|(_, one)| one.request.id() == Some(id));
         let (Some((track, publication)), Some((_, mut connection))) =
             (found, self.client.open(now, endpoint))
         else {

@@ -69,9 +69,7 @@ impl SubscriberClient {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions
-            .iter()
-            .all(|one| one.accepted || one.ended || one.is_waiting)
+        self.subscriptions.iter().all(Subscription::is_settled)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -140,9 +138,7 @@ impl SubscriberClient {
             }
             subscription.note_end(receiver, &mut measured.progress);
         }
-        self.subscriptions
-            .iter()
-            .all(|subscription| subscription.ended)
+        self.subscriptions.iter().all(Subscription::has_ended)
     }
 
     /// Ends all tracks that have not ended.
@@ -403,10 +399,10 @@ impl SubscriberClient {
         };
         for number in numbers {
             let (subscription, wanted) = (&mut self.subscriptions[number], &self.wanted[number]);
-            if subscription.asked.is_some() || subscription.is_waiting {
+            if subscription.is_requested() || subscription.is_fetched_later {
                 continue;
             }
-            subscription.asked = Some(now);
+            subscription.on_requested(now);
             let parameters = config.request.parameters(&config.plans[wanted.plan]);
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
@@ -423,11 +419,7 @@ impl SubscriberClient {
 
     pub(super) fn on_accepted(&mut self, measured: &mut Measurements, id: RequestId) {
         if let Some(number) = self.number_of(id) {
-            let subscription = &mut self.subscriptions[number];
-            subscription.is_served = true;
-            if !std::mem::replace(&mut subscription.accepted, true) {
-                measured.progress.accepted += 1;
-            }
+            self.subscriptions[number].on_accepted(&mut measured.progress);
         }
     }
 

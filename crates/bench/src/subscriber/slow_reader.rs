@@ -8,6 +8,7 @@ use weir_transport::{Direction, StreamId};
 
 use super::client::SubscriberClient;
 use super::subscribers::Subscribers;
+use super::subscription::Subscription;
 use crate::metrics::TrackReceiver;
 use weir_report::relay::Conduct;
 
@@ -145,14 +146,14 @@ impl SubscriberClient {
     /// Whether the relay has accepted a subscription in this session.
     #[inline]
     fn is_served(&self) -> bool {
-        self.subscriptions.iter().any(|one| one.is_served)
+        self.subscriptions.iter().any(Subscription::is_served)
     }
 
     fn may_leave(&self, receivers: &[TrackReceiver]) -> bool {
         let receivers = &receivers[self.first..][..self.subscriptions.len()];
         self.conduct == Conduct::Churning
             && !self.is_closed()
-            && self.subscriptions.iter().all(|one| one.is_served)
+            && self.subscriptions.iter().all(Subscription::is_served)
             && receivers.iter().all(TrackReceiver::is_open)
     }
 

@@ -7,6 +7,7 @@ use weir_moqt::message::PublishDone;
 use weir_quic::{ConnectionStats, Endpoint};
 
 use super::Origin;
+use super::publication::RequestState;
 
 /// What there was at the last look.
 #[derive(Debug)]
@@ -87,10 +88,10 @@ impl Origin {
             return;
         };
         for (track, publication) in self.publications.iter_mut().enumerate() {
-            if !publication.is_accepted || self.streams.has_track(track) {
-                continue;
-            }
-            if let Some(request) = publication.request.take() {
+            if let RequestState::Established(request) = publication.request
+                && !self.streams.has_track(track)
+            {
+                publication.request = RequestState::Done;
                 let done = PublishDone {
                     code: PublishDoneCode::TRACK_ENDED,
                     stream_count: Some(publication.streams_opened),

@@ -9,26 +9,26 @@ use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
 use super::metadata::FETCH_RESPONSES_MAX;
-use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
+use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for, refusal};
 use super::{Origin, track};
 
 impl Origin {
     /// A request is over before its track is.
     pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
-        if self.offered.is_some_and(|(offered, _)| offered == id) {
+        if self.namespace_offer.id() == Some(id) {
             self.client
                 .fail("the relay withdrew the namespace".to_owned());
         }
         let mut publications = self.publications.iter_mut().enumerate();
-        let Some((track, publication)) = publications.find(|(_, one)| one.request == Some(id))
+        let Some((track, publication)) = publications.find(|(_, one)| one.request.id() == Some(id))
         else {
             return;
         };
         match self.flow {
             PublishFlow::Publish => self.client.fail("the relay withdrew a track".to_owned()),
             PublishFlow::Namespace => {
-                publication.request = None;
+                publication.request = RequestState::None;
                 for key in self.streams.of_track(track) {
                     self.reset(now, endpoint, key);
                 }
@@ -46,7 +46,7 @@ impl Origin {
             if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                 let parameters = Parameters::default();
                 match session.publish_namespace(&mut connection, namespace, parameters) {
-                    Ok(request) => self.offered = Some((request, false)),
+                    Ok(request) => self.namespace_offer = RequestState::Offered(request),
                     Err(refused) => {
                         let reason = format!("the namespace cannot be offered: {refused}");
                         self.client.fail(reason);
@@ -104,7 +104,7 @@ impl Origin {
                 let connection = &mut connection;
                 match session.publish(connection, full_name, alias as u64, parameters, properties) {
                     Ok(request) => {
-                        publication.request = Some(request);
+                        publication.request = RequestState::Offered(request);
                         self.publications.push(publication);
                         return Some(alias);
                     }

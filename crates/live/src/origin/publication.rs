@@ -59,9 +59,7 @@ pub(super) struct Publication {
     order: GroupOrder,
     /// Groups below, with the number that they have on the wire, rank as this one: a rank knows only so many.
     ranked_from: u64,
-    /// The PUBLISH, or the SUBSCRIBE that was accepted.
-    pub(super) request: Option<RequestId>,
-    pub(super) is_accepted: bool,
+    pub(super) request: RequestState,
     pub(super) streams_opened: u64,
     /// Of a track with sound: its number in the MP4 stream, the group and how many objects that has.
     pub(super) audio: Option<(u32, u64, u64)>,
@@ -73,6 +71,34 @@ pub(super) struct Publication {
     largest: Option<Location>,
 }
 
+/// The request by which a track, or the namespace, is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestState {
+    /// There is none.
+    None,
+    /// PUBLISH or `PUBLISH_NAMESPACE` was sent, and is not answered.
+    Offered(RequestId),
+    /// The offer, or the relay's SUBSCRIBE, was accepted.
+    Established(RequestId),
+    /// `PUBLISH_DONE` was sent.
+    Done,
+}
+
+impl RequestState {
+    /// The request's ID, while the request lasts.
+    pub(super) fn id(self) -> Option<RequestId> {
+        match self {
+            Self::Offered(request) | Self::Established(request) => Some(request),
+            Self::None | Self::Done => None,
+        }
+    }
+
+    /// Whether the offer was accepted.
+    pub(super) fn is_accepted(self) -> bool {
+        matches!(self, Self::Established(_) | Self::Done)
+    }
+}
+
 impl Publication {
     /// A track that is not offered yet.
     pub(super) fn new(name: FullTrackName, terms: Terms) -> Self {
@@ -82,8 +108,7 @@ impl Publication {
             subscriber_priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: terms.order,
             ranked_from: 0,
-            request: None,
-            is_accepted: false,
+            request: RequestState::None,
             streams_opened: 0,
             audio: terms.audio.map(|number| (number, 0, 0)),
             from_group: 0,
@@ -140,7 +165,7 @@ impl Publication {
     /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
     pub(super) fn note(&mut self, group: u64, location: Location) -> bool {
         self.largest = self.largest.max(Some(location));
-        self.request.is_some() && self.is_forwarded && group >= self.from_group
+        self.request.id().is_some() && self.is_forwarded && group >= self.from_group
     }
 
     /// Takes over whether the peer wants objects while `group` is on its way. It has lost the beginning of that when it wants
@@ -164,10 +189,9 @@ impl Publication {
         alias: u64,
         group: u64,
     ) -> SubscribeOk {
-        self.request = Some(id);
+        self.request = RequestState::Established(id);
         (self.subscriber_priority, self.order) = (SUBSCRIBER_PRIORITY_DEFAULT, self.terms.order);
         self.apply_parameters(asked);
-        self.is_accepted = true;
         self.streams_opened = 0;
         self.from_group = self.largest.map_or(0, |_| group + 1);
         self.is_forwarded = asked.forward.unwrap_or(true) || self.is_metadata();
@@ -201,7 +225,7 @@ pub(super) fn asked_for(
         .iter()
         .position(|one| one.name == subscribe.track);
     match found {
-        Some(place) if publications[place].request.is_none() => Ok(place),
+        Some(place) if publications[place].request.id().is_none() => Ok(place),
         Some(_) => Err(Box::new(refusal(
             RequestErrorCode::DUPLICATE_SUBSCRIPTION,
             "the track is subscribed to already",
@@ -262,7 +286,7 @@ mod tests {
         let at = |group| Location { group, object: 0 };
         for (terms, is_metadata) in [(Terms::PLAIN, false), (Terms::METADATA, true)] {
             let mut publication = Publication::new(name.clone(), terms);
-            publication.request = Some(RequestId(2));
+            publication.request = RequestState::Established(RequestId(2));
             publication.forward(&forward(false), 0);
             assert_eq!(publication.note(0, at(100)), is_metadata);
             publication.forward(&Parameters::default(), 1);
