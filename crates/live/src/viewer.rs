@@ -4,7 +4,9 @@ mod answer_timeout;
 mod config;
 mod discovery;
 mod incoming;
+mod numbering;
 mod objects;
+mod phase;
 mod plan_change;
 mod publisher_change;
 mod records;
@@ -15,7 +17,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_client::client::Client;
-use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError, RequestOk};
@@ -27,7 +28,8 @@ use weir_transport::StreamId;
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
 use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
-use self::plan_change::Numbering;
+use self::numbering::Numbering;
+use self::phase::Phase;
 use self::publisher_change::PublisherTracker;
 use self::records::Records;
 use self::unpacking::Unpacker;
@@ -63,12 +65,7 @@ pub struct Viewer {
     records: Records,
     started_us: Option<i64>,
     wake_at: Option<Instant>,
-    /// When the relay should have accepted a track, while it has accepted none.
-    answer_by: Option<Instant>,
-    /// When the last track ended.
-    ended_at: Option<Instant>,
-    /// Until when another publisher is waited for.
-    waits_until: Option<Instant>,
+    phase: Phase,
     numbering: Numbering,
     catalogs_followed: u64,
     publishers_followed: u64,
@@ -102,9 +99,7 @@ impl Viewer {
             records: Records::new(RECORDS_MAX),
             started_us: None,
             wake_at: None,
-            answer_by: None,
-            ended_at: None,
-            waits_until: None,
+            phase: Phase::default(),
             numbering: Numbering::default(),
             catalogs_followed: 0,
             publishers_followed: 0,
@@ -133,7 +128,7 @@ impl Viewer {
     /// When the stream ended, in microseconds of the shared clock, if it did.
     pub fn ended_us(&self) -> Option<i64> {
         let timebase = self.config.timebase;
-        self.ended_at.map(|at| timebase.microseconds(at))
+        self.phase.ended_at().map(|at| timebase.microseconds(at))
     }
 
     /// Objects that said nothing about their frame, or nothing that could be understood.
@@ -185,13 +180,7 @@ impl Viewer {
 
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
-            SessionEvent::Ready { .. } => match self.config.choice.clone() {
-                Choice::Catalog => self.discover(now, endpoint, self.config.rendezvous_timeout),
-                Choice::Known { tracks, .. } => {
-                    let tracks = tracks.into_iter().map(|name| (name, None));
-                    self.subscribe(now, endpoint, tracks.collect());
-                }
-            },
+            SessionEvent::Ready { .. } => self.begin(now, endpoint),
             SessionEvent::Accepted {
                 id,
                 ok: Accepted::Subscribe(ok),
@@ -207,17 +196,7 @@ impl Viewer {
                 self.on_metadata_rejected(now, endpoint, id, &error);
             }
             SessionEvent::Rejected { id, error } => self.on_rejected(now, endpoint, id, error),
-            SessionEvent::Request { id, .. } => {
-                if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                    let error = RequestError {
-                        code: RequestErrorCode::NOT_SUPPORTED,
-                        retry_after: None,
-                        reason: "a player only subscribes".to_owned(),
-                        redirect: None,
-                    };
-                    session.request_error(&mut connection, id, error);
-                }
-            }
+            SessionEvent::Request { id, .. } => self.refuse_request(now, endpoint, id),
             SessionEvent::Update { id, .. } => {
                 if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                     session.update_ok(&mut connection, id, RequestOk::default());
@@ -232,20 +211,8 @@ impl Viewer {
                 self.on_object(now, endpoint, stream, &object);
             }
             SessionEvent::Fetched { stream, request } => self.on_fetched(stream, request),
-            SessionEvent::FetchObject {
-                stream,
-                entry: FetchEntry::Object(object),
-            } => {
-                if let Some(incoming) = self.streams.get_mut(&stream) {
-                    incoming.group = object.group;
-                }
-                let header = ObjectHeader {
-                    id: object.object,
-                    properties: object.properties,
-                    status: ObjectStatus::Normal,
-                    payload_len: object.payload_len,
-                };
-                self.on_object(now, endpoint, stream, &header);
+            SessionEvent::FetchObject { stream, entry } => {
+                self.on_fetch_entry(now, endpoint, stream, entry);
             }
             SessionEvent::Payload { stream, data } => {
                 self.on_payload(now, endpoint, stream, &data);
@@ -268,8 +235,30 @@ impl Viewer {
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
             | SessionEvent::RequestGoAway { .. }
-            | SessionEvent::FetchObject { .. }
             | SessionEvent::Datagram { .. } => {}
+        }
+    }
+
+    /// The session is open: requests the catalog, or the tracks that are known without one.
+    fn begin(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        match self.config.choice.clone() {
+            Choice::Catalog => self.discover(now, endpoint, self.config.rendezvous_timeout),
+            Choice::Known { tracks, .. } => {
+                let tracks = tracks.into_iter().map(|name| (name, None));
+                self.subscribe(now, endpoint, tracks.collect());
+            }
+        }
+    }
+
+    fn refuse_request(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+            let error = RequestError {
+                code: RequestErrorCode::NOT_SUPPORTED,
+                retry_after: None,
+                reason: "a player only subscribes".to_owned(),
+                redirect: None,
+            };
+            session.request_error(&mut connection, id, error);
         }
     }
 
@@ -387,7 +376,7 @@ impl Viewer {
         if let Some(track) = self.tracks.iter_mut().find(|track| track.request == id) {
             track.end(streams);
             if self.tracks.iter().all(Track::is_over) {
-                self.ended_at.get_or_insert(now);
+                self.phase.on_ended(now);
             }
         }
     }
@@ -514,7 +503,7 @@ impl App for Viewer {
             self.wake_at,
             self.leave_at(),
             give_up_at,
-            self.answer_by,
+            self.phase.answer_by(),
         ]
         .into_iter()
         .flatten()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_moqt::data::{ObjectDatagram, ObjectStatus, SubgroupHeader};
+use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::name::FullTrackName;
@@ -276,30 +276,11 @@ impl SubscriberClient {
     ) {
         match event {
             SessionEvent::Payload { stream, data } => {
-                let complete = self
-                    .streams
-                    .iter_mut()
-                    .rev()
-                    .find(|one| one.stream == stream);
-                let complete = complete.and_then(|incoming| {
-                    let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                    let content = config.verify_content.then(|| plan.content());
-                    Some((incoming.subscription, incoming.on_payload(&data, content)?))
-                });
+                let complete = self.on_payload(config, stream, &data);
                 self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Object { stream, object } => {
-                let complete = self
-                    .streams
-                    .iter_mut()
-                    .rev()
-                    .find(|one| one.stream == stream);
-                let complete = complete.and_then(|incoming| {
-                    let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                    let intact =
-                        !config.verify_content || carries(&object.properties, plan.properties());
-                    Some((incoming.subscription, incoming.on_object(&object, intact)?))
-                });
+                let complete = self.on_object(config, stream, &object);
                 self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Subgroup {
@@ -336,10 +317,9 @@ impl SubscriberClient {
                 self.on_done(now, config, measured, id);
             }
             SessionEvent::Violated(violation) => {
-                let (code, reason) = (violation.code, violation.reason);
                 self.fail(
                     measured,
-                    format!("the relay broke the protocol: {reason} ({code})"),
+                    format!("the relay broke the protocol: {violation}"),
                 );
             }
             SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
@@ -356,6 +336,34 @@ impl SubscriberClient {
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. } => {}
         }
+    }
+
+    /// Bytes of an object have arrived. Returns the object if it is complete, and which subscription it belongs to.
+    fn on_payload(
+        &mut self,
+        config: &SubscriberConfig,
+        stream: StreamId,
+        data: &[u8],
+    ) -> Option<(usize, Complete)> {
+        let mut streams = self.streams.iter_mut().rev();
+        let incoming = streams.find(|one| one.stream == stream)?;
+        let plan = &config.plans[self.wanted[incoming.subscription].plan];
+        let content = config.verify_content.then(|| plan.content());
+        Some((incoming.subscription, incoming.on_payload(data, content)?))
+    }
+
+    /// An object of a subgroup begins. Returns it if it is complete, and which subscription it belongs to.
+    fn on_object(
+        &mut self,
+        config: &SubscriberConfig,
+        stream: StreamId,
+        object: &ObjectHeader,
+    ) -> Option<(usize, Complete)> {
+        let mut streams = self.streams.iter_mut().rev();
+        let incoming = streams.find(|one| one.stream == stream)?;
+        let plan = &config.plans[self.wanted[incoming.subscription].plan];
+        let intact = !config.verify_content || carries(&object.properties, plan.properties());
+        Some((incoming.subscription, incoming.on_object(object, intact)?))
     }
 
     /// Asks for every track, once the session is open.

@@ -5,25 +5,28 @@ use std::time::{Duration, Instant};
 use weir_moqt::session::RequestId;
 
 use super::Viewer;
+use super::phase::Phase;
 
 impl Viewer {
     /// Tracks were asked for: the relay answers when somebody publishes them, or after as long as it was asked to wait for that.
     pub(super) fn await_answers(&mut self, now: Instant) {
-        self.answer_by = answer_by(now, self.config.rendezvous_timeout);
+        let answer_by = answer_by(now, self.config.rendezvous_timeout);
+        self.phase = Phase::Playing { answer_by };
     }
 
     /// A track was accepted; what comes of it decides from now on.
     pub(super) fn on_accepted(&mut self, id: RequestId) {
         if self.tracks.iter().any(|track| track.request == id) {
-            self.answer_by = None;
+            self.phase.on_answered();
         }
     }
 
     /// No track was accepted, and it is too late now.
     pub(super) fn on_answer_timeout(&mut self, now: Instant) {
-        if self.answer_by.take_if(|by| *by <= now).is_none() {
+        if self.phase.answer_by().is_none_or(|by| by > now) {
             return;
         }
+        self.phase.on_answered();
         let unanswered: Vec<RequestId> = self.tracks.iter().map(|track| track.request).collect();
         if self.catalogs_followed > 0 {
             // Who came back has gone again.

@@ -222,7 +222,7 @@ impl Viewer {
         match self.discovery.catalog {
             Some(_) => self.plan_if_answered(now, endpoint),
             None if !self.discovery.is_answered() => {}
-            None if self.waits_until.is_some() => {
+            None if self.phase.waits_until().is_some() => {
                 self.discovery.ask_at = Some(now + ASK_PAUSE);
             }
             None => {
@@ -262,7 +262,7 @@ impl Viewer {
             return false;
         }
         let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
-        let left = self.waits_until.filter(|_| is_catalog);
+        let left = self.phase.waits_until().filter(|_| is_catalog);
         let left = left.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let request = self.ask_for(now, endpoint, &name, left);
         let mut asked = self.discovery.asked.iter_mut();
@@ -334,7 +334,7 @@ impl Viewer {
             unanswered_reason(name)
         };
         self.on_useless(reason);
-        self.discovery.ask_at = self.waits_until.map(|_| now + ASK_PAUSE);
+        self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
     }
 
     fn plan_if_answered(&mut self, now: Instant, endpoint: &mut Endpoint) {

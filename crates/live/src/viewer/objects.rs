@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_moqt::data::{ObjectHeader, ObjectStatus};
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::ResetCode;
 use weir_quic::Endpoint;
 use weir_transport::StreamId;
@@ -16,6 +16,29 @@ use crate::limits::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;
 
 impl Viewer {
+    /// An object of a fetch begins; an entry that only tells of a gap changes nothing.
+    pub(super) fn on_fetch_entry(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: StreamId,
+        entry: FetchEntry,
+    ) {
+        let FetchEntry::Object(object) = entry else {
+            return;
+        };
+        if let Some(incoming) = self.streams.get_mut(&stream) {
+            incoming.group = object.group;
+        }
+        let header = ObjectHeader {
+            id: object.object,
+            properties: object.properties,
+            status: ObjectStatus::Normal,
+            payload_len: object.payload_len,
+        };
+        self.on_object(now, endpoint, stream, &header);
+    }
+
     pub(super) fn on_object(
         &mut self,
         now: Instant,
