@@ -324,9 +324,7 @@ impl SubscriberClient {
             }
             SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
             SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
-                    session.update_ok(&mut connection, id, RequestOk::default());
-                }
+                accept_update(now, (endpoint, client), id);
             }
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest
             // answers what a subscriber never asks.
@@ -539,6 +537,13 @@ impl SubscriberClient {
             .requests
             .binary_search_by_key(&request, |(one, _)| *one);
         place.ok().map(|place| self.requests[place].1)
+    }
+}
+
+/// Updates of requests change nothing for a subscriber.
+fn accept_update(now: Instant, (endpoint, client): (&mut Endpoint, &mut Client), id: RequestId) {
+    if let Some((session, mut connection)) = client.open(now, endpoint) {
+        session.update_ok(&mut connection, id, RequestOk::default());
     }
 }
 

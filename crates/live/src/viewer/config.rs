@@ -6,6 +6,7 @@ use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 
 use crate::playout::{BufferChoice, PlayerSettings};
+use crate::strategy::Strategy;
 use crate::timebase::Timebase;
 
 /// What a player is made with.
@@ -42,6 +43,17 @@ pub enum Choice {
         /// How they are played, but for what the viewer wants of the buffer.
         settings: PlayerSettings,
     },
+}
+
+impl Choice {
+    /// The tracks of a strategy, played as the strategy says.
+    pub fn of(strategy: &dyn Strategy) -> Self {
+        let names = strategy.tracks().iter().map(|track| track.name.to_owned());
+        Self::Known {
+            tracks: names.collect(),
+            settings: strategy.player(),
+        }
+    }
 }
 
 /// Where a player begins.
