@@ -133,6 +133,9 @@ fn run_of(viewer: &Viewer, frames: u64, profile: &NetworkProfile) -> anyhow::Res
     Ok(Run { figures, records })
 }
 
+/// Ends with what an origin did, and why it failed, if it did.
+type OriginThread = JoinHandle<anyhow::Result<(OriginCounters, Option<String>)>>;
+
 /// What differs from run to run of an origin.
 pub(super) struct RunningOrigin {
     pub(super) target: Target,
@@ -145,11 +148,8 @@ pub(super) struct RunningOrigin {
 }
 
 impl RunningOrigin {
-    /// Publishes on a thread of its own until `stop`; that returns what was done, and why it failed, if it did.
-    pub(super) fn start(
-        self,
-        stop: &Stop,
-    ) -> anyhow::Result<JoinHandle<anyhow::Result<(OriginCounters, Option<String>)>>> {
+    /// Publishes on a thread of its own until `stop`.
+    pub(super) fn start(self, stop: &Stop) -> anyhow::Result<OriginThread> {
         let asked = stop.clone();
         start("weir-origin", move || {
             let address = self.target.remote;
