@@ -131,7 +131,7 @@ impl Viewer {
         self.phase.ended_at().map(|at| timebase.microseconds(at))
     }
 
-    /// Objects that said nothing about their frame, or nothing that could be understood.
+    /// Objects without an understandable description of their frame.
     pub fn objects_unknown(&self) -> u64 {
         self.objects_unknown
     }
@@ -146,17 +146,17 @@ impl Viewer {
         self.plan.as_ref()
     }
 
-    /// Catalogs after the first one that it went on by: of a publisher that came back, or changed its tracks.
+    /// Catalogs after the first one that the player followed: of a publisher that came back, or changed its tracks.
     pub fn catalogs_followed(&self) -> u64 {
         self.catalogs_followed
     }
 
-    /// Publishers that took the place of one before without a catalog that says anything new, and that it went on by.
+    /// Publishers that took over the stream with an equal catalog, and that the player followed.
     pub fn publishers_followed(&self) -> u64 {
         self.publishers_followed
     }
 
-    /// Frames that came of a publisher whose place another had taken, and were not shown.
+    /// Frames of a former publisher, which were not shown.
     pub fn frames_of_former(&self) -> u64 {
         self.frames_of_former
     }
@@ -167,7 +167,7 @@ impl Viewer {
         self.streams_refused
     }
 
-    /// Why it is of no more use.
+    /// Why the player failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()
     }
@@ -276,7 +276,7 @@ impl Viewer {
         self.await_answers(now);
     }
 
-    /// Asks for a track; if that cannot be, the player is of no more use.
+    /// Sends SUBSCRIBE for a track; the player fails if that is impossible.
     fn subscribe_to(
         &mut self,
         now: Instant,
@@ -329,7 +329,7 @@ impl Viewer {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {
-            // Who came back has gone again.
+            // The publisher that came back has gone again.
             self.on_track_end(now, id, Some(0));
         } else {
             let reason = format!("the relay refused a track: {code} {reason:?}");
@@ -337,7 +337,7 @@ impl Viewer {
         }
     }
 
-    /// A subscription stands: fetches what is past of the present group, if that is wanted.
+    /// A subscription was accepted: fetches the past of the current group, if that is wanted.
     fn on_subscribed(
         &mut self,
         now: Instant,
@@ -424,7 +424,7 @@ impl Viewer {
         }
     }
 
-    /// Lets through what came in sequence.
+    /// Passes on the frames that are next in sequence.
     fn pass(&mut self, now: Instant) {
         let passing = self.sequence.as_mut().map(Sequence::poll);
         for whole in passing.into_iter().flatten() {
@@ -463,7 +463,7 @@ impl Viewer {
         self.player.push(now_us, arrival);
     }
 
-    /// Shows what is due.
+    /// Shows the frames that are due.
     fn play(&mut self, now: Instant) {
         let now_us = self.config.timebase.microseconds(now);
         while let Some(shown) = self.player.poll(now_us) {

@@ -1,4 +1,4 @@
-//! One publisher: a connection, its session, and the tracks it serves.
+//! One publisher: its offers, its answers to the relay, and the tracks it serves.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(crate) struct PublisherClient {
     pending: BTreeMap<RequestId, Offer>,
     offered: bool,
     failure: Option<String>,
-    /// Ranges that are being fetched.
+    /// The responses to FETCHes that are not finished.
     fetches: Vec<FetchResponse>,
     /// When the end of a track may be announced, by its number.
     ends: BTreeMap<usize, Instant>,
@@ -57,7 +57,7 @@ impl PublisherClient {
         }
     }
 
-    /// Why the publisher is of no more use.
+    /// Why the publisher failed, if it did.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -120,7 +120,7 @@ impl PublisherClient {
         }
     }
 
-    /// Does what is not worth a timer of its own.
+    /// Takes up blocked streams and announces ends; called now and then.
     pub(super) fn on_check(
         &mut self,
         now: Instant,
@@ -485,7 +485,7 @@ impl PublisherClient {
         }
     }
 
-    /// The connection is of no more use.
+    /// Fails the publisher; the first reason stays.
     pub(super) fn fail(&mut self, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);

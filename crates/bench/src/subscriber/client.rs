@@ -520,7 +520,7 @@ impl SubscriberClient {
         }
     }
 
-    /// The connection is of no more use.
+    /// Fails the subscriber and ends its tracks; the first reason stays.
     pub(super) fn fail(&mut self, measured: &mut Measurements, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);

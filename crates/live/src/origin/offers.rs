@@ -1,4 +1,4 @@
-//! How an origin's tracks come to the relay: what it offers, and its answers to who asks.
+//! How an origin offers its tracks to the relay, and answers the relay's requests.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_fo
 use super::{Origin, track};
 
 impl Origin {
-    /// A request is over before its track is.
+    /// The relay ended a request before the end of its track.
     pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.namespace_offer.id() == Some(id) {
@@ -66,7 +66,7 @@ impl Origin {
         self.advance(now, endpoint);
     }
 
-    /// The relay has not taken what it was offered, and it is too late now.
+    /// Fails the origin if the relay did not accept the offer in time.
     pub(super) fn on_answer_timeout(&mut self, now: Instant) {
         if self.is_published() || self.answer_by.is_none_or(|by| by > now) {
             return;
@@ -116,7 +116,7 @@ impl Origin {
         None
     }
 
-    /// Accepts a SUBSCRIBE of a track that was not offered by itself; what is held comes at once.
+    /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. The object of a metadata track is sent at once.
     pub(super) fn on_subscribe(
         &mut self,
         now: Instant,
@@ -155,12 +155,12 @@ impl Origin {
         }
     }
 
-    /// Whether it is known which tracks there are: the source begins with that, if it says it at all.
+    /// Whether the origin knows its tracks: the source begins with their description, if it has one.
     fn knows_tracks(&self) -> bool {
         self.init.is_some() || self.counters.frames > 0 || self.source.is_over()
     }
 
-    /// Answers those who asked before that was known.
+    /// Answers the SUBSCRIBEs that came before the tracks were known.
     pub(super) fn answer_waiting(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.knows_tracks() {
             for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
@@ -169,7 +169,7 @@ impl Origin {
         }
     }
 
-    /// Answers a SUBSCRIBE and a FETCH of what is held, and refuses all else.
+    /// Answers a SUBSCRIBE, and a FETCH of metadata; refuses all else.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -202,5 +202,5 @@ impl Origin {
 
 /// How long the relay may take to answer an offer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Requests that may wait until it is known which tracks there are; further ones are refused.
+/// SUBSCRIBEs that may wait until the tracks are known; further ones are refused.
 const WAITING_SUBSCRIBES_MAX: usize = 16;

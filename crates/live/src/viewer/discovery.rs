@@ -1,4 +1,4 @@
-//! How a player finds out what there is: it asks for the catalog under both of its names at once, then for what that names.
+//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,36 +18,36 @@ use crate::catalog::CATALOG_TRACK;
 use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
-/// What was asked for and has come so far.
+/// The metadata tracks that were requested, and what has come of them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     asked: Vec<MetadataRequest>,
     catalog: Option<CatalogObject>,
     segments: BTreeMap<String, Bytes>,
-    /// When an answer, or what was promised, should have come.
+    /// When an answer, or the object of an accepted track, should have come.
     give_up_at: Option<Instant>,
-    /// When to ask again, because nobody had it.
+    /// When to request the catalog again, because nobody had it.
     ask_at: Option<Instant>,
     is_over: bool,
 }
 
-/// A track with one object, for those who come late.
+/// The SUBSCRIBE for a metadata track: the catalog or an init segment.
 #[derive(Debug)]
 struct MetadataRequest {
     name: String,
     request: RequestId,
     is_catalog: bool,
-    /// Whether the relay has it.
+    /// Whether the relay accepted the request.
     is_accepted: bool,
-    /// Whether nothing more is awaited.
+    /// Whether nothing more is awaited for this request.
     is_answered: bool,
     retries: Retries,
 }
 
-/// The last catalog that came.
+/// The catalog that came last.
 #[derive(Debug)]
 struct CatalogObject {
-    /// What it was asked for by.
+    /// The request that it came for.
     request: RequestId,
     group: u64,
     json: Bytes,
@@ -59,7 +59,7 @@ impl Discovery {
         self.give_up_at.filter(|_| !self.is_over)
     }
 
-    /// When to ask again, because nobody had it.
+    /// When to request the catalog again, because nobody had it.
     pub(super) fn ask_at(&self) -> Option<Instant> {
         self.ask_at
     }
@@ -116,7 +116,7 @@ impl Discovery {
 }
 
 impl Viewer {
-    /// Asks for the catalog. Of a stream that is not published yet the relay is to tell when it is.
+    /// Requests the catalog; the relay may wait for a publisher for `wait`.
     pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, wait: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
             self.ask(now, endpoint, name, wait, true);
@@ -144,7 +144,7 @@ impl Viewer {
         }
     }
 
-    /// Asks for one of the tracks; if that cannot be, the player is of no more use.
+    /// Sends SUBSCRIBE for a metadata track; the player fails if that is impossible.
     fn ask_for(
         &mut self,
         now: Instant,
@@ -176,7 +176,7 @@ impl Viewer {
         }
     }
 
-    /// One of the tracks is there; what it holds is fetched, unless it is still to come.
+    /// The relay has a metadata track: its object is fetched, unless it is still to come.
     pub(super) fn on_metadata_accepted(
         &mut self,
         now: Instant,
@@ -204,7 +204,7 @@ impl Viewer {
         }
     }
 
-    /// One of the tracks is not there.
+    /// The relay refused a metadata track.
     pub(super) fn on_metadata_rejected(
         &mut self,
         now: Instant,
@@ -233,7 +233,7 @@ impl Viewer {
         }
     }
 
-    /// A request for one of the tracks is over. If there was no answer, that is one.
+    /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
     pub(super) fn on_metadata_closed(
         &mut self,
         now: Instant,
@@ -273,7 +273,7 @@ impl Viewer {
         })
     }
 
-    /// What one of the tracks holds is here.
+    /// The object of a metadata track has arrived.
     pub(super) fn on_metadata(
         &mut self,
         now: Instant,
@@ -319,7 +319,7 @@ impl Viewer {
         self.plan_if_answered(now, endpoint);
     }
 
-    /// An answer, or what was promised, did not come.
+    /// An answer, or the object of an accepted track, did not come in time.
     pub(super) fn on_discovery_timeout(&mut self, now: Instant) {
         let is_due = |at: Instant| at <= now;
         if !self.discovery.poll_timeout().is_some_and(is_due) {
@@ -355,7 +355,7 @@ impl Viewer {
         }
     }
 
-    /// A catalog is of no use: the first one ends the player, by later ones it does not go on.
+    /// A catalog cannot be used: the first one fails the player, later ones are ignored.
     fn on_useless(&mut self, reason: String) {
         self.discovery.is_over = true;
         if self.plan.is_some() {
@@ -366,7 +366,7 @@ impl Viewer {
     }
 }
 
-/// How long what is there may take to come.
+/// How long the object of an accepted track may take to come.
 const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
-/// After this time it is asked again for what nobody had, if it is waited for.
+/// The pause between two requests for a catalog that nobody had.
 const ASK_PAUSE: Duration = Duration::from_millis(250);

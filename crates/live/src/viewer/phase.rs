@@ -68,7 +68,7 @@ impl Phase {
 }
 
 impl Viewer {
-    /// Leaves, or waits for another publisher, when all tracks have ended, and everything was shown or will not come any more.
+    /// Leaves, or waits for another publisher, once all tracks have ended and everything was shown or will not come any more.
     pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let ended_at = match self.phase {
             Phase::Playing { .. } => return,
@@ -86,7 +86,7 @@ impl Viewer {
         }
     }
 
-    /// When it leaves, or looks for another publisher again, if nothing happens before.
+    /// When the player leaves, or requests the catalog again, if nothing happens before.
     pub(super) fn leave_at(&self) -> Option<Instant> {
         match self.phase {
             Phase::Playing { .. } => None,
@@ -97,7 +97,7 @@ impl Viewer {
         }
     }
 
-    /// Nothing more comes of a stream.
+    /// The stream is over: waits for another publisher if the stream was found by its catalog.
     fn on_over(&mut self, now: Instant, endpoint: &mut Endpoint, ended_at: Instant) {
         let is_found = matches!(self.config.choice, Choice::Catalog);
         let until = if is_found {
@@ -134,5 +134,5 @@ impl Viewer {
     }
 }
 
-/// How long what is on its way is waited for after the end of all tracks.
+/// How long the player waits after the end of all tracks for objects that are on their way.
 const LINGER: Duration = Duration::from_secs(3);

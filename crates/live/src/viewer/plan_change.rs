@@ -17,7 +17,7 @@ use crate::sequence::Sequence;
 use crate::strategy;
 
 impl Viewer {
-    /// Plays what the catalog says; what was played by one before is over.
+    /// Plays what a catalog says, in place of what was played before.
     pub(super) fn apply(&mut self, now: Instant, endpoint: &mut Endpoint, plan: Plan) {
         self.drop_tracks(now, endpoint);
         self.phase = Phase::default();
@@ -35,15 +35,14 @@ impl Viewer {
         self.subscribe(now, endpoint, tracks);
     }
 
-    /// Another publisher took the place of the one before, and there is nothing new in its catalog: what waits of that one is
-    /// dropped, and playing begins anew.
+    /// Follows another publisher with an equal catalog: frames of the former one that wait are dropped, and playout restarts.
     pub(super) fn follow_publisher(&mut self) {
         self.publishers_followed += 1;
         self.count_on();
         self.restart_playout();
     }
 
-    /// Plays by the settings of now, as if nothing had come.
+    /// Restarts playout with the current settings.
     fn restart_playout(&mut self) {
         let settings = self.settings;
         self.player = Player::new(settings);
@@ -51,20 +50,20 @@ impl Viewer {
         self.freshness = settings.stops_stale.then(Freshness::default);
     }
 
-    /// The frames of the next publisher count on from those of the last.
+    /// Numbers the frames of the next publisher after those of the last.
     fn count_on(&mut self) {
         let records = self.records.kept().iter();
         let last = records.map(|record| record.number).max();
         self.numbering = Numbering::after(last);
     }
 
-    /// Whether it plays by this plan already. Some publishers put a new catalog out whenever they know their bit rate better.
+    /// Whether this plan is being played. Some publishers send a new catalog whenever they know their bit rate better.
     pub(super) fn is_played(&self, plan: &Plan) -> bool {
         let is_played = self.plan.as_ref() == Some(plan) && !self.tracks.is_empty();
         is_played && !self.tracks.iter().any(Track::is_over)
     }
 
-    /// Takes nothing more of what was played.
+    /// Ends the subscriptions and fetches of the tracks that were played.
     pub(super) fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.count_on();
         self.phase.on_answered();
@@ -77,7 +76,7 @@ impl Viewer {
         self.forget(now, endpoint, &over);
     }
 
-    /// Ends these requests, and all that comes for them.
+    /// Ends requests, and drops what still comes for them.
     pub(super) fn forget(&mut self, now: Instant, endpoint: &mut Endpoint, over: &[RequestId]) {
         if let Some((session, mut connection)) = self.client.open(now, endpoint) {
             for request in over {

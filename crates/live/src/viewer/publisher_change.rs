@@ -1,33 +1,35 @@
-//! Whether the publisher of a stream is still the one that it was.
+//! Recognises that another publisher took over a stream.
 //!
-//! Who falls and comes back with the same settings has an equal catalog, and the relay hands its objects on for the same
-//! requests; but its media time begins again, and nothing of it would be shown for as long as the first one had lasted. What is
-//! certain tells them apart. One publisher counts groups and frames upwards, and a group has a frame at least: from one group to a
-//! later one the frames grow by as much as the groups, or more, and the later one is made later. Of publishers that tell no such
-//! thing, media time does not run back from one keyframe to that of a later group.
+//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the same
+//! requests. Its media time begins again, so without this module none of its frames would be shown until its media time had
+//! passed that of the first publisher.
 //!
-//! Two that send at the same time are not followed to and fro: who was left is not heard again before the one that took its place
-//! has been silent for [`SILENCE_US`].
+//! Two rules tell publishers apart. A publisher counts groups and frames upwards, and a group has at least one frame: from one
+//! group to a later one the frame number grows at least as much as the group number, and the later frame was made later. If
+//! objects carry no such numbers, media time must not run back from one keyframe to the keyframe of a later group.
+//!
+//! If two publishers send at the same time, the player does not alternate between them: it returns to the former publisher only
+//! after the current one has been silent for [`SILENCE_US`].
 
 use std::cmp::Ordering;
 
 use super::incoming::ReceivedFrame;
 use crate::FrameKind;
 
-/// What is known of the publisher that is heard.
+/// The current publisher of a stream, and the one before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PublisherTracker {
-    /// A frame of its newest group.
+    /// A frame of the current publisher's newest group.
     newest: Option<Seen>,
-    /// A frame of the newest group of the one before.
+    /// A frame of the former publisher's newest group.
     before: Option<Seen>,
-    /// Groups below are of one before, where nothing but media time tells.
+    /// Groups below this one belong to the former publisher, where only media time tells the two apart.
     from_group: u64,
-    /// When the last frame came of the publisher that is heard, in microseconds.
+    /// When the last frame of the current publisher came, in microseconds.
     heard_us: i64,
 }
 
-/// Where a frame stands in what one publisher sends.
+/// The position of a frame in what its publisher sends.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     group: u64,
@@ -36,7 +38,7 @@ struct Seen {
     decode_us: i64,
 }
 
-/// Who sent a frame.
+/// The publisher of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FramePublisher {
     /// The publisher that is played now.
@@ -48,7 +50,7 @@ pub(super) enum FramePublisher {
 }
 
 impl PublisherTracker {
-    /// Who sent a frame that has arrived at `now_us`, on whichever track with video.
+    /// Says which publisher sent a frame that arrived at `now_us` on any video track, and notes the change if there is one.
     pub(super) fn publisher_of(&mut self, now_us: i64, whole: &ReceivedFrame) -> FramePublisher {
         let tag = &whole.tag;
         let seen = Seen {
@@ -95,7 +97,7 @@ impl PublisherTracker {
         sender
     }
 
-    /// Whether a frame can be of the publisher that was left; notes how far that one is by now.
+    /// Whether the former publisher can have sent a frame. If so, notes how far that publisher is by now.
     fn is_of_before(&mut self, seen: &Seen) -> bool {
         let Some(before) = self.before.filter(|before| seen.can_be_of(before)) else {
             return false;
@@ -106,7 +108,7 @@ impl PublisherTracker {
         true
     }
 
-    /// Of a publisher that only tells media times.
+    /// The publisher of a frame that carries nothing but media times.
     fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> FramePublisher {
         if seen.group < self.from_group {
             return FramePublisher::Former;
@@ -120,7 +122,8 @@ impl PublisherTracker {
 }
 
 impl Seen {
-    /// Of publishers that tell all: whichever of two was made later is of the one that is heard now.
+    /// The publisher of a frame that carries its number and when it was made: of two publishers, the one whose frames were made
+    /// later is the current one.
     fn told_against(&self, newest: &Self) -> FramePublisher {
         if self.can_be_of(newest) {
             FramePublisher::Current
@@ -131,7 +134,7 @@ impl Seen {
         }
     }
 
-    /// Whether the publisher that sent `other` can have sent this too.
+    /// Whether the publisher of `other` can have sent this frame too.
     fn can_be_of(&self, other: &Self) -> bool {
         match self.group.cmp(&other.group) {
             Ordering::Less => self.can_precede(other),
@@ -148,9 +151,9 @@ impl Seen {
     }
 }
 
-/// Less than this a clock may be set back, and times may be out of order, in microseconds.
+/// How far times may run back within one publisher, in microseconds: clocks are corrected, and frames are out of order.
 const BACK_US: i64 = 500_000;
-/// So long nothing has to come of a publisher before one that was left is heard again, in microseconds.
+/// How long the current publisher must be silent before the former one is played again, in microseconds.
 const SILENCE_US: i64 = 2_000_000;
 
 #[cfg(test)]
