@@ -1,6 +1,7 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
 mod drain;
+mod media;
 mod metadata;
 mod offers;
 mod publication;
@@ -27,14 +28,14 @@ use self::drain::Drain;
 use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, RequestState, Terms};
-use self::send_stream::{Object, SendOrder};
+use self::send_stream::Object;
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::packaging::{FrameTag, Packaging};
 use crate::source::Source;
 use crate::strategy::{Step, Strategy, StreamKey};
 use crate::timebase::Timebase;
-use crate::{Frame, FrameKind, Init, Item};
+use crate::{FrameKind, Init, Item};
 
 /// What an origin is made with.
 #[derive(Debug)]
@@ -369,132 +370,6 @@ impl Origin {
         self.streams.finish(key);
     }
 
-    fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, at: Instant, frame: &Frame) {
-        let number = self.counters.frames;
-        self.counters.frames += 1;
-        self.group = frame.group;
-        let mut steps = std::mem::take(&mut self.steps);
-        self.strategy.place(frame, &mut steps);
-        for step in steps.drain(..) {
-            match step {
-                Step::Write {
-                    stream,
-                    priority,
-                    reset_after,
-                } => {
-                    let tag = FrameTag::new(frame, number, self.timebase.microseconds(at));
-                    let (properties, payload) =
-                        self.packaging.frame(frame, &tag, self.init.as_deref());
-                    let object = Object {
-                        id: frame.index,
-                        properties,
-                        payload,
-                    };
-                    self.counters.frames_written += 1;
-                    self.write(now, endpoint, stream, priority, object);
-                    if let Some(after) = reset_after {
-                        self.streams.reset_at(now + after, stream);
-                    }
-                }
-                Step::Finish(stream) => self.streams.finish(stream),
-                Step::Reset(stream) => self.reset(now, endpoint, stream),
-            }
-        }
-        self.steps = steps;
-    }
-
-    /// Sound goes in groups of its own that begin with those of the video, each on one stream.
-    fn on_audio(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track: u32,
-        tag: FrameTag,
-        fragment: &Bytes,
-        sample: &Bytes,
-    ) {
-        self.counters.audio_objects += 1;
-        let mut publications = self.publications.iter_mut().enumerate();
-        let found = publications.find_map(|(alias, one)| {
-            let audio = one.audio.as_mut()?;
-            (audio.0 == track).then_some((alias, audio))
-        });
-        let Some((alias, (_, group, objects))) = found else {
-            return;
-        };
-        let key = |group| StreamKey {
-            track: alias,
-            group,
-            subgroup: 0,
-        };
-        let previous = *group;
-        if previous != self.group {
-            (*group, *objects) = (self.group, 0);
-        }
-        let id = *objects;
-        *objects += 1;
-        if previous != self.group {
-            self.streams.finish(key(previous));
-        }
-        let (properties, payload) = self.packaging.audio(&tag, fragment, sample);
-        let object = Object {
-            id,
-            properties,
-            payload,
-        };
-        let key = key(self.group);
-        self.write(now, endpoint, key, AUDIO_PRIORITY, object);
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        key: StreamKey,
-        priority: u8,
-        object: Object,
-    ) {
-        let numbered = StreamKey {
-            group: self.first_group + key.group,
-            ..key
-        };
-        let location = Location {
-            group: numbered.group,
-            object: object.id,
-        };
-        let Some(publication) = self.publications.get_mut(key.track) else {
-            return;
-        };
-        if !publication.note(key.group, location) {
-            return;
-        }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        if publication.begins_over(numbered.group) {
-            let publication = &*publication;
-            self.streams
-                .update_ranks(&mut connection, key.track, |order| {
-                    publication.rank(order.priority, order.key.group, order.key.subgroup)
-                });
-        }
-        let order = SendOrder {
-            key: numbered,
-            priority,
-            rank: publication.rank(priority, numbered.group, numbered.subgroup),
-        };
-        let draft = session.draft();
-        let is_over = self.streams.push(draft, key, order, object);
-        let mut surplus = is_over.then_some(key);
-        while let Some(key) = surplus.or_else(|| self.streams.surplus(self.group)) {
-            surplus = None;
-            let code = ResetCode::EXCESSIVE_LOAD;
-            if self.streams.give_up(&mut connection, key, code) {
-                self.counters.streams_overflowed += 1;
-            }
-        }
-    }
-
     fn reset(&mut self, now: Instant, endpoint: &mut Endpoint, key: StreamKey) {
         if let Some((_, mut connection)) = self.client.open(now, endpoint) {
             let is_reset = self.streams.reset(&mut connection, key);
@@ -597,5 +472,3 @@ pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, 
 
 /// The host has one socket.
 const SOCKET: u32 = 0;
-/// After the init segment and the catalog, before all video.
-const AUDIO_PRIORITY: u8 = 16;

@@ -34,7 +34,7 @@ pub(crate) struct PublisherClient {
     pending: BTreeMap<RequestId, Offer>,
     offered: bool,
     failure: Option<String>,
-    /// The responses to FETCHes that are not finished.
+    /// Responses to FETCH requests that are not finished.
     fetches: Vec<FetchResponse>,
     /// When the end of a track may be announced, by its number.
     ends: BTreeMap<usize, Instant>,
