@@ -10,7 +10,7 @@
 //! that names the engine, so that another engine could stand in its place.
 //!
 //! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role hears of it when its WebTransport session
-//! stands, and sees no difference from then on. What it knows of HTTP/3 itself is [`h3`].
+//! stands, and sees no difference from then on. The HTTP/3 codec below it is the crate [`weir_h3`].
 //!
 //! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
 //! hosts and roles.
