@@ -330,33 +330,40 @@ impl Host {
         if outbox.is_empty() {
             return Ok(false);
         }
+        // One socket after the other: changing between them costs a system call each time.
+        if sockets.len() > 1 {
+            outbox.group_by_socket();
+        }
         let (mut packets, mut bytes) = (0, 0);
+        let mut current = 0;
         send.clear();
-        // One socket after the other: changing between them would cost a system call each time.
-        for (number, socket) in (0_u32..).zip(sockets) {
-            for packet in outbox.iter().filter(|packet| packet.socket == number) {
-                let segment = packet.segment_size.filter(|&size| size < packet.data.len());
-                packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
-                bytes += packet.data.len() as u64;
-                match segment {
-                    Some(size) if !socket.has_segmentation() => {
-                        for data in packet.data.chunks(size) {
-                            if send.is_full() {
-                                send_batch(socket, send, telemetry)?;
-                            }
-                            send.push(&outgoing(&Packet { data, ..packet }, None));
-                        }
-                    }
-                    segment => {
+        for packet in outbox.iter() {
+            if packet.socket != current {
+                send_batch(&mut sockets[current as usize], send, telemetry)?;
+                current = packet.socket;
+            }
+            let socket = &mut sockets[current as usize];
+            let segment = packet.segment_size.filter(|&size| size < packet.data.len());
+            packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
+            bytes += packet.data.len() as u64;
+            match segment {
+                Some(size) if !socket.has_segmentation() => {
+                    for data in packet.data.chunks(size) {
                         if send.is_full() {
                             send_batch(socket, send, telemetry)?;
                         }
-                        send.push(&outgoing(&packet, segment));
+                        send.push(&outgoing(&Packet { data, ..packet }, None));
                     }
                 }
+                segment => {
+                    if send.is_full() {
+                        send_batch(socket, send, telemetry)?;
+                    }
+                    send.push(&outgoing(&packet, segment));
+                }
             }
-            send_batch(socket, send, telemetry)?;
         }
+        send_batch(&mut sockets[current as usize], send, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
