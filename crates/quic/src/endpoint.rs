@@ -283,8 +283,10 @@ impl Endpoint {
             })?;
         self.now = Some(now);
         let handle = self.adopt(handle, engine, socket);
-        if let (Some(request), Some(slot)) = (&config.web_transport, self.slots.at(handle.index)) {
-            slot.web_transport = Some(Box::new(WebTransport::client(request.clone())));
+        if let Some(slot) = self.slots.at(handle.index) {
+            let request = config.web_transport.clone();
+            slot.web_transport = request.map(|request| Box::new(WebTransport::client(request)));
+            slot.refusals = Some(Arc::clone(config.tls.refusals()));
         }
         Ok(handle)
     }

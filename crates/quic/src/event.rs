@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
 use weir_transport::{Direction, StreamId};
 
-use crate::{Handle, tls::refusing};
+use crate::{Handle, tls::refusal::Refusals};
 
 /// Something that happened on a connection.
 #[derive(Debug)]
@@ -114,7 +114,8 @@ pub enum Lost {
 }
 
 impl Lost {
-    pub(crate) fn from_engine(error: ConnectionError) -> Option<Self> {
+    /// Why the engine lost a connection, unless it was closed here. `refusals` are those of the connection's client.
+    pub(crate) fn from_engine(error: ConnectionError, refusals: Option<&Refusals>) -> Option<Self> {
         Some(match error {
             ConnectionError::TimedOut => Self::TimedOut,
             ConnectionError::Reset => Self::Reset,
@@ -130,7 +131,8 @@ impl Lost {
                 Self::from_code("the peer reports", close.error_code, &words)
             }
             ConnectionError::TransportError(error) => {
-                let mut words = printable(refusing::in_words(&error.reason).as_bytes());
+                let refusal = refusals.and_then(|refusals| refusals.sentence(&error.reason));
+                let mut words = printable(refusal.unwrap_or(error.reason).as_bytes());
                 if !words.is_empty() {
                     words.insert_str(0, ": ");
                 }
@@ -219,7 +221,7 @@ mod tests {
             error_code: VarInt::from_u32(3),
             reason: Bytes::from_static(b"bad\x1b[2J\nthing"),
         };
-        let lost = Lost::from_engine(ConnectionError::ApplicationClosed(close)).unwrap();
+        let lost = Lost::from_engine(ConnectionError::ApplicationClosed(close), None).unwrap();
         assert_eq!(
             lost.to_string(),
             r#"the peer closed the session with code 0x3: "bad[2Jthing""#
@@ -299,9 +301,12 @@ mod tests {
                  by more specific error codes: too many",
             ),
         ] {
-            assert_eq!(Lost::from_engine(error).unwrap().to_string(), text);
+            assert_eq!(Lost::from_engine(error, None).unwrap().to_string(), text);
         }
-        assert_eq!(Lost::from_engine(ConnectionError::LocallyClosed), None);
+        assert_eq!(
+            Lost::from_engine(ConnectionError::LocallyClosed, None),
+            None
+        );
     }
 
     #[test]

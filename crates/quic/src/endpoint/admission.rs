@@ -90,6 +90,7 @@ impl Endpoint {
         let slot = Slot {
             engine,
             web_transport: None,
+            refusals: None,
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,
