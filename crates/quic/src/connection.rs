@@ -12,7 +12,7 @@ pub(crate) use self::{
     bare::{Bare, application_protocol, direction, from_engine},
     engine::EngineConnection,
 };
-use crate::{Event, Handle, crossing::Crossing, web_transport::Request};
+use crate::{Event, Handle, peer_thread::connection::Crossing, web_transport::Request};
 
 /// One connection of an endpoint, borrowed for a few operations. What is written leaves when the host
 /// next asks the endpoint for packets, or for letters if it leads to a neighbour.

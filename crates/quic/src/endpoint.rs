@@ -3,7 +3,6 @@
 mod admission;
 mod events;
 mod layer;
-mod neighbours;
 
 use std::{
     collections::VecDeque,
@@ -20,16 +19,14 @@ use quinn_proto::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
-pub use self::neighbours::NeighbourCounters;
-use self::neighbours::Neighbours;
 use crate::{
     ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog,
     Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
-    crossing::Stray,
     datagrams::Shared,
+    peer_thread::{connection::Stray, endpoint::Neighbours},
     slots::Slots,
     web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
@@ -130,7 +127,7 @@ pub struct Endpoint {
     dirty_next: usize,
     /// Connections that may have events.
     active: VecDeque<u32>,
-    events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Event>,
     outbox: Outbox,
     /// The engine wants an empty buffer for each batch; it is copied to the outbox from here.
     scratch: Vec<u8>,
@@ -144,7 +141,7 @@ pub struct Endpoint {
     initial_ids: StdRng,
     /// Address-validation tokens of servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
-    neighbours: Neighbours,
+    pub(crate) neighbours: Neighbours,
     /// For connections that choose HTTP/3.
     offer: Option<Arc<Offer>>,
     datagrams: Shared,
@@ -348,7 +345,7 @@ impl Endpoint {
     }
 
     /// A UDP payload came in that is for this endpoint, or for none.
-    fn handle_own_packet(
+    pub(crate) fn handle_own_packet(
         &mut self,
         now: Instant,
         socket: u32,

@@ -2,11 +2,8 @@
 
 use std::{collections::VecDeque, time::Instant};
 
-use super::{Endpoint, Handle};
-use crate::{
-    Event, Letter, Shard,
-    crossing::{Content, Crossing, CrossingLimits},
-};
+use super::connection::{Content, Crossing, CrossingLimits};
+use crate::{Endpoint, Event, Handle, Letter, Shard};
 
 /// What was done between neighbours, in numbers that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,14 +17,14 @@ pub struct NeighbourCounters {
 }
 
 /// The connections to all neighbours.
-pub(super) struct Neighbours {
+pub(crate) struct Neighbours {
     shard: Shard,
     /// In the order of the neighbours' numbers; the place is the handle's index.
     crossings: Vec<Crossing>,
 }
 
 impl Neighbours {
-    pub(super) fn new(shard: Shard) -> Self {
+    pub(crate) fn new(shard: Shard) -> Self {
         let others = (0..shard.count()).filter(|&other| other != shard.index());
         let crossings = (0..).zip(others).map(|(index, other)| {
             Crossing::new(shard.index(), other, index, CrossingLimits::default())
@@ -39,7 +36,7 @@ impl Neighbours {
     }
 
     /// Connections to neighbours are there from the start.
-    pub(super) fn greetings(&self) -> VecDeque<Event> {
+    pub(crate) fn greetings(&self) -> VecDeque<Event> {
         let crossings = self.crossings.iter();
         crossings
             .map(|crossing| Event::Connected {
@@ -49,14 +46,14 @@ impl Neighbours {
     }
 
     /// The connection behind a handle, unless it is lost or closed.
-    pub(super) fn usable(&mut self, handle: Handle) -> Option<&mut Crossing> {
+    pub(crate) fn usable(&mut self, handle: Handle) -> Option<&mut Crossing> {
         let crossing = self.crossings.get_mut(handle.index())?;
         (crossing.handle() == handle && crossing.is_open()).then_some(crossing)
     }
 
     /// The connection to the neighbour that a packet is for, unless it is for this endpoint.
     #[inline]
-    pub(super) fn owner(&mut self, packet: &[u8]) -> Option<&mut Crossing> {
+    pub(crate) fn owner(&mut self, packet: &[u8]) -> Option<&mut Crossing> {
         if self.crossings.is_empty() {
             return None;
         }
@@ -64,20 +61,20 @@ impl Neighbours {
         self.crossing(owner)
     }
 
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.crossings
             .iter()
             .filter_map(Crossing::poll_timeout)
             .min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
+    pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         for crossing in &mut self.crossings {
             crossing.handle_timeout(now, events);
         }
     }
 
-    pub(super) fn close_all(&mut self, code: u64, reason: &[u8]) {
+    pub(crate) fn close_all(&mut self, code: u64, reason: &[u8]) {
         for crossing in &mut self.crossings {
             crossing.close(code, reason);
         }
