@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use weir_quic::{App, EcnCodepoint, Endpoint, Letter, Packet};
+use weir_quic::{App, EcnCodepoint, Endpoint, Packet, ThreadMessage};
 
 use crate::{
     Bell, Post, Rest, Stop, Telemetry, UdpSocket, clock,
@@ -63,7 +63,7 @@ pub struct Host {
     /// Packets read in this turn, and when the first of them was.
     arrived: (u64, Option<Instant>),
     /// To and from the threads that share the address.
-    post: Option<Post<Letter>>,
+    post: Option<Post<ThreadMessage>>,
     /// Some mailbox was too full for all letters of the last turn.
     has_backlog: bool,
 }
@@ -110,7 +110,7 @@ impl Host {
     /// Connects the endpoint to its neighbours, on other threads of this process. The numbers of the post are
     /// those of the endpoints.
     #[must_use]
-    pub fn with_post(mut self, post: Post<Letter>) -> Self {
+    pub fn with_post(mut self, post: Post<ThreadMessage>) -> Self {
         self.post = Some(post);
         self
     }
@@ -281,7 +281,7 @@ impl Host {
         let mut count = 0;
         post.collect(|neighbour, letters| {
             count += letters.len() as u64;
-            endpoint.handle_letters(now, neighbour, letters);
+            endpoint.handle_messages(now, neighbour, letters);
         });
         Telemetry::add(&self.telemetry.letters_received, count);
         count > 0
@@ -301,7 +301,7 @@ impl Host {
         };
         *has_backlog = false;
         for neighbour in post.neighbours() {
-            let letters = endpoint.letters(neighbour);
+            let letters = endpoint.messages_to(neighbour);
             if letters.is_empty() {
                 continue;
             }

@@ -27,7 +27,7 @@ use weir_net::{
 };
 use weir_quic::{
     App, ClientConfig, Counters, Endpoint, EndpointConfig, Event, Handle, Limits,
-    NeighbourCounters, Shard,
+    PeerThreadCounters, Shard,
     tls::{ClientTls, ServerTls, Trust},
 };
 use weir_transport::{Direction, Read, StreamId, Transport as _};
@@ -161,7 +161,7 @@ fn config(server: Option<ServerTls>) -> EndpointConfig {
 struct Ended {
     app: Echo,
     counters: Counters,
-    between: NeighbourCounters,
+    between: PeerThreadCounters,
     telemetry: TelemetrySnapshot,
 }
 
@@ -203,7 +203,7 @@ fn start_server(is_crossed: bool) -> Server {
             let ended = Ended {
                 app,
                 counters: host.endpoint().counters(),
-                between: host.endpoint().neighbour_counters(),
+                between: host.endpoint().peer_thread_counters(),
                 telemetry: shown.snapshot(),
             };
             // While a socket of the group is closed, the kernel gives its last packets to the other.

@@ -26,7 +26,7 @@ use crate::{
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
     datagrams::Shared,
-    peer_thread::{connection::Stray, endpoint::Neighbours},
+    peer_thread::{ThreadConnections, message::Stray},
     slots::Slots,
     web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
@@ -141,7 +141,7 @@ pub struct Endpoint {
     initial_ids: StdRng,
     /// Address-validation tokens of servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) peer_threads: ThreadConnections,
     /// For connections that choose HTTP/3.
     offer: Option<Arc<Offer>>,
     datagrams: Shared,
@@ -155,9 +155,8 @@ impl Endpoint {
         Self::with_shard(config, Shard::ALONE)
     }
 
-    /// One of several endpoints that share an address, with a connection to each of the others: its
-    /// neighbours. All are made with the same seed and TLS; then a token or a stateless reset of one is
-    /// good for all.
+    /// One of several endpoints that share an address, with a connection to each of the others. All are made with the same
+    /// seed and TLS: then a token or a stateless reset of one is good for all.
     pub fn with_shard(config: EndpointConfig, shard: Shard) -> Result<Self, ConfigError> {
         let mut generator = StdRng::from_seed(config.seed);
         let reset_key: [u8; 64] = generator.random();
@@ -201,7 +200,7 @@ impl Endpoint {
             }
             None => None,
         };
-        let neighbours = Neighbours::new(shard);
+        let peer_threads = ThreadConnections::new(shard);
         let engine = quinn_proto::Endpoint::new(
             Arc::new(engine_config),
             server.clone().map(Arc::new),
@@ -222,7 +221,7 @@ impl Endpoint {
             dirty: Vec::new(),
             dirty_next: 0,
             active: VecDeque::new(),
-            events: neighbours.greetings(),
+            events: peer_threads.initial_events(),
             outbox: Outbox::default(),
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
@@ -232,7 +231,7 @@ impl Endpoint {
             counters: Counters::default(),
             initial_ids: StdRng::from_seed(generator.random()),
             tokens: Arc::new(TokenMemoryCache::default()),
-            neighbours,
+            peer_threads,
             offer,
             datagrams: Shared::default(),
             now: None,
@@ -301,10 +300,7 @@ impl Endpoint {
                 shared: &mut self.datagrams,
             })
         } else {
-            Way::Crossing {
-                crossing: self.neighbours.usable(handle)?,
-                events: &mut self.events,
-            }
+            Way::PeerThread(self.peer_threads.view(handle, &mut self.events)?)
         };
         Some(Connection { handle, way })
     }
@@ -333,8 +329,8 @@ impl Endpoint {
         ecn: Option<EcnCodepoint>,
         data: BytesMut,
     ) {
-        if let Some(crossing) = self.neighbours.owner(&data) {
-            return crossing.pass_on(Stray {
+        if let Some(connection) = self.peer_threads.owner(&data) {
+            return connection.pass_on(Stray {
                 remote,
                 local,
                 ecn,
@@ -393,13 +389,13 @@ impl Endpoint {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let crossings = self.neighbours.poll_timeout();
-        self.wheel.next().into_iter().chain(crossings).min()
+        let threads = self.peer_threads.poll_timeout();
+        self.wheel.next().into_iter().chain(threads).min()
     }
 
     /// Time has come for some connection's timer. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.neighbours.handle_timeout(now, &mut self.events);
+        self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
@@ -475,7 +471,7 @@ impl Endpoint {
 
     /// Closes every connection with an application error code and reason.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8]) {
-        self.neighbours.close_all(code, reason);
+        self.peer_threads.close_all(code, reason);
         for index in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
             let handle = self.slots.handle(index);
             if let Some(mut connection) = self.connection(now, handle) {

@@ -40,6 +40,6 @@ pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};
 pub use endpoint::{ConnectError, Counters, Endpoint, Handle};
 pub use event::{Event, Lost};
 pub use outbox::{Outbox, Packet};
-pub use peer_thread::{connection::Letter, endpoint::NeighbourCounters};
+pub use peer_thread::{endpoint::PeerThreadCounters, message::ThreadMessage};
 pub use quinn_proto::EcnCodepoint;
 pub use shard::{LONG_HEADER, LONG_HEADER_ID_OFFSET, SHORT_HEADER_ID_OFFSET, Shard};

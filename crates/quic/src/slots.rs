@@ -16,7 +16,7 @@ pub(crate) struct Slots {
     hot: Vec<Hot>,
     cold: Vec<Option<Slot>>,
     open: usize,
-    /// The first places are the neighbours', and vacant here.
+    /// The first places are for connections that the engine does not have, and vacant here.
     reserved: usize,
 }
 

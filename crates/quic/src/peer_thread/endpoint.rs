@@ -1,14 +1,18 @@
-//! The other endpoints of this process that share the address, each on a thread of its own.
+//! The part of an endpoint that leads to its peer threads.
 
 use std::{collections::VecDeque, time::Instant};
 
-use super::connection::{Content, Crossing, CrossingLimits};
-use crate::{Endpoint, Event, Handle, Letter, Shard};
+use super::{
+    connection::{ThreadConnection, ThreadLimits},
+    message::{Content, ThreadMessage},
+    view::ThreadConnectionView,
+};
+use crate::{Endpoint, Event, Handle, Shard};
 
-/// What was done between neighbours, in numbers that only grow.
+/// What was done between peer threads, in numbers that only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NeighbourCounters {
-    /// Datagrams to neighbours dropped because too many were in flight.
+pub struct PeerThreadCounters {
+    /// Datagrams to peer threads dropped because too many were in flight.
     pub datagrams_dropped: u64,
     /// Packets that came to the wrong endpoint and were passed on to the right one.
     pub strays_passed: u64,
@@ -16,134 +20,141 @@ pub struct NeighbourCounters {
     pub strays_dropped: u64,
 }
 
-/// The connections to all neighbours.
-pub(crate) struct Neighbours {
+/// The connections to all peer threads.
+pub(crate) struct ThreadConnections {
     shard: Shard,
-    /// In the order of the neighbours' numbers; the place is the handle's index.
-    crossings: Vec<Crossing>,
+    /// In the order of the peer threads' numbers; the place is the handle's index.
+    connections: Vec<ThreadConnection>,
 }
 
-impl Neighbours {
+impl ThreadConnections {
     pub(crate) fn new(shard: Shard) -> Self {
         let others = (0..shard.count()).filter(|&other| other != shard.index());
-        let crossings = (0..).zip(others).map(|(index, other)| {
-            Crossing::new(shard.index(), other, index, CrossingLimits::default())
+        let connections = (0..).zip(others).map(|(index, other)| {
+            ThreadConnection::new(shard.index(), other, index, ThreadLimits::default())
         });
         Self {
             shard,
-            crossings: crossings.collect(),
+            connections: connections.collect(),
         }
     }
 
-    /// Connections to neighbours are there from the start.
-    pub(crate) fn greetings(&self) -> VecDeque<Event> {
-        let crossings = self.crossings.iter();
-        crossings
-            .map(|crossing| Event::Connected {
-                handle: crossing.handle(),
+    /// The events of a new endpoint: connections to peer threads are there from the start.
+    pub(crate) fn initial_events(&self) -> VecDeque<Event> {
+        let connections = self.connections.iter();
+        connections
+            .map(|connection| Event::Connected {
+                handle: connection.handle(),
             })
             .collect()
     }
 
-    /// The connection behind a handle, unless it is lost or closed.
-    pub(crate) fn usable(&mut self, handle: Handle) -> Option<&mut Crossing> {
-        let crossing = self.crossings.get_mut(handle.index())?;
-        (crossing.handle() == handle && crossing.is_open()).then_some(crossing)
+    /// The connection behind a handle, unless it is lost or closed. What happens on it at once goes to `events`.
+    pub(crate) fn view<'a>(
+        &'a mut self,
+        handle: Handle,
+        events: &'a mut VecDeque<Event>,
+    ) -> Option<ThreadConnectionView<'a>> {
+        let connection = self.connections.get_mut(handle.index())?;
+        let is_usable = connection.handle() == handle && connection.is_open();
+        is_usable.then_some(ThreadConnectionView { connection, events })
     }
 
-    /// The connection to the neighbour that a packet is for, unless it is for this endpoint.
+    /// The connection to the peer thread that a packet is for, unless it is for this endpoint.
     #[inline]
-    pub(crate) fn owner(&mut self, packet: &[u8]) -> Option<&mut Crossing> {
-        if self.crossings.is_empty() {
+    pub(crate) fn owner(&mut self, packet: &[u8]) -> Option<&mut ThreadConnection> {
+        if self.connections.is_empty() {
             return None;
         }
         let owner = Shard::owner(packet, self.shard.count());
-        self.crossing(owner)
+        self.connection(owner)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.crossings
+        self.connections
             .iter()
-            .filter_map(Crossing::poll_timeout)
+            .filter_map(ThreadConnection::poll_timeout)
             .min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, events: &mut VecDeque<Event>) {
-        for crossing in &mut self.crossings {
-            crossing.handle_timeout(now, events);
+        for connection in &mut self.connections {
+            connection.handle_timeout(now, events);
         }
     }
 
     pub(crate) fn close_all(&mut self, code: u64, reason: &[u8]) {
-        for crossing in &mut self.crossings {
-            crossing.close(code, reason);
+        for connection in &mut self.connections {
+            connection.close(code, reason);
         }
     }
 
-    /// The connection to neighbour number `number`, which is not this endpoint's own.
-    fn crossing(&mut self, number: u16) -> Option<&mut Crossing> {
+    /// The connection to peer thread number `number`, which is not this endpoint's own.
+    fn connection(&mut self, number: u16) -> Option<&mut ThreadConnection> {
         let own = self.shard.index();
         let place = match number.cmp(&own) {
             std::cmp::Ordering::Less => number,
             std::cmp::Ordering::Equal => return None,
             std::cmp::Ordering::Greater => number - 1,
         };
-        self.crossings.get_mut(usize::from(place))
+        self.connections.get_mut(usize::from(place))
     }
 }
 
 impl Endpoint {
     /// Which of several endpoints with one address this is.
     pub fn shard(&self) -> Shard {
-        self.neighbours.shard
+        self.peer_threads.shard
     }
 
-    /// What this endpoint has to tell neighbour number `neighbour`, oldest first. The host takes letters
-    /// off the front after each turn and brings them there.
+    /// Messages for peer thread number `peer`, oldest first. The host takes them off the front after each turn and
+    /// delivers them.
     ///
     /// # Panics
-    /// There is no such neighbour.
-    pub fn letters(&mut self, neighbour: u16) -> &mut Vec<Letter> {
-        self.crossing(neighbour).letters()
+    /// There is no such peer thread.
+    pub fn messages_to(&mut self, peer: u16) -> &mut Vec<ThreadMessage> {
+        self.thread_connection(peer).messages()
     }
 
-    /// Letters came from neighbour number `neighbour`.
+    /// Handles messages from peer thread number `peer`.
     ///
     /// # Panics
-    /// There is no such neighbour.
-    pub fn handle_letters(
+    /// There is no such peer thread.
+    pub fn handle_messages(
         &mut self,
         now: Instant,
-        neighbour: u16,
-        letters: impl IntoIterator<Item = Letter>,
+        peer: u16,
+        messages: impl IntoIterator<Item = ThreadMessage>,
     ) {
-        for Letter(content) in letters {
+        for ThreadMessage(content) in messages {
             if let Content::Packet(stray) = content {
                 self.handle_own_packet(now, 0, stray.remote, stray.local, stray.ecn, stray.data);
                 continue;
             }
-            let place = self.crossing(neighbour).handle().index();
+            let place = self.thread_connection(peer).handle().index();
             let Self {
-                neighbours, events, ..
+                peer_threads,
+                events,
+                ..
             } = self;
-            neighbours.crossings[place].handle_letter(now, content, events);
+            peer_threads.connections[place].handle_message(now, content, events);
         }
     }
 
-    /// What was done between neighbours so far.
-    pub fn neighbour_counters(&self) -> NeighbourCounters {
-        let mut sum = NeighbourCounters::default();
-        for crossing in &self.neighbours.crossings {
-            sum.datagrams_dropped += crossing.datagrams_dropped;
-            sum.strays_passed += crossing.strays_passed;
-            sum.strays_dropped += crossing.strays_dropped;
+    /// What was done between peer threads so far.
+    pub fn peer_thread_counters(&self) -> PeerThreadCounters {
+        let mut sum = PeerThreadCounters::default();
+        for connection in &self.peer_threads.connections {
+            sum.datagrams_dropped += connection.datagrams_dropped;
+            sum.strays_passed += connection.strays_passed;
+            sum.strays_dropped += connection.strays_dropped;
         }
         sum
     }
 
-    fn crossing(&mut self, neighbour: u16) -> &mut Crossing {
-        self.neighbours
-            .crossing(neighbour)
-            .expect("the host names neighbours only")
+    fn thread_connection(&mut self, peer: u16) -> &mut ThreadConnection {
+        self.peer_threads
+            .connection(peer)
+            .expect("the host names peer threads only")
     }
 }

@@ -8,7 +8,7 @@ use weir_net::{
     Host, HostConfig, MAILBOX_ITEMS, Post, SocketConfig, Stop, Telemetry, UdpSocket,
     clock::SystemClock, pin_to_core, posts,
 };
-use weir_quic::{Endpoint, EndpointConfig, Letter, Limits, Packets, Shard, tls::ServerTls};
+use weir_quic::{Endpoint, EndpointConfig, Limits, Packets, Shard, ThreadMessage, tls::ServerTls};
 
 use crate::endpoints;
 
@@ -40,7 +40,7 @@ struct Member {
     core: Option<usize>,
     socket: UdpSocket,
     endpoint: Endpoint,
-    post: Option<Post<Letter>>,
+    post: Option<Post<ThreadMessage>>,
     server: Server,
     host: HostConfig,
     stop: Stop,

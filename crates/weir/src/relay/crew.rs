@@ -10,7 +10,7 @@ use anyhow::{Context as _, anyhow};
 use weir_net::{
     Host, HostConfig, MAILBOX_ITEMS, Post, Stop, Telemetry, UdpSocket, clock, pin_to_core, posts,
 };
-use weir_quic::{Endpoint, Letter, Shard, tls::ServerTls};
+use weir_quic::{Endpoint, Shard, ThreadMessage, tls::ServerTls};
 use weir_relay::{Config, Relay};
 
 use crate::{
@@ -45,7 +45,7 @@ struct Member {
     core: Option<usize>,
     socket: UdpSocket,
     endpoint: Endpoint,
-    post: Option<Post<Letter>>,
+    post: Option<Post<ThreadMessage>>,
     relay: Observed,
     telemetry: Arc<Telemetry>,
     host: HostConfig,
