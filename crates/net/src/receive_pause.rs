@@ -1,4 +1,4 @@
-//! How long a host rests, where that is not settled beforehand.
+//! The pause of a host after it received something, if its role adjusts it.
 
 use std::{
     sync::{
@@ -8,26 +8,26 @@ use std::{
     time::Duration,
 };
 
-/// The length of a host's rests (see [`HostConfig::rest`](crate::HostConfig::rest)), for a role that finds out while it
-/// runs what suits it. Copies are the same rest.
+/// The length of a host's pauses (see [`HostConfig::receive_pause`](crate::HostConfig::receive_pause)), for a role that
+/// adjusts it while it runs. Clones share one length.
 #[derive(Clone, Debug)]
-pub struct Rest(Arc<AtomicU64>);
+pub struct ReceivePause(Arc<AtomicU64>);
 
-impl Rest {
-    /// A rest of this length to begin with.
+impl ReceivePause {
+    /// Pauses of this length to begin with.
     pub fn new(duration: Duration) -> Self {
-        let rest = Self(Arc::default());
-        rest.set(duration);
-        rest
+        let pause = Self(Arc::default());
+        pause.set(duration);
+        pause
     }
 
-    /// Makes the next rests this long.
+    /// Sets the length of the next pauses.
     pub fn set(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.0.store(nanos, Ordering::Relaxed);
     }
 
-    /// How long a rest is now.
+    /// The length of the next pause.
     #[inline]
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))

@@ -20,10 +20,11 @@ use std::{
 
 use bytes::Bytes;
 use weir_net::{
-    Host, HostConfig, MAILBOX_ITEMS, SocketConfig, Stop, Telemetry, TelemetrySnapshot, UdpSocket,
+    CHANNEL_ITEMS_MAX, Host, HostConfig, SocketConfig, Stop, Telemetry, TelemetrySnapshot,
+    UdpSocket,
     certificate::Certificate,
     clock::{self, SystemClock},
-    posts,
+    thread_channels,
 };
 use weir_quic::{
     App, ClientConfig, Counters, Endpoint, EndpointConfig, Event, Handle, Limits,
@@ -185,10 +186,10 @@ fn start_server(is_crossed: bool) -> Server {
         group.sockets.reverse();
     }
     let stop = Stop::new().unwrap();
-    let ends = posts(THREADS, MAILBOX_ITEMS).unwrap();
+    let ends = thread_channels(THREADS, CHANNEL_ITEMS_MAX).unwrap();
     let threads = group.sockets.into_iter().zip(ends).zip(0..);
     let over = Arc::new(Barrier::new(usize::from(THREADS)));
-    let threads = threads.map(|((socket, post), index)| {
+    let threads = threads.map(|((socket, channels), index)| {
         let (tls, stop, over) = (tls.clone(), stop.clone(), Arc::clone(&over));
         let run = move || {
             let shard = Shard::new(index, THREADS).unwrap();
@@ -197,7 +198,7 @@ fn start_server(is_crossed: bool) -> Server {
             let host = HostConfig::default();
             let shown = Arc::clone(&telemetry);
             let host = Host::new(host, vec![socket], endpoint, telemetry, stop).unwrap();
-            let mut host = host.with_post(post);
+            let mut host = host.with_thread_channels(channels);
             let mut app = Echo::default();
             host.run(&mut app).unwrap();
             let ended = Ended {
@@ -352,7 +353,7 @@ fn connections_stay_with_their_thread_when_the_client_moves() {
     for thread in &ended {
         assert_eq!(thread.between.strays_passed, 0, "the kernel steers right");
         assert!(
-            thread.telemetry.letters_sent <= 2,
+            thread.telemetry.messages_sent <= 2,
             "they only take leave of each other"
         );
     }
@@ -367,7 +368,7 @@ fn packets_that_come_to_the_wrong_thread_are_passed_on() {
             thread.between.strays_passed,
             thread.telemetry.packets_received
         );
-        assert!(thread.telemetry.letters_received > 0);
-        assert!(thread.telemetry.neighbours_woken > 0);
+        assert!(thread.telemetry.messages_received > 0);
+        assert!(thread.telemetry.threads_woken > 0);
     }
 }

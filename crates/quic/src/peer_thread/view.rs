@@ -16,6 +16,7 @@ pub(crate) struct ThreadConnectionView<'a> {
 
 #[expect(
     clippy::unused_self,
+    clippy::unnecessary_wraps,
     reason = "what is the same for all peer threads is asked as on a connection over the network"
 )]
 impl ThreadConnectionView<'_> {

@@ -15,7 +15,7 @@ use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Shaper, ShaperConfig, Stop};
+use weir_net::{Shaper, ShaperConfig, Stop, Waker};
 use weir_quic::Congestion;
 
 use super::conditions::Conditions;
@@ -66,8 +66,8 @@ pub(crate) fn run(
     });
     let page = serve_page(LOOPBACK, &config).context("cannot serve the page")?;
     let mailbox = Mailbox::open()?;
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let inbox = Inbox::new(waker.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
     encoder.feed(&inbox, &stop)?;
     let target = hosting::target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
@@ -82,7 +82,7 @@ pub(crate) fn run(
             timebase: hosting::timebase(),
             source: Box::new(inbox),
         });
-        hosting::host(&mut origin, address, congestion, Some(bell), &asked)?;
+        hosting::host(&mut origin, address, congestion, Some(waker), &asked)?;
         anyhow::Ok(origin.failure().map(str::to_owned))
     })?;
     let seconds = profile.duration.as_secs();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use weir_live::source::Source;
 use weir_live::{Ingest, IngestError, Item};
-use weir_net::{Bell, Stop, clock};
+use weir_net::{Stop, Waker, clock};
 
 /// What was read and not yet taken. Clones are the same.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ struct Shared {
     /// Something was asked for or taken, or nobody takes anything any more.
     taken: Condvar,
     /// Something is there for the origin.
-    bell: Bell,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
@@ -71,14 +71,14 @@ pub(crate) enum ReadError {
 }
 
 impl Inbox {
-    /// An empty inbox that rings `bell`.
-    pub(crate) fn new(bell: Bell) -> Self {
+    /// An empty inbox that wakes its host by `waker`.
+    pub(crate) fn new(waker: Waker) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 since: clock::now(),
                 taken: Condvar::new(),
-                bell,
+                waker,
             }),
         }
     }
@@ -164,13 +164,13 @@ impl Inbox {
         state.items.push_back((clock::now(), item));
         state.bytes += bytes;
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         true
     }
 
     fn end(&self) {
         self.lock().ended_at = Some(clock::now());
-        self.shared.bell.ring();
+        self.shared.waker.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn filled() -> (Inbox, Receiver<()>, JoinHandle<Result<(), ReadError>>) {
-        let inbox = Inbox::new(Bell::new().expect("a descriptor"));
+        let inbox = Inbox::new(Waker::new().expect("a descriptor"));
         let (sender, looks) = channel();
         let stop = Stop::new().expect("a descriptor");
         let reader = inbox.fill(Watched(sender), false, stop);
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_makes_room() {
-        let mut inbox = Inbox::new(Bell::new().expect("a descriptor"));
+        let mut inbox = Inbox::new(Waker::new().expect("a descriptor"));
         for count in 1..=3 {
             assert!(inbox.put(frame(0)));
             assert_eq!(inbox.lock().bytes, 5 * count);

@@ -12,7 +12,7 @@ use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
 use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
+use weir_net::{Shaper, ShaperConfig, Stop, Waker, clock};
 use weir_quic::Congestion;
 
 use super::conditions::Conditions;
@@ -78,12 +78,12 @@ pub(crate) fn run(
         patience_again: Duration::ZERO,
         timebase,
     });
-    let bell = Bell::new().context("cannot make an event descriptor")?;
+    let waker = Waker::new().context("cannot make an event descriptor")?;
     let mut encoder = None;
     let frames: Box<dyn Source + Send> = match source {
         SourceChoice::Trace => Box::new(trace_source(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
-            let inbox = Inbox::new(bell.clone());
+            let inbox = Inbox::new(waker.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
             running.feed(&inbox, &stop)?;
             Box::new(inbox)
@@ -101,7 +101,7 @@ pub(crate) fn run(
             timebase,
             source: frames,
         });
-        hosting::host(&mut origin, address, congestion, Some(bell), &asked)?;
+        hosting::host(&mut origin, address, congestion, Some(waker), &asked)?;
         anyhow::Ok((origin.counters(), origin.failure().map(str::to_owned)))
     })?;
     stop.wait((at + JOIN).saturating_duration_since(clock::now()));
