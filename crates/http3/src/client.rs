@@ -8,11 +8,11 @@
 //! with the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
 
 mod connection;
+mod connections;
 mod ending;
 mod figures;
 pub mod limits;
 mod load;
-mod places;
 mod response;
 
 use std::{collections::VecDeque, time::Instant};
@@ -24,8 +24,8 @@ use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use self::{
     connection::{Connection, Outcome, Stage},
+    connections::Places,
     load::Plan,
-    places::Places,
 };
 pub use self::{
     figures::{Failure, Figures, Refusal, Second},

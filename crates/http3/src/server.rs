@@ -3,9 +3,9 @@
 //! A request is answered when it has come to its end. What is sent was encoded when the file was loaded, and is
 //! handed to QUIC as a reference, so that a request costs its packets and little more.
 
-mod deciding;
 mod exchange;
 mod peer;
+mod plan;
 mod site;
 mod target;
 
@@ -19,13 +19,13 @@ use weir_h3::{Code, Violation};
 use weir_quic::{App, Endpoint, Event, Handle};
 use weir_transport::{Direction, Transport as _};
 
-use self::{
-    deciding::{Plan, Plans},
-    site::Answer,
-};
 pub use self::{
     peer::Peer,
     site::{Site, SiteError, SiteLimits},
+};
+use self::{
+    plan::{Plan, Plans},
+    site::Answer,
 };
 use crate::Limits;
 

@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "stories print their seed")]
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 
-mod asker;
+mod client;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use weir_link::{Bitrate, Config as LinkConfig, Delay, Loss, Probability, Rate};
 use weir_quic::Limits;
 use weir_sim::{End, NodeConfig, NodeId, Sim};
 
-use crate::asker::{Asker, Got};
+use crate::client::{Asker, Got};
 
 const DELAY: Duration = Duration::from_millis(10);
 
