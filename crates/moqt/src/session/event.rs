@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::RequestId;
+use super::request_ids::RequestId;
 use crate::data::{FetchEntry, ObjectDatagram, ObjectHeader, SubgroupHeader};
 use crate::error::{ResetCode, Violation};
 use crate::message::{

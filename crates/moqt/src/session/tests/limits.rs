@@ -492,7 +492,7 @@ fn bytes_of_an_object_header() {
 
 #[test]
 fn fetches_that_expect_data() {
-    let mut fetches = crate::session::data_streams::Fetches::default();
+    let mut fetches = crate::session::fetches::Fetches::default();
     for id in 0..3 {
         fetches.insert(RequestId(id), crate::parameter::GroupOrder::Ascending, 2);
     }
