@@ -8,6 +8,8 @@ pub mod control;
 mod error;
 pub mod frame;
 pub mod head;
+mod instructions;
+pub mod peer_streams;
 pub mod qpack;
 pub mod settings;
 pub mod varint;

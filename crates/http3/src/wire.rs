@@ -3,12 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use weir_h3::{
-    Code,
-    frame::{self, frame_type},
-    qpack,
-    settings::Settings,
-};
+use weir_h3::{Code, frame, settings::Settings};
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// One stream, as the test sees it.
@@ -77,12 +72,9 @@ pub(crate) fn framed(frame_type: u64, payload: &[u8]) -> Vec<u8> {
 
 /// A HEADERS frame.
 pub(crate) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    for (name, value) in fields {
-        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
-    framed(frame_type::HEADERS, &section)
+    let mut out = Vec::new();
+    frame::encode_headers(fields, &mut out);
+    out
 }
 
 /// A control stream with these settings.

@@ -30,7 +30,10 @@ pub(crate) use self::closing::lost;
 pub use self::request::{Offer, Request};
 use self::{incoming::Own, session::Prefixes};
 use crate::Lost;
-use weir_h3::settings::Settings;
+use weir_h3::{
+    peer_streams::{self, PeerStreams},
+    settings::Settings,
+};
 
 /// One end of a session and of the HTTP/3 connection that carries it.
 #[derive(Debug)]
@@ -47,8 +50,7 @@ pub struct WebTransport {
     settings: Option<Settings>,
     /// Our control stream.
     control: Option<StreamId>,
-    /// Which of the peer's streams of which there is one each have come, by their type.
-    critical: [bool; 4],
+    peer_streams: PeerStreams,
     /// Streams that the role does not know (yet).
     own: BTreeMap<StreamId, Own>,
     /// Bytes of ours that a stream did not take yet.
@@ -130,6 +132,10 @@ impl WebTransport {
     }
 
     fn new(side: Side, request: Option<Request>) -> Self {
+        let peer_streams = PeerStreams::new(match side {
+            Side::Client => peer_streams::Side::Client,
+            Side::Server(_) => peer_streams::Side::Server,
+        });
         Self {
             side,
             state: State::New,
@@ -139,7 +145,7 @@ impl WebTransport {
             prefixes: Prefixes::default(),
             settings: None,
             control: None,
-            critical: [false; 4],
+            peer_streams,
             own: BTreeMap::new(),
             unsent: BTreeMap::new(),
             unread: BTreeMap::new(),
