@@ -28,6 +28,7 @@ use crate::{
     datagrams::Shared,
     peer_thread::{ThreadConnections, message::Stray},
     slots::Slots,
+    tls::ServerTls,
     web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
@@ -184,22 +185,9 @@ impl Endpoint {
             .server
             .as_ref()
             .and_then(|tls| tls.web_transport.clone());
-        let server = match config.server {
-            Some(tls) => {
-                let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[])
-                    .extract(&token_key);
-                let mut server = ServerConfig::new(tls.config, Arc::new(key));
-                server
-                    .transport_config(Arc::clone(&transport))
-                    // Newcomers are decided about at once, so no more than one is ever incoming.
-                    .max_incoming(1)
-                    .incoming_buffer_size(INCOMING_BYTES_MAX)
-                    .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
-                    .time_source(Arc::new(EngineTime(config.time_source)));
-                Some(server)
-            }
-            None => None,
-        };
+        let server = config
+            .server
+            .map(|tls| server_config(tls, token_key, &transport, config.time_source));
         let peer_threads = ThreadConnections::new(shard);
         let engine = quinn_proto::Endpoint::new(
             Arc::new(engine_config),
@@ -564,6 +552,25 @@ impl Endpoint {
 #[inline]
 fn is_retry(packet: &[u8]) -> bool {
     matches!(packet, [0xf0..=0xff, 0, 0, 0, 1, ..])
+}
+
+/// The engine's configuration of a server whose address-validation tokens are sealed with `token_key`.
+fn server_config(
+    tls: ServerTls,
+    token_key: [u8; 32],
+    transport: &Arc<TransportConfig>,
+    time_source: Arc<dyn TimeSource>,
+) -> ServerConfig {
+    let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(&token_key);
+    let mut server = ServerConfig::new(tls.config, Arc::new(key));
+    server
+        .transport_config(Arc::clone(transport))
+        // Each incoming connection is accepted or refused at once, so no more than one ever waits.
+        .max_incoming(1)
+        .incoming_buffer_size(INCOMING_BYTES_MAX)
+        .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
+        .time_source(Arc::new(EngineTime(time_source)));
+    server
 }
 
 /// Our time source in the engine's dress.
