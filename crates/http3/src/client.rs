@@ -46,7 +46,7 @@ pub struct Client {
     connections: Connections,
     /// Handshakes by the time at which they take too long; established ones leave at the front.
     handshakes: VecDeque<(Instant, Handle)>,
-    /// When connections that stay empty for a while get a connection again.
+    /// When connections that could not be made are tried again.
     retries: VecDeque<Instant>,
     /// Connections with early data that are done, until their tickets for the next one have come.
     lingering: VecDeque<(Instant, Handle)>,
