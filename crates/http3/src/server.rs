@@ -242,7 +242,7 @@ impl Server {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
-        if connection.neighbour().is_some() {
+        if connection.peer_thread().is_some() {
             // Another thread of this process: nothing to say to each other.
             return;
         }

@@ -46,7 +46,7 @@ impl App for Echo {
         match event {
             Event::Connected { handle } => {
                 let connection = endpoint.connection(now, handle).unwrap();
-                if connection.neighbour().is_none() {
+                if connection.peer_thread().is_none() {
                     self.clients.push(handle);
                 }
             }

@@ -46,7 +46,7 @@ pub enum Carrier<'a> {
     /// WebTransport, with the client's request: always known once the session stands.
     WebTransport(Option<&'a Request>),
     /// Memory, to another thread of this process.
-    Neighbour,
+    PeerThread,
 }
 
 /// Why a datagram was not taken.
@@ -94,7 +94,7 @@ impl Connection<'_> {
     }
 
     /// The number of the peer thread that it leads to; `None` if it leads over the network.
-    pub fn neighbour(&self) -> Option<u16> {
+    pub fn peer_thread(&self) -> Option<u16> {
         match &self.way {
             Way::Engine(_) => None,
             Way::PeerThread(connection) => Some(connection.peer()),

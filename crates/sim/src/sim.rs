@@ -110,7 +110,7 @@ impl Sim {
 
     /// Adds `count` nodes that share an address, as the threads of one process do. With `is_steered` a packet comes
     /// to the node of its connection, as a kernel does it; else they all come to the first. Messages between the
-    /// nodes take [`CROSSING_DELAY`].
+    /// nodes take [`PEER_THREAD_DELAY`].
     pub fn add_group(&mut self, config: NodeConfig, count: u16, is_steered: bool) -> Vec<NodeId> {
         let first = self.add_node(config);
         for _ in 1..count {
@@ -390,7 +390,7 @@ impl Sim {
     fn collect_messages(&mut self, index: usize) {
         let shard = self.nodes[index].shard;
         let first = index - usize::from(shard.index());
-        let at = self.clock.now() + CROSSING_DELAY;
+        let at = self.clock.now() + PEER_THREAD_DELAY;
         for peer in (0..shard.count()).filter(|&other| other != shard.index()) {
             let Some(endpoint) = &mut self.nodes[index].endpoint else {
                 return;
@@ -465,7 +465,7 @@ impl Sim {
 }
 
 /// How long a message from one node to another with the same address takes.
-pub const CROSSING_DELAY: Duration = Duration::from_micros(20);
+pub const PEER_THREAD_DELAY: Duration = Duration::from_micros(20);
 /// The first part of the path of endpoint seeds.
 const ENDPOINT_SEEDS: u64 = 2;
 /// More rounds than this without time passing mean that packets go in a circle for ever.

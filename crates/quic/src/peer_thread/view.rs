@@ -35,7 +35,7 @@ impl ThreadConnectionView<'_> {
     }
 
     pub(crate) fn carrier(&self) -> Carrier<'_> {
-        Carrier::Neighbour
+        Carrier::PeerThread
     }
 
     pub(crate) fn has_peer_certificate(&self) -> bool {
