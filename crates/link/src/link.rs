@@ -6,7 +6,7 @@ use crate::bottleneck::{Bottleneck, Full};
 use crate::config::{Config, Delay, Loss, Probability, Queue, Reordering};
 use crate::rate::Rate;
 use crate::stats::Stats;
-use crate::wire::Wire;
+use crate::transit::Wire;
 
 /// One direction of a path for packets of the type `P`.
 ///

@@ -4,7 +4,7 @@ use weir_h3::frame::frame_type;
 use weir_transport::{Read, StreamId};
 
 use super::*;
-use crate::wire::{Wire, control, framed, headers};
+use crate::test_transport::{Wire, control, framed, headers};
 
 const REQUEST: StreamId = StreamId(0);
 const NEXT: StreamId = StreamId(4);

@@ -1,7 +1,7 @@
 //! One end of a session, with a transport whose other end is the test.
 
 use super::*;
-use crate::wire::{Wire, control, framed};
+use crate::test_transport::{Wire, control, framed};
 
 const PEER_CONTROL: StreamId = StreamId(2);
 const PEER_ENCODER: StreamId = StreamId(6);

@@ -8,11 +8,11 @@
 //!
 //! Whoever yields to a queue that others fill yields for ever. So a queue that stays although the window was
 //! lowered is put to the proof (`drain.rs`): with next to nothing of our own in flight it is empty, or it is not ours.
-//! Then CUBIC decides (`rivals.rs`), until the queue is seen to be short again.
+//! Then CUBIC decides (`competition.rs`), until the queue is seen to be short again.
 
+mod competition;
 mod drain;
 mod path;
-mod rivals;
 
 use std::{
     any::Any,
@@ -25,9 +25,9 @@ use quinn_proto::{
     congestion::{Controller, ControllerFactory},
 };
 
+use self::competition::{Pressure, Rivals};
 use self::drain::Drain;
 use self::path::{MILLISECOND, Path, RATE_PERIOD};
-use self::rivals::{Pressure, Rivals};
 
 /// Makes controllers with one target.
 #[derive(Clone, Copy, Debug)]
