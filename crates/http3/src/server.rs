@@ -353,7 +353,7 @@ impl App for Server {
         if self.leaving.is_some() {
             return;
         }
-        endpoint.refuse_newcomers(true);
+        endpoint.refuse_incoming(true);
         self.leaving = Some(Leaving {
             grace: Some(now + self.config.leave_grace),
             until: now + self.config.drain_max,

@@ -19,7 +19,7 @@ pub(crate) struct Stream {
 
 /// The streams of one connection.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct TestTransport {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     /// Bytes that may still be written.
     pub(crate) credit: usize,
@@ -29,7 +29,7 @@ pub(crate) struct Wire {
     next: [u64; 2],
 }
 
-impl Wire {
+impl TestTransport {
     /// The end of a server.
     pub(crate) fn server() -> Self {
         Self::with([1, 3])
@@ -84,7 +84,7 @@ pub(crate) fn control(settings: &[(u64, u64)]) -> Vec<u8> {
     out
 }
 
-impl Transport for Wire {
+impl Transport for TestTransport {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
         self.openable = self.openable.checked_sub(1)?;
         let next = &mut self.next[usize::from(direction == Direction::Uni)];

@@ -43,7 +43,7 @@ macro_rules! with {
 pub enum Carrier<'a> {
     /// The QUIC connection itself.
     Quic,
-    /// WebTransport, with the client's request: always known once the session stands.
+    /// WebTransport, with the client's request: always known once the session is established.
     WebTransport(Option<&'a Request>),
     /// Memory, to another thread of this process.
     PeerThread,

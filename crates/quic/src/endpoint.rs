@@ -69,16 +69,15 @@ pub enum ConnectError {
 pub struct Counters {
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Newcomers refused at [`Limits::connections_max`].
+    /// Incoming connections refused at [`Limits::connections_max`].
     pub refused_connections: u64,
-    /// Newcomers refused at [`Limits::handshakes_max`].
+    /// Incoming connections refused at [`Limits::handshakes_max`].
     pub refused_handshakes: u64,
-    /// Newcomers refused because the role wants none.
+    /// Incoming connections refused because the role wants none.
     pub refused_unwanted: u64,
-    /// Newcomers asked to prove their address.
+    /// Incoming connections asked to prove their address.
     pub retried: u64,
-    /// Newcomers' servers that wanted a proof of our address (Retry, RFC 9000 §8.1.2); whoever can send us packets can
-    /// raise it.
+    /// Servers that asked for a proof of our address (Retry, RFC 9000 §8.1.2). Anyone who can send us packets can raise it.
     pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
@@ -92,7 +91,7 @@ pub struct Counters {
     pub datagrams_dropped_expired: u64,
     /// Datagrams received and dropped for newer ones before they were fetched.
     pub datagrams_dropped_unread: u64,
-    /// WebTransport sessions that stood.
+    /// WebTransport sessions established.
     pub web_transport_sessions: u64,
     /// HTTP/3 connections closed because no WebTransport session came in time.
     pub web_transport_overdue: u64,
@@ -100,7 +99,7 @@ pub struct Counters {
     pub http3_requests_refused: u64,
     /// HTTP/3 connections closed because the peer broke the rules.
     pub http3_violations: u64,
-    /// Streams that named no WebTransport session that stands, or came too early in too great a number.
+    /// Streams that named no established WebTransport session, and early streams beyond the limit.
     pub web_transport_streams_refused: u64,
     /// Datagrams of the same kind.
     pub web_transport_datagrams_dropped: u64,
@@ -135,7 +134,7 @@ pub struct Endpoint {
     /// Replies to strangers, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
-    refuses_newcomers: bool,
+    refuses_incoming: bool,
     opened: u64,
     counters: Counters,
     /// Draws the first connection IDs that clients give their servers (RFC 9000 §7.2).
@@ -214,7 +213,7 @@ impl Endpoint {
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
-            refuses_newcomers: false,
+            refuses_incoming: false,
             opened: 0,
             counters: Counters::default(),
             initial_ids: StdRng::from_seed(generator.random()),
@@ -586,9 +585,9 @@ impl quinn_proto::TimeSource for EngineTime {
 const INITIAL_ID_BYTES: usize = 20;
 /// Room for one packet, as a rule.
 const PACKET_BYTES: usize = 1500;
-/// Early packets kept for one newcomer until it is accepted, which happens at once.
+/// Early packets kept for one incoming connection until it is accepted, which happens at once.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
-/// The same for all newcomers together.
+/// The same for all incoming connections together.
 const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;
 /// Due entries of the timer wheel that room is kept for: 64 KiB.
 const DUE_KEPT: usize = 4096;

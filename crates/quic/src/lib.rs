@@ -9,8 +9,8 @@
 //! It is *not* a host: it opens no socket, reads no clock and starts no thread. It is the only crate
 //! that names the engine, so that another engine could stand in its place.
 //!
-//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role hears of it when its WebTransport session
-//! stands, and sees no difference from then on. The HTTP/3 codec below it is the crate [`weir_h3`].
+//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role sees it, like any other connection, from when its WebTransport
+//! session is established. The HTTP/3 codec below it is the crate [`weir_h3`].
 //!
 //! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
 //! hosts and roles.

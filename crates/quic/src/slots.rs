@@ -40,7 +40,7 @@ pub(crate) struct Hot {
 /// One connection.
 pub(crate) struct Slot {
     pub(crate) engine: quinn_proto::Connection,
-    /// What stands between the connection and the role, on HTTP/3.
+    /// The layer between the connection and the role, on HTTP/3.
     pub(crate) web_transport: Option<Box<WebTransport>>,
     /// Why its client refused certificates; none on a server.
     pub(crate) refusals: Option<Arc<Refusals>>,

@@ -138,7 +138,7 @@ impl ServerTls {
     }
 
     /// Serves WebTransport on connections whose ALPN is [`h3`](weir_h3::ALPN), which has to be among the
-    /// protocols: the role hears of them when their session stands, and meets them as any others.
+    /// protocols: the role sees them, like any other connection, from when their session is established.
     #[must_use]
     pub fn with_web_transport(mut self, offer: Offer) -> Self {
         self.web_transport = Some(Arc::new(offer));

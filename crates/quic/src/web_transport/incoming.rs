@@ -24,7 +24,7 @@ pub(super) enum Own {
     Control,
     /// Of the peer; what it is for is not known. With the first bytes that came.
     Fresh(Direction, Bytes),
-    /// Of a session that does not stand yet. Is not read.
+    /// Of a session that is not established yet. Is not read.
     Early,
     /// A control or QPACK stream of the peer.
     Critical(PeerStream),
@@ -206,7 +206,7 @@ impl WebTransport {
         Ok(())
     }
 
-    /// The session stands: hands over what came before.
+    /// Hands over what came before the session was established.
     pub(super) fn release_early(&mut self, transport: &mut dyn Transport) {
         for (stream, direction, session) in std::mem::take(&mut self.early_streams) {
             self.own.remove(&stream);
@@ -238,7 +238,7 @@ impl WebTransport {
         transport.stop(stream, code);
     }
 
-    /// The end of the session may stand on its stream.
+    /// Looks for the end of the session on its stream.
     pub(super) fn on_content(
         &mut self,
         transport: &mut dyn Transport,
