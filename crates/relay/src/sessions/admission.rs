@@ -23,7 +23,7 @@ impl Owners {
         let Some(connection) = turn.endpoint.connection(now, handle) else {
             return;
         };
-        if let Some(neighbour) = connection.neighbour() {
+        if let Some(neighbour) = connection.peer_thread() {
             return self.on_neighbour_connected(turn, handle, neighbour);
         }
         let origin = origin(connection.remote_address().ip());

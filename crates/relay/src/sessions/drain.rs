@@ -32,7 +32,7 @@ pub(crate) struct Farewell {
 impl Owners {
     /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. Asked again, it waits no longer.
     pub(crate) fn drain(&mut self, turn: &mut Turn<'_>) {
-        turn.endpoint.refuse_newcomers(true);
+        turn.endpoint.refuse_incoming(true);
         if turn.sessions.is_draining() {
             return self.close_rest(turn);
         }

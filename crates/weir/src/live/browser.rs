@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use weir_live::figures::{Figures, FrameRecord};
-use weir_net::{Bell, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::hosting;
@@ -54,8 +54,8 @@ pub(crate) fn run(
     });
     let page = serve_page(LOOPBACK, &config).context("cannot serve the page")?;
     let mailbox = Mailbox::open()?;
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let queue = IngestQueue::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
     encoder.feed(&queue, &stop)?;
     let origin = RunningOrigin {
@@ -64,7 +64,7 @@ pub(crate) fn run(
         source: Box::new(queue),
         timebase: hosting::timebase(),
         congestion,
-        bell,
+        waker,
     };
     let origin = origin.start(&stop)?;
     let seconds = profile.duration.as_secs();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use weir_live::source::Source;
 use weir_live::{Ingest, IngestError, Item};
-use weir_net::{Bell, Stop, clock};
+use weir_net::{Stop, Waker, clock};
 
 /// Frames and sound that were read and not yet published. Clones share one queue.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ struct Shared {
     /// The origin asked for an item or took one, or will take no more.
     taken: Condvar,
     /// Wakes the origin's event loop.
-    bell: Bell,
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
@@ -71,14 +71,14 @@ pub(crate) enum ReadError {
 }
 
 impl IngestQueue {
-    /// An empty queue that rings `bell` for each item.
-    pub(crate) fn new(bell: Bell) -> Self {
+    /// An empty queue that wakes its host by `waker` for each item.
+    pub(crate) fn new(waker: Waker) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 since: clock::now(),
                 taken: Condvar::new(),
-                bell,
+                waker,
             }),
         }
     }
@@ -164,13 +164,13 @@ impl IngestQueue {
         state.items.push_back((clock::now(), item));
         state.bytes += bytes;
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         true
     }
 
     fn end(&self) {
         self.lock().ended_at = Some(clock::now());
-        self.shared.bell.ring();
+        self.shared.waker.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -260,7 +260,7 @@ mod tests {
     }
 
     fn filled() -> (IngestQueue, Receiver<()>, JoinHandle<Result<(), ReadError>>) {
-        let queue = IngestQueue::new(Bell::new().expect("a descriptor"));
+        let queue = IngestQueue::new(Waker::new().expect("a descriptor"));
         let (sender, looks) = channel();
         let stop = Stop::new().expect("a descriptor");
         let reader = queue.fill(Watched(sender), false, stop);
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_makes_room() {
-        let mut queue = IngestQueue::new(Bell::new().expect("a descriptor"));
+        let mut queue = IngestQueue::new(Waker::new().expect("a descriptor"));
         for count in 1..=3 {
             assert!(queue.put(frame(0)));
             assert_eq!(queue.lock().bytes, 5 * count);

@@ -17,7 +17,7 @@ use weir_live::{
     Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Timebase, Viewer, ViewerConfig,
 };
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
+use weir_net::{Shaper, ShaperConfig, Stop, Waker, clock};
 use weir_quic::Congestion;
 
 use super::hosting;
@@ -69,12 +69,12 @@ pub(crate) fn run(
         reconnect_timeout: Duration::ZERO,
         timebase,
     });
-    let bell = Bell::new().context("cannot make an event descriptor")?;
+    let waker = Waker::new().context("cannot make an event descriptor")?;
     let mut encoder = None;
     let frames: Box<dyn Source + Send> = match source {
         SourceChoice::Trace => Box::new(trace_source(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
-            let queue = IngestQueue::new(bell.clone());
+            let queue = IngestQueue::new(waker.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
             running.feed(&queue, &stop)?;
             Box::new(queue)
@@ -86,7 +86,7 @@ pub(crate) fn run(
         source: frames,
         timebase,
         congestion,
-        bell,
+        waker,
     };
     let origin = origin.start(&stop)?;
     stop.wait((at + JOIN).saturating_duration_since(clock::now()));
@@ -143,8 +143,8 @@ pub(super) struct RunningOrigin {
     pub(super) source: Box<dyn Source + Send>,
     pub(super) timebase: Timebase,
     pub(super) congestion: Congestion,
-    /// Rings when the source has something.
-    pub(super) bell: Bell,
+    /// Wakes the host when the source has something.
+    pub(super) waker: Waker,
 }
 
 impl RunningOrigin {
@@ -166,7 +166,7 @@ impl RunningOrigin {
                 &mut origin,
                 address,
                 self.congestion,
-                Some(self.bell),
+                Some(self.waker),
                 &asked,
             )?;
             anyhow::Ok((origin.counters(), origin.failure().map(str::to_owned)))

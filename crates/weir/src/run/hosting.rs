@@ -420,7 +420,7 @@ fn start_thread(
         }
         let mut host = Host::new(
             HostConfig {
-                rest: REST,
+                receive_pause: REST,
                 ..HostConfig::default()
             },
             bound,

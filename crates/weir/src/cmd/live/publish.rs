@@ -14,7 +14,7 @@ use weir_live::packaging::Packaging;
 use weir_live::strategy::Strategy;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::{TrustArguments, namespace};
@@ -108,8 +108,8 @@ fn publish(
     input: Box<dyn Read + Send>,
     stop: &Stop,
 ) -> anyhow::Result<ExitCode> {
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let queue = IngestQueue::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let remote = target.remote;
     let mut origin = Origin::new(OriginConfig {
         target,
@@ -124,7 +124,7 @@ fn publish(
         source: Box::new(queue.clone()),
     });
     let reader = queue.fill(input, arguments.realtime, stop.clone())?;
-    let hosted = host(&mut origin, remote, congestion, Some(bell), stop);
+    let hosted = host(&mut origin, remote, congestion, Some(waker), stop);
     queue.close();
     hosted?;
     let counters = origin.counters();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use weir_live::packaging::Packaging;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::namespace;
@@ -238,8 +238,8 @@ fn publish(
         is_paced,
         encoder,
     } = source;
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let queue = IngestQueue::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
     let namespace = named(&arguments.namespace)?;
     let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
@@ -255,7 +255,7 @@ fn publish(
             timebase: timebase(),
             source: Box::new(queue.clone()),
         });
-        let hosted = host(&mut origin, relay, congestion, Some(bell), &stop);
+        let hosted = host(&mut origin, relay, congestion, Some(waker), &stop);
         queue.close();
         hosted?;
         if reader.is_finished() {
