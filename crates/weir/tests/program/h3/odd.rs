@@ -11,9 +11,8 @@ use std::{
 use bytes::Bytes;
 use serde_json::Value;
 use weir_h3::{
-    self, Code,
+    Code,
     frame::{self, frame_type},
-    qpack,
     settings::Settings,
 };
 use weir_net::{
@@ -177,14 +176,9 @@ fn write(connection: &mut Connection<'_>, stream: StreamId, mut data: Bytes) {
 
 /// An answer that announces so many bytes and has another number of them.
 fn answer(connection: &mut Connection<'_>, stream: StreamId, announced: usize, body: usize) {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    qpack::encode_field(b":status", b"200", &mut section);
     let length = announced.to_string();
-    qpack::encode_field(b"content-length", length.as_bytes(), &mut section);
     let mut out = Vec::new();
-    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-    out.extend_from_slice(&section);
+    frame::encode_headers(&[(":status", "200"), ("content-length", &length)], &mut out);
     frame::encode_head(frame_type::DATA, body, &mut out);
     out.resize(out.len() + body, 7);
     write(connection, stream, out.into());

@@ -15,7 +15,7 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-use super::{TlsError, Trust, certificate_hash, provider, root_store};
+use super::{TlsError, Trust, certificate_hash, provider, refusal::Refusals, root_store};
 
 /// Judges certificates by whom the client trusts. That the peer holds the key is checked in any case.
 #[derive(Debug)]
@@ -50,6 +50,12 @@ impl Verifier {
             seen,
         })
     }
+
+    fn note(&self, error: &rustls::Error) {
+        if let rustls::Error::InvalidCertificate(error) = error {
+            self.seen.refusals.note(error.clone());
+        }
+    }
 }
 
 impl ServerCertVerifier for Verifier {
@@ -62,7 +68,7 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         self.seen.proofs.fetch_add(1, Ordering::Relaxed);
-        match &self.trusted {
+        let verified = match &self.trusted {
             Trusted::Roots(verifier) => verifier.verify_server_cert(
                 end_entity,
                 intermediates,
@@ -74,7 +80,8 @@ impl ServerCertVerifier for Verifier {
                 Err(CertificateError::ApplicationVerificationFailure.into())
             }
             Trusted::Hashes(_) | Trusted::Anyone => Ok(ServerCertVerified::assertion()),
-        }
+        };
+        verified.inspect_err(|error| self.note(error))
     }
 
     fn verify_tls12_signature(
@@ -97,7 +104,8 @@ impl ServerCertVerifier for Verifier {
             certificate,
             signature,
             &self.algorithms,
-        )?;
+        )
+        .inspect_err(|error| self.note(error))?;
         let bytes = signature.signature().len();
         self.seen
             .key
@@ -115,6 +123,8 @@ impl ServerCertVerifier for Verifier {
 pub(super) struct Seen {
     /// How often a certificate was looked at.
     proofs: AtomicU64,
+    /// Why certificates were refused.
+    refusals: Arc<Refusals>,
     /// The key of the first certificate that proved itself.
     key: OnceLock<String>,
     /// Handshakes by the hash of their cipher suite, in the order of [`SUITES`].
@@ -124,6 +134,10 @@ pub(super) struct Seen {
 impl Seen {
     pub(super) fn proofs(&self) -> u64 {
         self.proofs.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn refusals(&self) -> &Arc<Refusals> {
+        &self.refusals
     }
 
     pub(super) fn key(&self) -> Option<&str> {

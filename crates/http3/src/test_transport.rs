@@ -3,12 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use weir_h3::{
-    Code,
-    frame::{self, frame_type},
-    qpack,
-    settings::Settings,
-};
+use weir_h3::{Code, frame, settings::Settings};
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// One stream, as the test sees it.
@@ -24,7 +19,7 @@ pub(crate) struct Stream {
 
 /// The streams of one connection.
 #[derive(Debug)]
-pub(crate) struct Wire {
+pub(crate) struct TestTransport {
     pub(crate) streams: BTreeMap<StreamId, Stream>,
     /// Bytes that may still be written.
     pub(crate) credit: usize,
@@ -34,7 +29,7 @@ pub(crate) struct Wire {
     next: [u64; 2],
 }
 
-impl Wire {
+impl TestTransport {
     /// The end of a server.
     pub(crate) fn server() -> Self {
         Self::with([1, 3])
@@ -77,12 +72,9 @@ pub(crate) fn framed(frame_type: u64, payload: &[u8]) -> Vec<u8> {
 
 /// A HEADERS frame.
 pub(crate) fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    for (name, value) in fields {
-        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
-    framed(frame_type::HEADERS, &section)
+    let mut out = Vec::new();
+    frame::encode_headers(fields, &mut out);
+    out
 }
 
 /// A control stream with these settings.
@@ -92,7 +84,7 @@ pub(crate) fn control(settings: &[(u64, u64)]) -> Vec<u8> {
     out
 }
 
-impl Transport for Wire {
+impl Transport for TestTransport {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
         self.openable = self.openable.checked_sub(1)?;
         let next = &mut self.next[usize::from(direction == Direction::Uni)];

@@ -13,7 +13,7 @@ pub const IN_FLIGHT_PACKETS_MAX: usize = 1 << 20;
 
 /// The packets on their way, and the chances they take.
 #[derive(Debug)]
-pub(crate) struct Wire<P> {
+pub(crate) struct Transit<P> {
     pub(crate) delay: Delay,
     pub(crate) keep_order: bool,
     pub(crate) duplication: Probability,
@@ -46,7 +46,7 @@ struct InFlight<P> {
     packet: P,
 }
 
-impl<P: Clone> Wire<P> {
+impl<P: Clone> Transit<P> {
     pub(crate) fn new(config: &Config, seed: u64) -> Self {
         let mut random = Random::new(seed);
         Self {

@@ -1,19 +1,22 @@
-//! The streams of a connection to a neighbour, and how much may be in flight on them.
+//! The streams of a connection to a peer thread, and how much may be in flight on them.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, WriteError};
 
-use super::{Content, CrossingLimits, LETTER_CHARGE, Letter};
-use crate::{Event, Handle};
+use super::{MESSAGE_CHARGE, ThreadLimits};
+use crate::{
+    Event, Handle,
+    peer_thread::message::{Content, ThreadMessage},
+};
 
 /// All streams of one end.
 #[derive(Debug)]
 pub(super) struct Streams {
     /// Lowest bit of the streams opened here, as in RFC 9000 §2.1.
     side: u64,
-    limits: CrossingLimits,
+    limits: ThreadLimits,
     entries: BTreeMap<u64, Stream>,
     uni: Opened,
     bi: Opened,
@@ -72,7 +75,7 @@ enum End {
 }
 
 impl Streams {
-    pub(super) fn new(is_second: bool, limits: CrossingLimits) -> Self {
+    pub(super) fn new(is_second: bool, limits: ThreadLimits) -> Self {
         Self {
             side: u64::from(is_second),
             limits,
@@ -127,7 +130,7 @@ impl Streams {
             return Read::Blocked;
         };
         if let Some(data) = receiving.queue.pop_front() {
-            self.note_taken(stream, data.len() + LETTER_CHARGE);
+            self.note_taken(stream, data.len() + MESSAGE_CHARGE);
             return Read::Data(data);
         }
         let Some(end) = receiving.end else {
@@ -145,7 +148,7 @@ impl Streams {
         &mut self,
         stream: u64,
         data: &mut Bytes,
-        letters: &mut Vec<Letter>,
+        messages: &mut Vec<ThreadMessage>,
     ) -> Result<(), WriteError> {
         let Self {
             entries,
@@ -168,7 +171,7 @@ impl Streams {
         while !data.is_empty() {
             let of_stream = limits.stream_bytes_max.saturating_sub(sending.in_flight);
             let room = of_stream.min(limits.bytes_max.saturating_sub(*in_flight));
-            let room = room.saturating_sub(LETTER_CHARGE);
+            let room = room.saturating_sub(MESSAGE_CHARGE);
             if room == 0 {
                 if !std::mem::replace(&mut sending.is_blocked, true) {
                     blocked.push(stream);
@@ -176,22 +179,22 @@ impl Streams {
                 return Err(WriteError::Blocked);
             }
             let data = data.split_to(room.min(data.len()));
-            let charge = data.len() + LETTER_CHARGE;
+            let charge = data.len() + MESSAGE_CHARGE;
             sending.in_flight += charge;
             *in_flight += charge;
-            letters.push(Letter(Content::Data { stream, data }));
+            messages.push(ThreadMessage(Content::Data { stream, data }));
         }
         Ok(())
     }
 
-    /// Ends the sending side; returns whether the neighbour has to hear of it.
+    /// Ends the sending side; returns whether the peer thread has to hear of it.
     pub(super) fn end(&mut self, stream: u64) -> bool {
         let sending = self.entries.get_mut(&stream);
         let sending = sending.and_then(|stream| stream.sending.as_mut());
         sending.is_some_and(|sending| !std::mem::replace(&mut sending.is_ended, true))
     }
 
-    /// Discards what comes on a stream; returns whether the neighbour has to hear of it.
+    /// Discards what comes on a stream; returns whether the peer thread has to hear of it.
     pub(super) fn stop(
         &mut self,
         handle: Handle,
@@ -222,13 +225,13 @@ impl Streams {
             return;
         };
         if receiving.is_stopped {
-            return self.note_taken(stream, data.len() + LETTER_CHARGE);
+            return self.note_taken(stream, data.len() + MESSAGE_CHARGE);
         }
         receiving.queue.push_back(data);
         tell_readable(handle, stream, receiving, events);
     }
 
-    /// The neighbour ended a stream, perhaps with the `code` of a reset. What came before is still there to be read.
+    /// The peer thread ended a stream, perhaps with the `code` of a reset. What came before is still there to be read.
     pub(super) fn on_end(
         &mut self,
         handle: Handle,
@@ -246,13 +249,13 @@ impl Streams {
         tell_readable(handle, stream, receiving, events);
     }
 
-    /// The neighbour no longer wants a stream, which ends it.
+    /// The peer thread no longer wants a stream, which ends it.
     pub(super) fn on_stop(
         &mut self,
         handle: Handle,
         stream: u64,
         code: u64,
-        letters: &mut Vec<Letter>,
+        messages: &mut Vec<ThreadMessage>,
         events: &mut VecDeque<Event>,
     ) {
         let sending = self.entries.get_mut(&stream);
@@ -262,7 +265,7 @@ impl Streams {
         };
         sending.stopped = Some(code);
         sending.is_ended = true;
-        letters.push(Letter(Content::Reset { stream, code }));
+        messages.push(ThreadMessage(Content::Reset { stream, code }));
         let stream = StreamId(stream);
         events.push_back(Event::Stopped {
             handle,
@@ -271,7 +274,7 @@ impl Streams {
         });
     }
 
-    /// The neighbour has taken something of a stream.
+    /// The peer thread has taken something of a stream.
     pub(super) fn on_taken(
         &mut self,
         handle: Handle,
@@ -294,15 +297,15 @@ impl Streams {
         }
     }
 
-    /// Whether the neighbour should hear soon of what was taken.
+    /// Whether the peer thread should hear soon of what was taken.
     pub(super) fn must_report(&self) -> bool {
         self.has_much || self.taken >= self.limits.bytes_max / 4 || self.done.len() >= DONE_BATCH
     }
 
     /// Writes down what was taken.
-    pub(super) fn report(&mut self, letters: &mut Vec<Letter>) {
+    pub(super) fn report(&mut self, messages: &mut Vec<ThreadMessage>) {
         let mut tell = |stream, charge, is_done| {
-            letters.push(Letter(Content::Taken {
+            messages.push(ThreadMessage(Content::Taken {
                 stream,
                 charge,
                 is_done,
@@ -347,7 +350,7 @@ impl Streams {
         self.entries.get_mut(&stream)?.receiving.as_mut()
     }
 
-    /// The receiving side of a stream, which the neighbour may just have opened.
+    /// The receiving side of a stream, which the peer thread may just have opened.
     fn known_or_new(
         &mut self,
         handle: Handle,
@@ -431,7 +434,7 @@ fn tell_readable(
 }
 
 fn charge(queue: &VecDeque<Bytes>) -> usize {
-    queue.iter().map(|data| data.len() + LETTER_CHARGE).sum()
+    queue.iter().map(|data| data.len() + MESSAGE_CHARGE).sum()
 }
 
 fn direction(stream: u64) -> Direction {

@@ -8,30 +8,30 @@ use std::{
 
 use crate::sys;
 
-/// Wakes the host that was made with it. Clones are the same bell.
+/// Wakes the host that was made with it. Clones are the same waker.
 #[derive(Clone, Debug)]
-pub struct Bell {
-    wake: Arc<OwnedFd>,
+pub struct Waker {
+    event: Arc<OwnedFd>,
 }
 
-impl Bell {
-    /// A bell that has not rung.
+impl Waker {
+    /// A waker that has not woken its host yet.
     pub fn new() -> io::Result<Self> {
-        sys::eventfd().map(|wake| Self {
-            wake: Arc::new(wake),
+        sys::eventfd().map(|event| Self {
+            event: Arc::new(event),
         })
     }
 
     /// Wakes the host, now or as soon as it would sleep. It then looks whether its role's time has come.
-    pub fn ring(&self) {
-        sys::signal_eventfd(&self.wake);
+    pub fn wake(&self) {
+        sys::signal_eventfd(&self.event);
     }
 
     pub(crate) fn descriptor(&self) -> RawFd {
-        self.wake.as_raw_fd()
+        self.event.as_raw_fd()
     }
 
-    pub(crate) fn silence(&self) {
-        sys::clear_eventfd(&self.wake);
+    pub(crate) fn clear(&self) {
+        sys::clear_eventfd(&self.event);
     }
 }

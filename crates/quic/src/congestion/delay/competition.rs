@@ -1,4 +1,4 @@
-//! Others who fill the queue of the bottleneck: how they are known, and what is done while they are there.
+//! Competing flows that fill the queue of the bottleneck: how they are found, and what is done while they last.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,16 +24,17 @@ impl Pressure {
         }
     }
 
-    /// The window is to be lowered once more: whether that was tried for long enough. Who is wary tries it less long.
-    pub(super) fn lasts(&mut self, now: Instant, is_wary: bool) -> bool {
+    /// Returns true if the window has been reduced often enough to conclude that other flows keep the queue full. A flow that has
+    /// met such competition before concludes this after fewer reductions.
+    pub(super) fn lasts(&mut self, now: Instant, has_met_competition: bool) -> bool {
         self.lowered += 1;
         let is_long = now.saturating_duration_since(self.since) > PRESSURE_MAX;
-        self.lowered > LOWERED_MAX && is_long || self.lowered == LOWERED_MAX && is_wary
+        self.lowered > LOWERED_MAX && is_long || self.lowered == LOWERED_MAX && has_met_competition
     }
 }
 
-/// While others fill the queue, CUBIC decides, as it does for them.
-pub(super) struct Rivals {
+/// Competing flows fill the queue: while they do, CUBIC decides, as it does for them.
+pub(super) struct Competition {
     pub(super) cubic: Box<dyn Controller>,
     /// When it is looked whether they are gone.
     look_at: Instant,
@@ -43,7 +44,7 @@ pub(super) struct Rivals {
     looks_at_loss_from: Instant,
 }
 
-impl Rivals {
+impl Competition {
     /// Begins with this window.
     pub(super) fn new(now: Instant, window: u64, packet_bytes: u64) -> Self {
         let mut config = CubicConfig::default();
@@ -61,7 +62,7 @@ impl Rivals {
     }
 
     /// Something was lost. Then everybody yields, and who listens to delay looks at the queue at once: so several of
-    /// them, who took each other for rivals, look at the same time and find it empty.
+    /// them, which took each other for competition, look at the same time and find it empty.
     pub(super) fn on_loss(&mut self, now: Instant, sent: Instant, is_persistent: bool, bytes: u64) {
         self.cubic
             .on_congestion_event(now, sent, is_persistent, bytes);
@@ -90,7 +91,7 @@ impl Rivals {
     }
 }
 
-impl Clone for Rivals {
+impl Clone for Competition {
     fn clone(&self) -> Self {
         Self {
             cubic: self.cubic.clone_box(),
@@ -99,9 +100,9 @@ impl Clone for Rivals {
     }
 }
 
-impl fmt::Debug for Rivals {
+impl fmt::Debug for Competition {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = formatter.debug_struct("Rivals");
+        let mut shown = formatter.debug_struct("Competition");
         shown.field("window", &self.cubic.window());
         shown
             .field("look_at", &self.look_at)
@@ -113,7 +114,7 @@ impl fmt::Debug for Rivals {
 const LOWERED_MAX: u32 = 3;
 /// ... and for so long.
 const PRESSURE_MAX: Duration = Duration::from_secs(1);
-/// After so long it is looked whether rivals are gone.
+/// How often to check whether the competing flows have left.
 const LOOK_PERIOD: Duration = Duration::from_secs(10);
 /// A queue that is short for so many round trips belongs to nobody.
 const SHORT_ROUND_TRIPS: u32 = 1;

@@ -1,4 +1,4 @@
-//! Mailboxes between threads: each has one writer and one reader, a limit, and wakes its reader only if it sleeps.
+//! Channels between threads: each has one writer and one reader, a limit, and wakes its reader only if it sleeps.
 
 use std::{
     io,
@@ -12,22 +12,22 @@ use std::{
 
 use crate::sys;
 
-/// One thread's end of the mailboxes of a group of threads.
+/// One thread's end of the channels of a group of threads.
 #[derive(Debug)]
-pub struct Post<T> {
+pub struct ThreadChannels<T> {
     own: u16,
-    bells: Vec<Arc<Bell>>,
+    wakers: Vec<Arc<ThreadWaker>>,
     /// From each thread to this one, by its number; none from itself.
-    incoming: Vec<Option<Arc<Mailbox<T>>>>,
+    incoming: Vec<Option<Arc<Channel<T>>>>,
     /// From this one to each.
-    outgoing: Vec<Option<Arc<Mailbox<T>>>>,
-    /// Swapped with a mailbox to empty it, so that neither allocates again and again.
+    outgoing: Vec<Option<Arc<Channel<T>>>>,
+    /// Swapped with a channel to empty it, so that neither allocates again and again.
     taken: Vec<T>,
 }
 
 /// What is on its way from one thread to another.
 #[derive(Debug)]
-struct Mailbox<T> {
+struct Channel<T> {
     items: Mutex<Vec<T>>,
     count: AtomicUsize,
     items_max: usize,
@@ -35,52 +35,54 @@ struct Mailbox<T> {
 
 /// Wakes one thread.
 #[derive(Debug)]
-struct Bell {
+struct ThreadWaker {
     is_asleep: AtomicBool,
-    wake: OwnedFd,
+    event: OwnedFd,
 }
 
-/// The ends of mailboxes between `count` threads, one for each thread, in their order. No mailbox holds more than
+/// The ends of channels between `count` threads, one for each thread, in their order. No channel holds more than
 /// `items_max`.
-pub fn posts<T>(count: u16, items_max: usize) -> io::Result<Vec<Post<T>>> {
+pub fn thread_channels<T>(count: u16, items_max: usize) -> io::Result<Vec<ThreadChannels<T>>> {
     let count = usize::from(count);
-    let bells: io::Result<Vec<_>> = (0..count).map(|_| Bell::new().map(Arc::new)).collect();
-    let bells = bells?;
-    let posts = bells.iter().zip(0..).map(|(_, own)| Post {
+    let wakers: io::Result<Vec<_>> = (0..count)
+        .map(|_| ThreadWaker::new().map(Arc::new))
+        .collect();
+    let wakers = wakers?;
+    let channels = wakers.iter().zip(0..).map(|(_, own)| ThreadChannels {
         own,
-        bells: bells.clone(),
+        wakers: wakers.clone(),
         incoming: Vec::new(),
         outgoing: Vec::new(),
         taken: Vec::new(),
     });
-    let mut posts: Vec<Post<T>> = posts.collect();
+    let mut channels: Vec<ThreadChannels<T>> = channels.collect();
     for from in 0..count {
         for to in 0..count {
-            let mailbox = (to != from).then(|| Arc::new(Mailbox::new(items_max)));
-            posts[to].incoming.push(mailbox.clone());
-            posts[from].outgoing.push(mailbox);
+            let channel = (to != from).then(|| Arc::new(Channel::new(items_max)));
+            channels[to].incoming.push(channel.clone());
+            channels[from].outgoing.push(channel);
         }
     }
-    Ok(posts)
+    Ok(channels)
 }
 
-impl<T> Post<T> {
+impl<T> ThreadChannels<T> {
     /// The numbers of the other threads.
-    pub fn neighbours(&self) -> impl Iterator<Item = u16> + use<T> {
+    pub fn others(&self) -> impl Iterator<Item = u16> + use<T> {
         let own = self.own;
         (0_u16..)
             .take(self.outgoing.len())
             .filter(move |&other| other != own)
     }
 
-    /// Puts items into the mailbox of thread `to`, as many as fit, off the front. Returns whether it had to be woken.
+    /// Puts items into the channel of thread `to`, as many as fit, off the front. Returns whether it had to be woken.
     pub fn send(&self, to: u16, items: &mut Vec<T>) -> bool {
         let to = usize::from(to);
-        let Some(mailbox) = self.outgoing.get(to).and_then(Option::as_ref) else {
+        let Some(channel) = self.outgoing.get(to).and_then(Option::as_ref) else {
             return false;
         };
-        mailbox.put(items);
-        self.bells[to].ring()
+        channel.put(items);
+        self.wakers[to].wake()
     }
 
     /// Takes all that is there, by the number of the thread it came from.
@@ -88,11 +90,11 @@ impl<T> Post<T> {
         let Self {
             incoming, taken, ..
         } = self;
-        for (number, mailbox) in (0_u16..).zip(incoming) {
-            let Some(mailbox) = mailbox.as_ref().filter(|mailbox| !mailbox.is_empty()) else {
+        for (number, channel) in (0_u16..).zip(incoming) {
+            let Some(channel) = channel.as_ref().filter(|channel| !channel.is_empty()) else {
                 continue;
             };
-            mailbox.take(taken);
+            channel.take(taken);
             take(number, taken.drain(..));
         }
     }
@@ -100,18 +102,18 @@ impl<T> Post<T> {
     /// Sleeps by `wait`, unless something is there. `wait` gets a descriptor that becomes readable when something
     /// comes, and returns whether it is.
     pub(crate) fn sleep(&self, wait: impl FnOnce(RawFd) -> bool) {
-        let bell = &self.bells[usize::from(self.own)];
+        let waker = &self.wakers[usize::from(self.own)];
         // Who puts something in later sees this, and who did before is seen below.
-        bell.is_asleep.store(true, Ordering::SeqCst);
+        waker.is_asleep.store(true, Ordering::SeqCst);
         let mut incoming = self.incoming.iter().flatten();
-        if incoming.all(|mailbox| mailbox.is_empty()) && wait(bell.wake.as_raw_fd()) {
-            sys::clear_eventfd(&bell.wake);
+        if incoming.all(|channel| channel.is_empty()) && wait(waker.event.as_raw_fd()) {
+            sys::clear_eventfd(&waker.event);
         }
-        bell.is_asleep.store(false, Ordering::SeqCst);
+        waker.is_asleep.store(false, Ordering::SeqCst);
     }
 }
 
-impl<T> Mailbox<T> {
+impl<T> Channel<T> {
     fn new(items_max: usize) -> Self {
         Self {
             items: Mutex::new(Vec::new()),
@@ -147,26 +149,26 @@ impl<T> Mailbox<T> {
     }
 }
 
-impl Bell {
+impl ThreadWaker {
     fn new() -> io::Result<Self> {
         Ok(Self {
             is_asleep: AtomicBool::new(false),
-            wake: sys::eventfd()?,
+            event: sys::eventfd()?,
         })
     }
 
     /// Wakes the thread if it sleeps; returns whether it had to.
-    fn ring(&self) -> bool {
+    fn wake(&self) -> bool {
         let is_asleep = self.is_asleep.swap(false, Ordering::SeqCst);
         if is_asleep {
-            sys::signal_eventfd(&self.wake);
+            sys::signal_eventfd(&self.event);
         }
         is_asleep
     }
 }
 
-/// What a mailbox holds at most, unless there is reason for another limit: many turns' worth.
-pub const MAILBOX_ITEMS: usize = 1 << 16;
+/// What a channel holds at most, unless there is reason for another limit: many turns' worth.
+pub const CHANNEL_ITEMS_MAX: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -174,62 +176,62 @@ mod tests {
 
     use super::*;
 
-    fn collected<T>(post: &mut Post<T>) -> Vec<(u16, Vec<T>)> {
+    fn collected<T>(channels: &mut ThreadChannels<T>) -> Vec<(u16, Vec<T>)> {
         let mut all = Vec::new();
-        post.collect(|from, items| all.push((from, items.collect())));
+        channels.collect(|from, items| all.push((from, items.collect())));
         all
     }
 
     #[test]
     fn every_thread_hears_from_every_other() {
-        let mut posts = posts(3, 10).unwrap();
-        assert_eq!(posts[1].neighbours().collect::<Vec<_>>(), [0, 2]);
-        posts[0].send(2, &mut vec!["a", "b"]);
-        posts[1].send(2, &mut vec!["c"]);
-        posts[1].send(1, &mut vec!["to nobody"]);
-        posts[0].send(2, &mut vec!["d"]);
+        let mut channels = thread_channels(3, 10).unwrap();
+        assert_eq!(channels[1].others().collect::<Vec<_>>(), [0, 2]);
+        channels[0].send(2, &mut vec!["a", "b"]);
+        channels[1].send(2, &mut vec!["c"]);
+        channels[1].send(1, &mut vec!["to nobody"]);
+        channels[0].send(2, &mut vec!["d"]);
         assert_eq!(
-            collected(&mut posts[2]),
+            collected(&mut channels[2]),
             [(0, vec!["a", "b", "d"]), (1, vec!["c"])]
         );
-        assert_eq!(collected(&mut posts[2]), []);
-        assert_eq!(collected(&mut posts[1]), []);
+        assert_eq!(collected(&mut channels[2]), []);
+        assert_eq!(collected(&mut channels[1]), []);
     }
 
     #[test]
-    fn a_mailbox_takes_its_limit_and_the_rest_stays_in_order() {
-        let mut posts = posts(2, 3).unwrap();
+    fn a_channel_takes_its_limit_and_the_rest_stays_in_order() {
+        let mut channels = thread_channels(2, 3).unwrap();
         let mut items = vec![1, 2, 3];
-        posts[0].send(1, &mut items);
+        channels[0].send(1, &mut items);
         assert!(items.is_empty());
         let mut items = vec![4, 5];
-        posts[0].send(1, &mut items);
+        channels[0].send(1, &mut items);
         assert_eq!(items, [4, 5], "it is full");
-        assert_eq!(collected(&mut posts[1]), [(0, vec![1, 2, 3])]);
+        assert_eq!(collected(&mut channels[1]), [(0, vec![1, 2, 3])]);
         let mut items = vec![4, 5, 6, 7];
-        posts[0].send(1, &mut items);
+        channels[0].send(1, &mut items);
         assert_eq!(items, [7]);
     }
 
     #[test]
     fn only_who_sleeps_is_woken_and_only_once() {
-        let posts = posts(2, 9).unwrap();
-        assert!(!posts[0].send(1, &mut vec![1]), "it is awake");
-        posts[1].sleep(|_| unreachable!("something is there"));
-        let mut second = posts.into_iter();
+        let channels = thread_channels(2, 9).unwrap();
+        assert!(!channels[0].send(1, &mut vec![1]), "it is awake");
+        channels[1].sleep(|_| unreachable!("something is there"));
+        let mut second = channels.into_iter();
         let (first, mut second) = (second.next().unwrap(), second.next().unwrap());
         collected(&mut second);
         let mut woken = Vec::new();
-        second.sleep(|bell| {
+        second.sleep(|event| {
             woken.extend([2, 3].map(|item| first.send(1, &mut vec![item])));
-            sys::wait_readable(&[bell], Some(Duration::ZERO))
+            sys::wait_readable(&[event], Some(Duration::ZERO))
         });
         assert_eq!(woken, [true, false]);
         assert_eq!(collected(&mut second), [(0, vec![2, 3])]);
-        second.sleep(|bell| {
+        second.sleep(|event| {
             assert!(
-                !sys::wait_readable(&[bell], Some(Duration::ZERO)),
-                "the bell was cleared"
+                !sys::wait_readable(&[event], Some(Duration::ZERO)),
+                "the event was cleared"
             );
             false
         });
@@ -237,8 +239,8 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_two_threads_that_sleep_and_wake() {
-        let mut posts = posts::<u32>(2, 7).unwrap();
-        let (mut second, first) = (posts.pop().unwrap(), posts.pop().unwrap());
+        let mut channels = thread_channels::<u32>(2, 7).unwrap();
+        let (mut second, first) = (channels.pop().unwrap(), channels.pop().unwrap());
         #[expect(clippy::disallowed_methods, reason = "a test's second thread")]
         let writer = thread::spawn(move || {
             let mut items: Vec<u32> = Vec::new();
@@ -253,10 +255,10 @@ mod tests {
         });
         let mut expected = 0;
         while expected < ITEMS {
-            second.sleep(|bell| {
-                let is_rung = sys::wait_readable(&[bell], Some(Duration::from_secs(20)));
-                assert!(is_rung, "what was sent rang no bell");
-                is_rung
+            second.sleep(|event| {
+                let is_woken = sys::wait_readable(&[event], Some(Duration::from_secs(20)));
+                assert!(is_woken, "what was sent woke nobody");
+                is_woken
             });
             second.collect(|_, items| {
                 for item in items {

@@ -22,11 +22,11 @@ fn origin() -> Instant {
 /// Two ends and what their roles would have heard.
 struct Pair {
     now: Instant,
-    ends: [Crossing; 2],
+    ends: [ThreadConnection; 2],
     events: [VecDeque<Event>; 2],
 }
 
-const LIMITS: CrossingLimits = CrossingLimits {
+const LIMITS: ThreadLimits = ThreadLimits {
     bytes_max: 4000,
     stream_bytes_max: 2000,
     datagram_bytes_max: 1000,
@@ -39,20 +39,20 @@ impl Pair {
         Self {
             now: origin(),
             ends: [
-                Crossing::new(0, 1, 0, LIMITS),
-                Crossing::new(1, 0, 0, LIMITS),
+                ThreadConnection::new(0, 1, 0, LIMITS),
+                ThreadConnection::new(1, 0, 0, LIMITS),
             ],
             events: Default::default(),
         }
     }
 
-    /// Carries over what one end wrote; returns how many letters.
+    /// Carries over what one end wrote; returns how many messages.
     fn carry(&mut self, from: usize) -> usize {
-        let letters: Vec<_> = self.ends[from].letters().drain(..).collect();
-        let count = letters.len();
-        for Letter(content) in letters {
+        let messages: Vec<_> = self.ends[from].messages().drain(..).collect();
+        let count = messages.len();
+        for ThreadMessage(content) in messages {
             let (to, events) = (&mut self.ends[1 - from], &mut self.events[1 - from]);
-            to.handle_letter(self.now, content, events);
+            to.handle_message(self.now, content, events);
         }
         count
     }
@@ -158,7 +158,7 @@ fn both_sides_of_a_request_are_answered_and_end_alone() {
 fn a_stream_takes_its_window_and_not_a_byte_more_until_it_is_read() {
     let mut pair = Pair::new();
     let stream = pair.open(0, Direction::Uni);
-    let room = LIMITS.stream_bytes_max - LETTER_CHARGE;
+    let room = LIMITS.stream_bytes_max - MESSAGE_CHARGE;
     pair.write(0, stream, room).unwrap();
     assert_eq!(pair.write(0, stream, 1), Err(WriteError::Blocked));
     pair.carry(0);
@@ -175,7 +175,7 @@ fn what_does_not_fit_stays_with_the_writer() {
     let mut pair = Pair::new();
     let stream = pair.open(0, Direction::Uni);
     let mut data = Bytes::from(vec![1; 3000]);
-    let room = LIMITS.stream_bytes_max - LETTER_CHARGE;
+    let room = LIMITS.stream_bytes_max - MESSAGE_CHARGE;
     assert_eq!(
         pair.ends[0].write(stream, &mut data),
         Err(WriteError::Blocked)
@@ -187,7 +187,7 @@ fn what_does_not_fit_stays_with_the_writer() {
 fn all_streams_share_a_window_and_all_that_were_refused_are_woken() {
     let mut pair = Pair::new();
     let streams = [0; 3].map(|_| pair.open(0, Direction::Uni));
-    let room = LIMITS.bytes_max / 2 - LETTER_CHARGE;
+    let room = LIMITS.bytes_max / 2 - MESSAGE_CHARGE;
     pair.write(0, streams[0], room).unwrap();
     pair.write(0, streams[1], room).unwrap();
     assert_eq!(pair.write(0, streams[2], 1), Err(WriteError::Blocked));
@@ -253,7 +253,7 @@ fn a_stopped_stream_ends_itself_and_what_was_on_its_way_is_paid_back() {
     );
     let streams = [0; 2].map(|_| pair.open(0, Direction::Uni));
     for stream in streams {
-        let room = LIMITS.bytes_max / 2 - LETTER_CHARGE;
+        let room = LIMITS.bytes_max / 2 - MESSAGE_CHARGE;
         assert_eq!(
             pair.write(0, stream, room),
             Ok(()),
@@ -265,7 +265,7 @@ fn a_stopped_stream_ends_itself_and_what_was_on_its_way_is_paid_back() {
 #[test]
 fn datagrams_past_their_window_are_dropped_and_counted() {
     let mut pair = Pair::new();
-    let half = LIMITS.datagram_bytes_max / 2 - LETTER_CHARGE;
+    let half = LIMITS.datagram_bytes_max / 2 - MESSAGE_CHARGE;
     for _ in 0..2 {
         pair.ends[0].send_datagram(Bytes::from(vec![0; half]));
     }

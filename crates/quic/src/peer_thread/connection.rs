@@ -1,9 +1,4 @@
-//! A connection to a neighbour: another endpoint of this process, on a thread of its own.
-//!
-//! It has streams and datagrams as one over the network has, so a role that speaks to peers speaks to the
-//! neighbour in the same way. It has no packets, no loss and no encryption: what is written becomes
-//! [`Letter`]s, which the host carries over in their order. What is in flight is limited by windows that the
-//! reader opens again; since it opens them lazily, a one-way flow wakes the sender rarely.
+//! One end of a connection to a peer thread: its state, its streams, its limits.
 
 mod streams;
 #[cfg(test)]
@@ -11,63 +6,21 @@ mod tests;
 
 use std::{
     collections::VecDeque,
-    net::{IpAddr, SocketAddr},
     time::{Duration, Instant},
 };
 
-use bytes::{Bytes, BytesMut};
-use quinn_proto::EcnCodepoint;
+use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, WriteError};
 
 use self::streams::Streams;
+use super::message::{Content, Stray, ThreadMessage};
 use crate::{Event, Handle, Lost};
 
-/// What one endpoint tells a neighbour. Letters have to arrive in the order in which they were taken, and
-/// none may be lost.
-#[derive(Debug)]
-pub struct Letter(pub(crate) Content);
-
-/// What a letter says.
-#[derive(Debug)]
-pub(crate) enum Content {
-    /// The next bytes of a stream.
-    Data { stream: u64, data: Bytes },
-    /// The end of a stream.
-    Fin { stream: u64 },
-    /// The end of a stream at once.
-    Reset { stream: u64, code: u64 },
-    /// A stream is no longer wanted.
-    Stop { stream: u64, code: u64 },
-    /// What was taken of a stream since the last such letter, and whether its end was.
-    Taken {
-        stream: u64,
-        charge: usize,
-        is_done: bool,
-    },
-    /// A datagram.
-    Datagram(Bytes),
-    /// What was taken of datagrams since the last such letter.
-    DatagramsTaken { charge: usize },
-    /// The connection is over.
-    Close { code: u64, reason: Bytes },
-    /// A packet from the network that is the neighbour's.
-    Packet(Box<Stray>),
-}
-
-/// A packet that came to the wrong endpoint.
-#[derive(Debug)]
-pub(crate) struct Stray {
-    pub(crate) remote: SocketAddr,
-    pub(crate) local: Option<IpAddr>,
-    pub(crate) ecn: Option<EcnCodepoint>,
-    pub(crate) data: BytesMut,
-}
-
-/// Limits of a connection to a neighbour, in each direction. A letter is charged its bytes and
-/// [`LETTER_CHARGE`].
+/// Limits of a connection to a peer thread, in each direction. A message is charged its bytes and
+/// [`MESSAGE_CHARGE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_field_names, reason = "limits are named so")]
-pub(crate) struct CrossingLimits {
+pub(crate) struct ThreadLimits {
     /// In flight on all streams.
     pub(crate) bytes_max: usize,
     /// In flight on one stream.
@@ -76,11 +29,11 @@ pub(crate) struct CrossingLimits {
     pub(crate) datagram_bytes_max: usize,
     /// Streams open at once, of each direction.
     pub(crate) streams_max: usize,
-    /// Packets of the neighbour's that wait to be passed on; newer ones are dropped.
+    /// Packets of the peer thread's that wait to be passed on; newer ones are dropped.
     pub(crate) strays_max: usize,
 }
 
-impl Default for CrossingLimits {
+impl Default for ThreadLimits {
     fn default() -> Self {
         Self {
             bytes_max: 32 << 20,
@@ -92,20 +45,20 @@ impl Default for CrossingLimits {
     }
 }
 
-/// One end of a connection to a neighbour.
+/// One end of a connection to a peer thread.
 #[derive(Debug)]
-pub(crate) struct Crossing {
+pub(crate) struct ThreadConnection {
     handle: Handle,
-    neighbour: u16,
-    limits: CrossingLimits,
+    peer: u16,
+    limits: ThreadLimits,
     state: State,
     streams: Streams,
     /// Charge of datagrams sent and not yet known to be taken.
     datagrams_in_flight: usize,
     /// Charge of datagrams taken and not yet reported.
     datagrams_taken: usize,
-    letters: Vec<Letter>,
-    /// Strays among `letters`, or more if some have been taken since.
+    messages: Vec<ThreadMessage>,
+    /// Strays among `messages`, or more if some have been taken since.
     strays: usize,
     pub(crate) datagrams_dropped: u64,
     pub(crate) strays_dropped: u64,
@@ -115,27 +68,27 @@ pub(crate) struct Crossing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Open,
-    /// Closed here; the neighbour has not said so yet.
+    /// Closed here; the peer thread has not said so yet.
     Closing,
     /// Closed on both sides, until the pause is over.
-    Resting(Instant),
+    Paused(Instant),
 }
 
-impl Crossing {
-    /// The end at endpoint number `own` of the connection to number `neighbour`.
-    pub(crate) fn new(own: u16, neighbour: u16, index: u32, limits: CrossingLimits) -> Self {
+impl ThreadConnection {
+    /// The end at endpoint number `own` of the connection to number `peer`.
+    pub(crate) fn new(own: u16, peer: u16, index: u32, limits: ThreadLimits) -> Self {
         Self {
             handle: Handle {
                 index,
                 generation: 0,
             },
-            neighbour,
+            peer,
             limits,
             state: State::Open,
-            streams: Streams::new(own > neighbour, limits),
+            streams: Streams::new(own > peer, limits),
             datagrams_in_flight: 0,
             datagrams_taken: 0,
-            letters: Vec::new(),
+            messages: Vec::new(),
             strays: 0,
             datagrams_dropped: 0,
             strays_dropped: 0,
@@ -147,8 +100,8 @@ impl Crossing {
         self.handle
     }
 
-    pub(crate) fn neighbour(&self) -> u16 {
-        self.neighbour
+    pub(crate) fn peer(&self) -> u16 {
+        self.peer
     }
 
     pub(crate) fn is_open(&self) -> bool {
@@ -158,7 +111,7 @@ impl Crossing {
     /// When it opens again.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
-            State::Resting(until) => Some(until),
+            State::Paused(until) => Some(until),
             State::Open | State::Closing => None,
         }
     }
@@ -171,13 +124,13 @@ impl Crossing {
 
     /// Sends a datagram, or drops it if too much is in flight.
     pub(crate) fn send_datagram(&mut self, data: Bytes) {
-        let charge = data.len() + LETTER_CHARGE;
+        let charge = data.len() + MESSAGE_CHARGE;
         if self.datagrams_in_flight + charge > self.limits.datagram_bytes_max {
             self.datagrams_dropped += 1;
             return;
         }
         self.datagrams_in_flight += charge;
-        self.letters.push(Letter(Content::Datagram(data)));
+        self.messages.push(ThreadMessage(Content::Datagram(data)));
     }
 
     /// Opens a stream, unless too many are open.
@@ -192,14 +145,14 @@ impl Crossing {
 
     /// Takes what fits in flight off the front of `data`.
     pub(crate) fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        self.streams.write(stream.0, data, &mut self.letters)
+        self.streams.write(stream.0, data, &mut self.messages)
     }
 
     /// Ends a stream after what was written.
     pub(crate) fn finish(&mut self, stream: StreamId) {
         let stream = stream.0;
         if self.streams.end(stream) {
-            self.letters.push(Letter(Content::Fin { stream }));
+            self.messages.push(ThreadMessage(Content::Fin { stream }));
         }
     }
 
@@ -207,7 +160,8 @@ impl Crossing {
     pub(crate) fn reset(&mut self, stream: StreamId, code: u64) {
         let stream = stream.0;
         if self.streams.end(stream) {
-            self.letters.push(Letter(Content::Reset { stream, code }));
+            self.messages
+                .push(ThreadMessage(Content::Reset { stream, code }));
         }
     }
 
@@ -215,13 +169,14 @@ impl Crossing {
     pub(crate) fn stop(&mut self, stream: StreamId, code: u64, events: &mut VecDeque<Event>) {
         let stream = stream.0;
         if self.streams.stop(self.handle, stream, events) {
-            self.letters.push(Letter(Content::Stop { stream, code }));
+            self.messages
+                .push(ThreadMessage(Content::Stop { stream, code }));
         }
     }
 
-    /// Passes on a packet that is the neighbour's.
+    /// Passes on a packet that is the peer thread's.
     pub(crate) fn pass_on(&mut self, stray: Stray) {
-        if self.letters.is_empty() {
+        if self.messages.is_empty() {
             self.strays = 0;
         }
         if self.strays >= self.limits.strays_max {
@@ -230,35 +185,36 @@ impl Crossing {
         }
         self.strays += 1;
         self.strays_passed += 1;
-        self.letters.push(Letter(Content::Packet(Box::new(stray))));
+        self.messages
+            .push(ThreadMessage(Content::Packet(Box::new(stray))));
     }
 
-    /// Letters for the neighbour, oldest first. The host takes them off the front.
-    pub(crate) fn letters(&mut self) -> &mut Vec<Letter> {
-        let is_due = !self.letters.is_empty()
+    /// Messages for the peer thread, oldest first. The host takes them off the front.
+    pub(crate) fn messages(&mut self) -> &mut Vec<ThreadMessage> {
+        let is_due = !self.messages.is_empty()
             || self.streams.must_report()
             || self.datagrams_taken >= self.limits.datagram_bytes_max / 4;
         if is_due && self.is_open() {
-            self.streams.report(&mut self.letters);
+            self.streams.report(&mut self.messages);
             if self.datagrams_taken > 0 {
                 let charge = std::mem::take(&mut self.datagrams_taken);
-                self.letters
-                    .push(Letter(Content::DatagramsTaken { charge }));
+                self.messages
+                    .push(ThreadMessage(Content::DatagramsTaken { charge }));
             }
         }
-        &mut self.letters
+        &mut self.messages
     }
 
     /// Closes the connection. It opens again after a pause.
     pub(crate) fn close(&mut self, code: u64, reason: &[u8]) {
         if self.is_open() {
             self.state = State::Closing;
-            self.say_closed(code, Bytes::copy_from_slice(reason));
+            self.send_close(code, Bytes::copy_from_slice(reason));
         }
     }
 
-    /// The neighbour says something that is not a packet from the network.
-    pub(crate) fn handle_letter(
+    /// The peer thread says something that is not a packet from the network.
+    pub(crate) fn handle_message(
         &mut self,
         now: Instant,
         content: Content,
@@ -268,16 +224,16 @@ impl Crossing {
             return self.on_close(now, code, &reason, events);
         }
         match self.state {
-            // Written before the neighbour knew.
+            // Written before the peer thread knew.
             State::Closing => return,
-            // The neighbour's pause is over already.
-            State::Resting(_) => self.open_again(events),
+            // The peer thread's pause is over already.
+            State::Paused(_) => self.open_again(events),
             State::Open => {}
         }
         let handle = self.handle;
         match content {
             Content::Datagram(data) => {
-                self.datagrams_taken += data.len() + LETTER_CHARGE;
+                self.datagrams_taken += data.len() + MESSAGE_CHARGE;
                 events.push_back(Event::Datagram { handle, data });
             }
             Content::DatagramsTaken { charge } => {
@@ -289,8 +245,8 @@ impl Crossing {
                 self.streams.on_end(handle, stream, Some(code), events);
             }
             Content::Stop { stream, code } => {
-                let letters = &mut self.letters;
-                self.streams.on_stop(handle, stream, code, letters, events);
+                let messages = &mut self.messages;
+                self.streams.on_stop(handle, stream, code, messages, events);
             }
             Content::Taken {
                 stream,
@@ -306,7 +262,7 @@ impl Crossing {
     fn on_close(&mut self, now: Instant, code: u64, reason: &[u8], events: &mut VecDeque<Event>) {
         match self.state {
             State::Open => {
-                self.say_closed(code, Bytes::new());
+                self.send_close(code, Bytes::new());
                 events.push_back(Event::Lost {
                     handle: self.handle,
                     reason: Lost::Application {
@@ -316,13 +272,14 @@ impl Crossing {
                 });
             }
             State::Closing => {}
-            State::Resting(_) => return,
+            State::Paused(_) => return,
         }
-        self.state = State::Resting(now + PAUSE);
+        self.state = State::Paused(now + PAUSE);
     }
 
-    fn say_closed(&mut self, code: u64, reason: Bytes) {
-        self.letters.push(Letter(Content::Close { code, reason }));
+    fn send_close(&mut self, code: u64, reason: Bytes) {
+        self.messages
+            .push(ThreadMessage(Content::Close { code, reason }));
         self.streams.clear();
         self.datagrams_in_flight = 0;
         self.datagrams_taken = 0;
@@ -336,7 +293,7 @@ impl Crossing {
     }
 }
 
-/// What a letter costs beside its bytes.
-pub(crate) const LETTER_CHARGE: usize = 64;
-/// How long a connection to a neighbour stays closed.
+/// What a message costs beside its bytes.
+pub(crate) const MESSAGE_CHARGE: usize = 64;
+/// How long a connection to a peer thread stays closed.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -8,12 +8,12 @@ use super::connection::{Connection, Stage};
 
 /// A table of connections.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct Connections {
     by_index: Vec<Option<Connection>>,
     open: usize,
 }
 
-impl Places {
+impl Connections {
     /// Number of connections.
     pub(super) fn open(&self) -> usize {
         self.open
@@ -45,8 +45,8 @@ impl Places {
 
     #[inline]
     pub(super) fn find(&mut self, handle: Handle) -> Option<&mut Connection> {
-        let place = self.by_index.get_mut(handle.index())?.as_mut()?;
-        (place.handle == handle).then_some(place)
+        let entry = self.by_index.get_mut(handle.index())?.as_mut()?;
+        (entry.handle == handle).then_some(entry)
     }
 
     pub(super) fn remove(&mut self, handle: Handle) {

@@ -1,9 +1,9 @@
 //! Instructions of field compression about a dynamic table that has no bytes (RFC 9204 §4).
 
-use weir_h3::{Code, Violation};
+use crate::{Code, Violation};
 
 /// Refuses all that the peer's encoder may say but that the table has no bytes (RFC 9204 §4.3.1).
-pub(super) fn check_encoder(data: &[u8]) -> Result<(), Violation> {
+pub(crate) fn check_encoder(data: &[u8]) -> Result<(), Violation> {
     if data.iter().all(|byte| *byte == NO_CAPACITY) {
         return Ok(());
     }
@@ -16,14 +16,14 @@ pub(super) fn check_encoder(data: &[u8]) -> Result<(), Violation> {
 /// Reads what the peer's decoder says. Our encoder inserts nothing, so that there is nothing to acknowledge; a
 /// request that it gives up it may tell all the same (RFC 9204 §4.4.2).
 #[derive(Debug, Default)]
-pub(super) struct DecoderReader {
+pub(crate) struct DecoderReader {
     /// Bytes so far of the number that is open, after its first.
     open: Option<u32>,
 }
 
 impl DecoderReader {
     /// Takes the next bytes of the stream.
-    pub(super) fn push(&mut self, data: &[u8]) -> Result<(), Violation> {
+    pub(crate) fn push(&mut self, data: &[u8]) -> Result<(), Violation> {
         for byte in data {
             self.open = match self.open {
                 None if byte >> 6 != CANCELLATION => {

@@ -3,15 +3,11 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use weir_h3::{
-    frame::{self, frame_type},
-    head::ResponseHead,
-    qpack,
-};
+use weir_h3::{frame, head::ResponseHead, peer_streams::Side};
 use weir_http3::{
     Limits,
     message::{MessageReader, Piece},
-    session::{Session, Side},
+    session::Session,
 };
 use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::SERVER_NAME;
@@ -26,7 +22,7 @@ pub(crate) enum Got {
     Reset(u64),
 }
 
-pub(crate) struct Asker {
+pub(crate) struct FileClient {
     config: ClientConfig,
     server: SocketAddr,
     paths: Vec<String>,
@@ -38,7 +34,7 @@ pub(crate) struct Asker {
     closed_with: Option<u64>,
 }
 
-impl Asker {
+impl FileClient {
     pub(crate) fn new(
         now: Instant,
         config: ClientConfig,
@@ -73,19 +69,14 @@ impl Asker {
     }
 
     pub(crate) fn ask(&mut self, now: Instant, endpoint: &mut Endpoint, path: &str) {
-        let mut section = Vec::new();
-        qpack::encode_prefix(&mut section);
-        for (name, value) in [
+        let fields = [
             (":method", "GET"),
             (":scheme", "https"),
             (":authority", SERVER_NAME),
             (":path", path),
-        ] {
-            qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-        }
+        ];
         let mut request = Vec::new();
-        frame::encode_head(frame_type::HEADERS, section.len(), &mut request);
-        request.extend_from_slice(&section);
+        frame::encode_headers(&fields, &mut request);
         self.send(now, endpoint, &request);
     }
 
@@ -134,7 +125,7 @@ impl Asker {
     }
 }
 
-impl App for Asker {
+impl App for FileClient {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         match event {
             Event::Connected { .. } => {

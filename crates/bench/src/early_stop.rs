@@ -1,7 +1,7 @@
-//! Whether a run goes on in vain: watches its subscribers for clauses of the service level that cannot hold any more.
+//! Ends a run early when a clause of its service level cannot hold any more.
 //!
-//! For searches, in which a load far above the limit would otherwise cost as much time as one close to it. A run that is
-//! broken off for it is a partial one, and never counts as passed. The one type is [`Lookout`].
+//! For searches, in which a load far above the limit would otherwise cost as much time as one close to it. A run that was
+//! ended early is partial, and never counts as passed.
 
 use std::time::{Duration, Instant};
 
@@ -12,9 +12,9 @@ use crate::subscriber::SubscriberRole;
 use weir_report::relay::Clause;
 use weir_report::service_level::{Midway, ServiceLevel};
 
-/// Looks at a run now and then.
+/// Watches the subscribers of a run for clauses that cannot hold any more.
 #[derive(Clone, Debug)]
-pub struct Lookout {
+pub struct EarlyStop {
     level: ServiceLevel,
     /// The beginning of the data phase that is not judged.
     unjudged: Duration,
@@ -37,7 +37,7 @@ struct Due {
     plan: usize,
     data_from: Instant,
     /// After which an object that has not arrived is not waited for.
-    patience: Duration,
+    drain: Duration,
     column: Duration,
     /// The first column that is judged.
     first: usize,
@@ -45,8 +45,8 @@ struct Due {
     objects: Vec<u64>,
 }
 
-impl Lookout {
-    /// One that judges by `level`, but for the first `unjudged` of the data phase.
+impl EarlyStop {
+    /// Judges by `level`; the first `unjudged` of the data phase does not count.
     pub fn new(level: ServiceLevel, unjudged: Duration) -> Self {
         Self {
             level,
@@ -72,7 +72,7 @@ impl Lookout {
         });
     }
 
-    /// The clauses that cannot hold any more; none if the run is worth going on.
+    /// The clauses that cannot hold any more. If there is one, the run is not worth going on with.
     pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Vec<Clause> {
         let Some(begun) = &self.begun else {
             return Vec::new();
@@ -111,7 +111,7 @@ impl Due {
         Self {
             plan: number,
             data_from: now + schedule.object_at(0),
-            patience: plan.drain(),
+            drain: plan.drain(),
             column: Duration::from_nanos(heat.column_ns()),
             first: heat.column_from(nanoseconds(unjudged)),
             objects: planned
@@ -127,7 +127,7 @@ impl Due {
 
     /// Objects of whole columns that are not waited for any more, and have not arrived.
     fn overdue(&self, now: Instant, subscribers: &SubscriberRole) -> u64 {
-        let elapsed = now.saturating_duration_since(self.data_from + self.patience);
+        let elapsed = now.saturating_duration_since(self.data_from + self.drain);
         let columns = nanoseconds(elapsed) / nanoseconds(self.column).max(1);
         let end = usize::try_from(columns).unwrap_or(usize::MAX);
         let end = end
