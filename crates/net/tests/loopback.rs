@@ -18,7 +18,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _, WriteError};
 use weir_net::{
     Host, HostConfig, SocketConfig, Stop, Telemetry, UdpSocket,
     certificate::Certificate,
@@ -28,6 +27,7 @@ use weir_quic::{
     App, ClientConfig, Endpoint, EndpointConfig, Event, Handle, Limits, Lost,
     tls::{ClientTls, ServerTls, Trust},
 };
+use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
 /// Sends a datagram to every peer each 5 ms, and every stream's bytes back.
 #[derive(Default)]

@@ -6,19 +6,19 @@ use std::{
 };
 
 use anyhow::Context as _;
-use weir_bench::{
-    http3::{self as figures, Report},
-    metrics::figures::{buckets, distribution, quantile_ms},
-    report::{Latency, LatencySecond},
-};
 use weir_http3::{
     Limits,
     client::{Client, Failure, Figures, Greeting, Load, Refusal, Target},
 };
 use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{
-    ClientConfig, Packets, h3,
+    ClientConfig, Packets,
     tls::{ClientTls, Sessions, Trust},
+};
+use weir_report::{
+    http3::{self as figures, Report},
+    latency::{buckets, distribution, quantile_ms},
+    relay::{Latency, LatencySecond},
 };
 
 use super::{
@@ -228,8 +228,11 @@ struct Loads {
 
 impl Measurement {
     fn start(plan: &Plan, stop: &Stop) -> anyhow::Result<Self> {
-        let tls =
-            ClientTls::with_sessions(plan.trust.clone(), &[h3::ALPN], plan.handshake.sessions())?;
+        let tls = ClientTls::with_sessions(
+            plan.trust.clone(),
+            &[weir_h3::ALPN],
+            plan.handshake.sessions(),
+        )?;
         let config = ClientConfig {
             tls: tls.clone(),
             web_transport: None,

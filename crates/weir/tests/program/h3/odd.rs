@@ -4,20 +4,19 @@ use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, thread::JoinHandle,
 
 use bytes::Bytes;
 use serde_json::Value;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _};
+use weir_h3::{
+    self, Code,
+    frame::{self, frame_type},
+    qpack,
+    settings::Settings,
+};
 use weir_net::{
     Host, HostConfig, SocketConfig, Stop, Telemetry, UdpSocket, certificate::Certificate, clock,
 };
 use weir_quic::{
-    App, Connection, Endpoint, EndpointConfig, Event, Handle, Limits, Packets,
-    h3::{
-        self, Code,
-        frame::{self, frame_type},
-        qpack,
-        settings::Settings,
-    },
-    tls::ServerTls,
+    App, Connection, Endpoint, EndpointConfig, Event, Handle, Limits, Packets, tls::ServerTls,
 };
+use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 use crate::process::PATIENCE;
 
@@ -95,7 +94,7 @@ struct Server {
 impl Server {
     fn start(answer: Answer) -> Self {
         let made = Certificate::self_made(&["localhost".to_owned()]).unwrap();
-        let tls = ServerTls::new(made.chain, made.key, &[h3::ALPN]).unwrap();
+        let tls = ServerTls::new(made.chain, made.key, &[weir_h3::ALPN]).unwrap();
         let endpoint = EndpointConfig {
             limits: Limits::default(),
             server: Some(tls),

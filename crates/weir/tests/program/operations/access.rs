@@ -58,7 +58,7 @@ fn tokens_let_in_where_they_say() {
         ..Arrival::default()
     };
     let by_web = Arrival {
-        tls: ClientTls::new(Trust::Anyone, &[weir_quic::h3::ALPN]).unwrap(),
+        tls: ClientTls::new(Trust::Anyone, &[weir_h3::ALPN]).unwrap(),
         web_path: Some(format!("/x?jwt={token}")),
         ..Arrival::default()
     };
