@@ -43,6 +43,65 @@ type Story<'a> = (
     &'a str,
 );
 
+fn stories<'a>(
+    ours: &'a Issuer<'static, KeyPair>,
+    other: &'a Issuer<'static, KeyPair>,
+    trusts: &'a [&'a str],
+    by_hash: &'a [&'a str],
+) -> [Story<'a>; 7] {
+    [
+        (
+            "expired",
+            |made| made.not_after = date_time_ymd(2020, 1, 1),
+            ours,
+            trusts,
+            "the certificate has expired (",
+        ),
+        (
+            "early",
+            |made| made.not_before = date_time_ymd(3000, 1, 1),
+            ours,
+            trusts,
+            "the certificate is not valid yet (",
+        ),
+        (
+            "name",
+            |made| *made = CertificateParams::new(["elsewhere".to_owned()]).unwrap(),
+            ours,
+            trusts,
+            "the certificate is not valid for the name localhost, only for elsewhere",
+        ),
+        (
+            "issuer",
+            |_| (),
+            other,
+            trusts,
+            "the certificate's issuer is unknown: it leads to none that is trusted",
+        ),
+        (
+            "hash",
+            |_| (),
+            ours,
+            by_hash,
+            "the certificate's hash is another one than those that are trusted",
+        ),
+        (
+            "purpose",
+            |made| made.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+            ours,
+            trusts,
+            "the certificate is for another purpose",
+        ),
+        (
+            "authority",
+            |made| made.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+            ours,
+            trusts,
+            "the certificate is an issuer's, not a server's",
+        ),
+    ]
+}
+
 #[test]
 fn every_reason_is_said_in_words() {
     let folder = Folder::new("reasons");
@@ -52,58 +111,8 @@ fn every_reason_is_said_in_words() {
     fs::write(&trusted_file, trusted).unwrap();
     let trusts = ["--ca", trusted_file.to_str().unwrap()];
     let hash = "00".repeat(32);
-    let stories: [Story<'_>; 7] = [
-        (
-            "expired",
-            |made| made.not_after = date_time_ymd(2020, 1, 1),
-            &ours,
-            &trusts,
-            "the certificate has expired (",
-        ),
-        (
-            "early",
-            |made| made.not_before = date_time_ymd(3000, 1, 1),
-            &ours,
-            &trusts,
-            "the certificate is not valid yet (",
-        ),
-        (
-            "name",
-            |made| *made = CertificateParams::new(["elsewhere".to_owned()]).unwrap(),
-            &ours,
-            &trusts,
-            "the certificate is not valid for the name localhost, only for elsewhere",
-        ),
-        (
-            "issuer",
-            |_| (),
-            &other,
-            &trusts,
-            "the certificate's issuer is unknown: it leads to none that is trusted",
-        ),
-        (
-            "hash",
-            |_| (),
-            &ours,
-            &["--certificate-hash", &hash],
-            "the certificate's hash is another one than those that are trusted",
-        ),
-        (
-            "purpose",
-            |made| made.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
-            &ours,
-            &trusts,
-            "the certificate is for another purpose",
-        ),
-        (
-            "authority",
-            |made| made.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
-            &ours,
-            &trusts,
-            "the certificate is an issuer's, not a server's",
-        ),
-    ];
-    for (name, change, issuer, trust, expected) in stories {
+    let by_hash = ["--certificate-hash", &hash];
+    for (name, change, issuer, trust, expected) in stories(&ours, &other, &trusts, &by_hash) {
         let mut parameters = parameters();
         change(&mut parameters);
         let key = KeyPair::generate().unwrap();
