@@ -12,6 +12,8 @@ PEERS := target/peers
 # Backtraces keep their lines, and builds stay small and fast. The same for everybody, so that a
 # contributor and CI share one set of build outputs.
 export CARGO_PROFILE_DEV_DEBUG := line-tables-only
+# Tests that run the program wait for real time more than they compute.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: help
 help: ## This list
