@@ -259,7 +259,7 @@ mod tests {
             let mut answer = Vec::new();
             drop(stream.read_to_end(&mut answer));
         }
-        let report = mailbox.wait(Duration::from_secs(10)).expect("a report");
+        let report = mailbox.wait(Duration::from_mins(5)).expect("a report");
         let run = read_report(&report).expect("a good one");
         assert_eq!(run.figures.frames, 2);
         assert_eq!(run.records[0].available_us, Some(1_000_000));
