@@ -129,7 +129,7 @@ fn pages_hold_what_the_terminal_shows_and_nothing_unescaped() {
         let page = html::render(&report);
         assert!(page.starts_with("<!DOCTYPE html>"));
         assert!(!page.contains("<script>\u{fffd}"), "escaped");
-        assert!(page.contains("default-src &#39;none&#39;"));
+        assert!(page.contains("default-src 'none'"));
         for part in [
             "weir h3 bench",
             "Load client",
@@ -233,6 +233,16 @@ fn runs_that_are_missing_are_missed() {
         run.successes = 0;
     }
     assert!(!comparison.is_measured(), "runs without any success");
+}
+
+#[test]
+#[ignore = "writes files to look at, into the folder that WEIR_REPORTS names"]
+fn write_examples() {
+    let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+    let report = example::report(Some(99.0), 60.0);
+    std::fs::write(folder.join("h3.html"), html::render(&report)).unwrap();
+    let comparison = page(&example::comparison());
+    std::fs::write(folder.join("h3-compare.html"), comparison).unwrap();
 }
 
 #[test]
