@@ -30,7 +30,6 @@ use self::records::Records;
 use self::succession::Succession;
 use self::unpacking::Unpacker;
 use crate::client::Client;
-use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
 use crate::limits::RECORDS_MAX;
 use crate::origin::track;
@@ -38,6 +37,7 @@ use crate::plan::Plan;
 use crate::playout::{Arrival, Player, PlayerSettings};
 use crate::sequence::Sequence;
 use crate::strategy;
+use weir_report::lab::FrameRecord;
 
 /// A player without a screen.
 #[derive(Debug)]

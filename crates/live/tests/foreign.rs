@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
-use weir_live::figures::Figures;
 use weir_live::limits::HELD_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
@@ -26,6 +25,7 @@ use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side
 use weir_moqt::transport::{Direction, StreamId, Transport as _};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use weir_relay::Relay;
+use weir_report::lab::Figures;
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
 /// 36 frames in groups of 15 and 6.

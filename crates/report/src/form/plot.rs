@@ -126,18 +126,18 @@ impl<'a> Plot<'a> {
             last = Some(x);
         }
         if let [point] = points {
-            self.dots(class, &[*point]);
+            self.dots(class, &[*point], 3.5);
         } else if !path.is_empty() {
             self.shapes.push(html! { path.curve.(class) d=(path) {} });
         }
     }
 
     /// A dot at each of `points`.
-    pub(crate) fn dots(&mut self, class: &str, points: &[(f64, f64)]) {
+    pub(crate) fn dots(&mut self, class: &str, points: &[(f64, f64)], radius: f64) {
         for (x, y) in points {
             let (x, y) = (place(self.across(*x)), place(self.down(*y)));
             self.shapes
-                .push(html! { circle.dot.(class) cx=(x) cy=(y) r="3.5" {} });
+                .push(html! { circle.dot.(class) cx=(x) cy=(y) r=(radius) {} });
         }
     }
 

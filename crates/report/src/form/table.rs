@@ -155,7 +155,7 @@ impl Table {
         for (number, row) in (0..).zip(self.texts()) {
             let row: Vec<String> = row.iter().map(|cell| markdown(cell)).collect();
             let row = self.padded(&row, &widths, " | ");
-            text.push_str(&format!("| {row} |\n"));
+            text.extend(["| ", &*row, " |\n"]);
             if number == 0 {
                 text.push('|');
                 let rule = |one: &Column| if one.is_right { "---:|" } else { "---|" };
@@ -164,7 +164,7 @@ impl Table {
             }
         }
         for note in &self.notes {
-            text.push_str(&format!("\n{}\n", markdown(note)));
+            text.extend(["\n", &*markdown(note), "\n"]);
         }
         text
     }
@@ -241,7 +241,10 @@ impl maud::Render for Table {
                                     @if number == 0 {
                                         th scope="row" class=[class(0)] { (cell.text) }
                                     } @else {
-                                        td class=[cell.tone.map(Tone::class).or_else(|| class(number))] { (cell.text) }
+                                        td class=[class(number)] {
+                                            @if let Some(tone) = cell.tone { span.(tone.class()) { (cell.text) } }
+                                            @else { (cell.text) }
+                                        }
                                     }
                                 }
                             }

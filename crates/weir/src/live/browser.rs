@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop};
 use weir_quic::Congestion;
+use weir_report::lab::{Figures, FrameRecord};
 
 use super::conditions::Conditions;
 use super::hosting;

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use weir_link::{Config as Link, Delay};
-use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
@@ -15,6 +14,7 @@ use weir_live::{
 use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
+use weir_report::lab::{Figures, FrameRecord};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
 use super::conditions::Conditions;

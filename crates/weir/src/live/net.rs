@@ -6,7 +6,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
@@ -14,6 +13,7 @@ use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewe
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
 use weir_quic::Congestion;
+use weir_report::lab::Figures;
 
 use super::conditions::Conditions;
 use super::hosting;
