@@ -7,5 +7,7 @@ pub(crate) mod number;
 pub(crate) mod page;
 pub(crate) mod plot;
 pub(crate) mod scale;
+#[cfg(test)]
+pub(crate) mod schema;
 pub(crate) mod screen;
 pub(crate) mod table;
