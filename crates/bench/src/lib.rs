@@ -11,7 +11,6 @@
 //! [`outcome`] makes into a report.
 
 pub mod clock;
-mod handles;
 pub mod interpolate;
 pub mod limits;
 pub mod lookout;
@@ -21,8 +20,6 @@ pub mod metrics;
 pub mod null_relay;
 pub mod outcome;
 pub mod payload;
-mod peer;
-mod peers;
 pub mod profile;
 pub mod publisher;
 pub mod qperf;
@@ -31,6 +28,5 @@ pub mod schedule;
 #[cfg(test)]
 mod stories;
 pub mod subscriber;
-pub mod target;
 #[cfg(test)]
 mod test_transport;

@@ -12,7 +12,7 @@ use weir_http3::{
 };
 use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{
-    ClientConfig, Packets, h3,
+    ClientConfig, Packets,
     tls::{ClientTls, Sessions, Trust},
 };
 use weir_report::{
@@ -228,8 +228,11 @@ struct Loads {
 
 impl Measurement {
     fn start(plan: &Plan, stop: &Stop) -> anyhow::Result<Self> {
-        let tls =
-            ClientTls::with_sessions(plan.trust.clone(), &[h3::ALPN], plan.handshake.sessions())?;
+        let tls = ClientTls::with_sessions(
+            plan.trust.clone(),
+            &[weir_h3::ALPN],
+            plan.handshake.sessions(),
+        )?;
         let config = ClientConfig {
             tls: tls.clone(),
             web_transport: None,

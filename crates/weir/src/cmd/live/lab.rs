@@ -18,10 +18,10 @@ use super::congestion;
 use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
     browser,
-    conditions::Conditions,
     lab::{self, Run},
-    net::{self, SourceChoice},
-    profile::NetworkProfile,
+    link_conditions::Conditions,
+    network_profile::NetworkProfile,
+    real_time::{self, SourceChoice},
 };
 use crate::results;
 use crate::run::MachineTime;
@@ -285,7 +285,7 @@ fn really(
     at_once(tasks, jobs, |task| {
         let make = || {
             let (run, stolen) = MachineTime::stolen_during(|| {
-                net::run(
+                real_time::run(
                     &task.strategy,
                     &task.profile,
                     &task.conditions,
