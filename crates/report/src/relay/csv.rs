@@ -5,42 +5,7 @@ use crate::form::table::Table;
 
 /// One row per subscription.
 pub fn subscriptions(report: &Report) -> String {
-    let mut table = Table::of_figures([
-        "section",
-        "subscriber",
-        "track",
-        "conduct",
-        "sessions",
-        "status",
-        "reason",
-        "objects_sent",
-        "objects_received",
-        "lost",
-        "lost_join",
-        "lost_middle",
-        "lost_tail",
-        "first_lost_group",
-        "first_lost_object",
-        "cut_by_reset",
-        "dropped",
-        "late",
-        "first_late_group",
-        "first_late_object",
-        "reordered",
-        "duplicates",
-        "malformed",
-        "corrupt",
-        "misplaced",
-        "foreign",
-        "negative_latencies",
-        "latency_p50_ms",
-        "latency_p99_ms",
-        "latency_max_ms",
-        "jitter_ms",
-        "handshake_ms",
-        "setup_ms",
-        "first_object_ms",
-    ]);
+    let mut table = Table::of_figures(SUBSCRIPTION);
     for track in &report.tracks {
         for one in &track.subscribers {
             let (completion, delivery) = (&one.completion, &one.delivery);
@@ -95,6 +60,44 @@ pub fn subscriptions(report: &Report) -> String {
     }
     table.csv()
 }
+
+/// The columns of a subscription.
+const SUBSCRIPTION: [&str; 34] = [
+    "section",
+    "subscriber",
+    "track",
+    "conduct",
+    "sessions",
+    "status",
+    "reason",
+    "objects_sent",
+    "objects_received",
+    "lost",
+    "lost_join",
+    "lost_middle",
+    "lost_tail",
+    "first_lost_group",
+    "first_lost_object",
+    "cut_by_reset",
+    "dropped",
+    "late",
+    "first_late_group",
+    "first_late_object",
+    "reordered",
+    "duplicates",
+    "malformed",
+    "corrupt",
+    "misplaced",
+    "foreign",
+    "negative_latencies",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "latency_max_ms",
+    "jitter_ms",
+    "handshake_ms",
+    "setup_ms",
+    "first_object_ms",
+];
 
 /// One row per track and second of the run, with what the relay spent in that second.
 pub fn seconds(report: &Report) -> String {
