@@ -1,4 +1,4 @@
-// The report of the benchmark, one file, in a real browser: on a laptop and on a phone, light and dark. WEIR names the program;
+// The pages of reports, one file each, in a real browser: on a laptop, in a narrow window and on a phone, light and dark. WEIR names the program;
 // without it this is skipped. SCREENSHOTS names a folder for pictures of it.
 
 import assert from "node:assert/strict";
@@ -14,6 +14,7 @@ const SCREENSHOTS = process.env.SCREENSHOTS;
 
 const DEVICES = [
   { device: "laptop", options: { viewport: { width: 1440, height: 900 } } },
+  { device: "narrow window", options: { viewport: { width: 1200, height: 800 } } },
   { device: "phone", options: { viewport: { width: 390, height: 844 }, deviceScaleFactor: 3, isMobile: true, hasTouch: true } },
 ];
 /** What normal text needs against what is behind it: WCAG 2.2, 1.4.3. */
@@ -23,9 +24,9 @@ const FONT_PX_MIN = 10;
 
 const stage = new Stage();
 /** The reports, by what they tell of. */
-const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html") };
+const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html"), lab: join(stage.folder, "lab.html"), "load on HTTP/3": join(stage.folder, "h3.html") };
 
-before(() => {
+before(async () => {
   if (skip) return;
   const profile = new URL("../../profiles/audio.ini", import.meta.url).pathname;
   // Exit code 1 says that a service level was not held, which nobody asks of a busy machine.
@@ -39,6 +40,10 @@ before(() => {
   weir(["bench", profile, "--subscribers", "20", "--seconds", "3", "--html", reports.run]);
   weir(["bench", "find-max", profile, "--from", "4", "--most", "8", "--settle", "1", "--steady", "1", "--repeats", "1", "--needed", "1",
     "--slo", "loss<100%", "--no-calibration", "--html", reports.limit]);
+  weir(["live", "lab", "--profiles", "SPIKE", "--strategies", "skip,weir", "--html", reports.lab]);
+  const { certificate, key } = stage.certificate();
+  const { ready } = await stage.weir(["h3", "serve", "--listen", "127.0.0.1:0", "--cert", certificate, "--key", key]);
+  weir(["h3", "bench", `https://${ready.listening}/15k`, "--insecure", "--duration", "3s", "--html", reports["load on HTTP/3"]]);
 });
 after(() => stage.end());
 
@@ -53,7 +58,7 @@ for (const [name, path] of Object.entries(reports)) {
         const address = String(pathToFileURL(path));
         await page.goto(address, { waitUntil: "load" });
         const seen = /** @type {ReturnType<typeof look>} */ (await page.evaluate(look));
-        if (SCREENSHOTS) await page.screenshot({ path: join(SCREENSHOTS, `report-${name}-${device}-${colorScheme}.png`), fullPage: true });
+        if (SCREENSHOTS) await page.screenshot({ path: join(SCREENSHOTS, `report-${name}-${device}-${colorScheme}.png`.replaceAll(/[ /]/g, "-")), fullPage: true });
         await page.context().close();
         assert.deepEqual(requests, [address]);
         assert.deepEqual(stage.complaints, []);

@@ -6,12 +6,11 @@
 //!
 //! A [`Strategy`](strategy::Strategy) says how frames go into MOQT's tracks, groups and subgroups.
 //! [`Origin`] and [`Viewer`] are the two roles: the one publishes by a strategy, the other receives,
-//! lets [`playout`] decide when each frame is shown, and keeps the [`figures`].
+//! lets [`playout`] decide when each frame is shown, and keeps what became of each frame.
 //!
 //! It is *not* a codec: no frame is decoded, only looked at as far as delivery has to know it.
 
 pub mod catalog;
-pub mod figures;
 pub mod frame;
 mod freshness;
 pub mod h264;

@@ -33,7 +33,6 @@ use self::phase::Phase;
 use self::publisher_change::PublisherTracker;
 use self::records::Records;
 use self::unpacking::Unpacker;
-use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
 use crate::limits::RECORDS_MAX;
 use crate::origin::track;
@@ -41,6 +40,7 @@ use crate::plan::Plan;
 use crate::playout::{Arrival, Player, PlayerSettings};
 use crate::sequence::Sequence;
 use crate::strategy;
+use weir_report::lab::FrameRecord;
 
 /// A player without a screen.
 #[derive(Debug)]

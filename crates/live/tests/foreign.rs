@@ -10,7 +10,6 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use weir_client::client::Client;
 use weir_client::target::Target;
-use weir_live::figures::Figures;
 use weir_live::limits::METADATA_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
@@ -25,6 +24,7 @@ use weir_moqt::property::Properties;
 use weir_moqt::session::{Event as SessionEvent, RequestId};
 use weir_quic::{App, Connection, Endpoint, Event};
 use weir_relay::Relay;
+use weir_report::lab::Figures;
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
 

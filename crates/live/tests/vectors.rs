@@ -2,13 +2,13 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::{FRAME_PROPERTY, FrameTag};
 use weir_live::playout::{
     Arrival, Buffering, Fate, Player, PlayerSettings, RenderClock, Reorder, Reordered,
 };
 use weir_live::{FrameKind, strategy};
 use weir_moqt::property::Properties;
+use weir_report::lab::{Figures, FrameRecord};
 
 fn int(value: &Value) -> i64 {
     value.as_i64().expect("a number")

@@ -14,6 +14,7 @@ pub mod terminal;
 mod tests;
 mod verdict;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::comparison::{
@@ -27,10 +28,12 @@ use crate::statistics::Distribution;
 pub const SCHEMA: u32 = 2;
 
 /// All that one run has to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Report of weir h3 bench", extend("$id" = format!("urn:weir:h3-report:{SCHEMA}")))]
 pub struct Report {
     /// Version of this form.
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// Who was the limit, drawn from everything below.
     pub verdict: Verdict,
@@ -51,7 +54,7 @@ pub struct Report {
 }
 
 /// What was run, with what, on what.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Version of the program that measured.
@@ -107,7 +110,7 @@ pub struct Run {
 }
 
 /// What became of the requests.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
     /// Requests sent.
@@ -131,7 +134,7 @@ pub struct Requests {
 }
 
 /// What became of the connections.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Connections {
     /// Connections begun.
@@ -165,7 +168,7 @@ pub struct Connections {
 }
 
 /// How often something went wrong in one way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kind {
     /// Its name.
@@ -177,7 +180,7 @@ pub struct Kind {
 }
 
 /// One second of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Second {
     /// Its number, from 0.
@@ -195,7 +198,7 @@ pub struct Second {
 }
 
 /// What the server's processes spent during the run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
     /// The processes that were watched.
@@ -223,7 +226,7 @@ pub struct Server {
 }
 
 /// What the load client spent during the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Client {
     /// Cores that its threads were put on; none if anywhere.
@@ -245,7 +248,7 @@ pub struct Client {
 }
 
 /// One thread of the load client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClientThread {
     /// Load; 100 is one core.

@@ -9,6 +9,7 @@
 pub mod comparison;
 mod form;
 pub mod http3;
+pub mod lab;
 pub mod latency;
 pub mod limits;
 pub mod relay;

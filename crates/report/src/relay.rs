@@ -25,8 +25,9 @@ mod verdict;
 #[cfg(test)]
 mod example;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::altered::Altered;
@@ -52,10 +53,12 @@ use crate::statistics::Distribution;
 pub const SCHEMA: u32 = 4;
 
 /// All that one run has to say.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(title = "Report of weir bench", extend("$id" = format!("urn:weir:report:{SCHEMA}")))]
 pub struct Report {
-    /// Version of this form: [`SCHEMA`].
+    /// Version of this form.
+    #[schemars(extend("const" = SCHEMA))]
     pub schema: u32,
     /// The conclusion, drawn from everything below.
     pub verdict: Verdict,
@@ -149,7 +152,7 @@ impl Report {
 }
 
 /// What was run, with what, on what.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Version of the program that measured.
@@ -210,7 +213,7 @@ impl Run {
 }
 
 /// A benchmark profile.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
     /// Name of the profile, usually its file name.
@@ -220,7 +223,7 @@ pub struct Profile {
 }
 
 /// The CPU cores that each part was bound to; empty where it was not bound.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cores {
     /// Cores of the relay.
@@ -250,7 +253,7 @@ impl Cores {
 }
 
 /// How long the subscribers took to get going.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetUp {
     /// From the first packet to a connected transport, over connections.

@@ -1,9 +1,10 @@
 //! Small summaries of many values.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A counter summed up over subscribers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
     /// All together.
@@ -37,7 +38,7 @@ impl Count {
 }
 
 /// A quantity over subscribers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Spread {
     /// The smallest.
@@ -64,7 +65,7 @@ impl Spread {
 }
 
 /// How a time was distributed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
     /// Number of values.
@@ -102,7 +103,7 @@ impl Distribution {
 }
 
 /// One bar of a histogram: values above `from_ms` and up to `to_ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bucket {
     /// Lower edge.

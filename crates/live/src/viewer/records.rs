@@ -1,6 +1,6 @@
 //! What became of each frame that arrived.
 
-use crate::figures::FrameRecord;
+use weir_report::lab::FrameRecord;
 
 /// What became of each frame that arrived, in the order of arrival. Beyond so many the later ones are only counted.
 #[derive(Debug)]

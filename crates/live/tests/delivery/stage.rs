@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use weir_client::target::Target;
 use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
-use weir_live::figures::{Delays, Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
@@ -17,6 +16,7 @@ use weir_moqt::draft::Draft;
 use weir_moqt::name::Namespace;
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Counters, Relay};
+use weir_report::lab::{Delays, Figures, FrameRecord};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 /// From when on the link has which rate, in kilobits per second.

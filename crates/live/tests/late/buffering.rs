@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use weir_live::figures::Figures;
 use weir_live::playout::BufferChoice;
 use weir_live::{Choice, PublishFlow, ViewerConfig};
+use weir_report::lab::Figures;
 
 use crate::stage::{Pace, Show, Stage};
 

@@ -1,20 +1,8 @@
 //! The league table: for the terminal, as Markdown, and as a page.
 
+use super::page::page;
 use super::{Comparison, Middle, Standing};
-use crate::form::league::page;
-use crate::form::table::{self, Table};
-
-const HEADING: [&str; 9] = [
-    "relay",
-    "draft",
-    "held",
-    "µs/object",
-    "CPU",
-    "p99",
-    "lost",
-    "KiB/session",
-    "against the first",
-];
+use crate::form::table::{Table, left, right};
 
 fn cells(standing: &Standing) -> [String; 9] {
     let middle = |middle: Option<Middle>, scale: f64, unit: &str| {
@@ -78,17 +66,20 @@ fn notes(comparison: &Comparison) -> Vec<String> {
 }
 
 fn table(comparison: &Comparison) -> Table {
-    let (left, right) = (table::LEFT, table::RIGHT);
-    Table {
-        heading: HEADING.map(str::to_owned).to_vec(),
-        alignment: vec![left, left, left, right, right, right, right, right, left],
-        rows: comparison
-            .relays
-            .iter()
-            .map(|standing| cells(standing).to_vec())
-            .collect(),
-        notes: notes(comparison),
-    }
+    let columns = [
+        left("relay"),
+        left("draft"),
+        left("held"),
+        right("µs/object"),
+        right("CPU"),
+        right("p99"),
+        right("lost"),
+        right("KiB/session"),
+        left("against the first"),
+    ];
+    Table::new(columns)
+        .with_rows(comparison.relays.iter().map(cells))
+        .with_notes(notes(comparison))
 }
 
 /// The table for a terminal; every line ends with a line feed.
@@ -98,11 +89,10 @@ pub fn terminal(comparison: &Comparison) -> String {
 
 /// The table as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
-    table(comparison).markdown()
+    table(comparison).markdown(false)
 }
 
 /// The table as one HTML file that needs no network.
 pub fn html(comparison: &Comparison) -> String {
-    let table = table(comparison);
-    page("Relays compared", &HEADING, &table.rows, &table.notes)
+    page("Relays compared", &table(comparison))
 }

@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::page::page;
 use super::{Middle, printable_median};
-use crate::form::league::page;
-use crate::form::table::{self, Table};
+use crate::form::table::{Table, left, right};
 use crate::search::{
     Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
@@ -81,13 +81,13 @@ impl Limits {
 
     /// The table as Markdown.
     pub fn markdown(&self) -> String {
-        self.table().markdown()
+        self.table().markdown(false)
     }
 
     /// The table as one HTML file that needs no network.
     pub fn html(&self) -> String {
         let table = self.table();
-        page("What relays carry", &HEADING, &table.rows, &table.notes)
+        page("What relays carry", &table)
     }
 
     /// What is to be said of probes that others disturbed.
@@ -116,23 +116,21 @@ impl Limits {
         if let Some(reason) = &self.broken_off {
             notes.push(format!("Not all searches were made: {reason}."));
         }
-        Table {
-            heading: HEADING.map(str::to_owned).to_vec(),
-            alignment: vec![
-                table::LEFT,
-                table::LEFT,
-                table::LEFT,
-                table::RIGHT,
-                table::RIGHT,
-                table::LEFT,
-                table::RIGHT,
-                table::RIGHT,
-                table::RIGHT,
-                table::LEFT,
-            ],
-            rows: self.searches.iter().map(RelayLimit::cells).collect(),
-            notes,
-        }
+        let columns = [
+            left("profile"),
+            left("relay"),
+            left("draft"),
+            right("carries"),
+            right("95 % interval"),
+            left("broke"),
+            right("µs/object"),
+            right("p99 ms"),
+            right("KiB/session"),
+            left("null relay"),
+        ];
+        Table::new(columns)
+            .with_rows(self.searches.iter().map(RelayLimit::cells))
+            .with_notes(notes)
     }
 }
 
@@ -146,7 +144,7 @@ impl RelayLimit {
         }
     }
 
-    fn cells(&self) -> Vec<String> {
+    fn cells(&self) -> [String; 10] {
         let name = if self.version.is_empty() {
             self.relay.clone()
         } else {
@@ -173,7 +171,7 @@ impl RelayLimit {
             let values = at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale));
             printable_median(Middle::of(values))
         };
-        vec![
+        [
             self.profile.clone(),
             name,
             self.draft.clone().unwrap_or_else(|| NONE.to_owned()),
@@ -228,19 +226,6 @@ impl RelayLimit {
         format!("held{cpu}")
     }
 }
-
-const HEADING: [&str; 10] = [
-    "profile",
-    "relay",
-    "draft",
-    "carries",
-    "95 % interval",
-    "broke",
-    "µs/object",
-    "p99 ms",
-    "KiB/session",
-    "null relay",
-];
 
 /// What stands where there is no figure.
 const NONE: &str = "–";

@@ -1,12 +1,13 @@
 //! Whose limit a run found. A figure is the server's only where the server was the limit.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::Report;
 use crate::form::number;
 
 /// The conclusion of a run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// Who was the limit.
@@ -16,7 +17,9 @@ pub struct Verdict {
 }
 
 /// Who or what kept the requests per second from being more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// Nothing succeeded: nothing can be said.

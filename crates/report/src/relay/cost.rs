@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::proof::Calibration;
 use crate::statistics::Distribution;
 
 /// What the relay spent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Relay {
     /// Whom the figures were taken from.
@@ -26,7 +27,7 @@ pub struct Relay {
 }
 
 /// Whom the relay's figures were taken from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum RelaySource {
     /// A relay that the run started itself.
@@ -52,7 +53,7 @@ pub enum RelaySource {
 }
 
 /// A stretch of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
     /// Its beginning, since the start of the run.
@@ -62,7 +63,7 @@ pub struct Window {
 }
 
 /// The relay's cost, sampled from outside on the clock of the load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelayCost {
     /// The steady window that CPU, objects and context switches are taken from.
@@ -92,7 +93,7 @@ pub struct RelayCost {
 }
 
 /// One sample of the relay's process.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelaySecond {
     /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
@@ -108,7 +109,7 @@ pub struct RelaySecond {
 }
 
 /// One of the relay's own metrics over time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RelayMetric {
     /// Its name, labels included.
@@ -120,7 +121,7 @@ pub struct RelayMetric {
 }
 
 /// A metric at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MetricSecond {
     /// Since the start of the run, on the clock of the load.
@@ -130,7 +131,7 @@ pub struct MetricSecond {
 }
 
 /// Whether the load generator could be trusted.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Generator {
     /// Whether it kept up; if not, the run says nothing about the relay.
@@ -152,7 +153,7 @@ pub struct Generator {
 }
 
 /// One sample of the load generator's process.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorSecond {
     /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
@@ -166,7 +167,7 @@ pub struct GeneratorSecond {
 }
 
 /// One thread of the load generator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GeneratorThread {
     /// Its name.
@@ -180,7 +181,7 @@ pub struct GeneratorThread {
 }
 
 /// The service level asked for, and whether it held.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLevel {
     /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
@@ -200,7 +201,7 @@ pub struct ServiceLevel {
 }
 
 /// One clause of a service level.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Clause {
     /// As it was asked for, such as `p99<100ms`.

@@ -1,45 +1,11 @@
 //! A report as tables for other programs: comma-separated values, RFC 4180, with a heading.
 
 use super::{Conduct, Report, Status};
+use crate::form::table::Table;
 
 /// One row per subscription.
 pub fn subscriptions(report: &Report) -> String {
-    let mut table = Table::new(&[
-        "section",
-        "subscriber",
-        "track",
-        "conduct",
-        "sessions",
-        "status",
-        "reason",
-        "objects_sent",
-        "objects_received",
-        "lost",
-        "lost_join",
-        "lost_middle",
-        "lost_tail",
-        "first_lost_group",
-        "first_lost_object",
-        "cut_by_reset",
-        "dropped",
-        "late",
-        "first_late_group",
-        "first_late_object",
-        "reordered",
-        "duplicates",
-        "malformed",
-        "corrupt",
-        "misplaced",
-        "foreign",
-        "negative_latencies",
-        "latency_p50_ms",
-        "latency_p99_ms",
-        "latency_max_ms",
-        "jitter_ms",
-        "handshake_ms",
-        "setup_ms",
-        "first_object_ms",
-    ]);
+    let mut table = Table::of_figures(SUBSCRIPTION);
     for track in &report.tracks {
         for one in &track.subscribers {
             let (completion, delivery) = (&one.completion, &one.delivery);
@@ -54,7 +20,7 @@ pub fn subscriptions(report: &Report) -> String {
                 Conduct::Churning => "churning",
             };
             let latency = |pick: fn(&super::Distribution) -> f64| one.latency.as_ref().map(pick);
-            table.row([
+            table.add_row([
                 track.definition.section.clone(),
                 one.index.to_string(),
                 one.track_name.clone(),
@@ -92,12 +58,50 @@ pub fn subscriptions(report: &Report) -> String {
             ]);
         }
     }
-    table.text
+    table.csv()
 }
+
+/// The columns of a subscription.
+const SUBSCRIPTION: [&str; 34] = [
+    "section",
+    "subscriber",
+    "track",
+    "conduct",
+    "sessions",
+    "status",
+    "reason",
+    "objects_sent",
+    "objects_received",
+    "lost",
+    "lost_join",
+    "lost_middle",
+    "lost_tail",
+    "first_lost_group",
+    "first_lost_object",
+    "cut_by_reset",
+    "dropped",
+    "late",
+    "first_late_group",
+    "first_late_object",
+    "reordered",
+    "duplicates",
+    "malformed",
+    "corrupt",
+    "misplaced",
+    "foreign",
+    "negative_latencies",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "latency_max_ms",
+    "jitter_ms",
+    "handshake_ms",
+    "setup_ms",
+    "first_object_ms",
+];
 
 /// One row per track and second of the run, with what the relay spent in that second.
 pub fn seconds(report: &Report) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::of_figures([
         "second",
         "section",
         "objects",
@@ -113,7 +117,7 @@ pub fn seconds(report: &Report) -> String {
         for one in &track.latency.per_second {
             let mut relay = report.relay.per_second.iter();
             let relay = relay.find(|relay| relay.second == one.second);
-            table.row([
+            table.add_row([
                 one.second.to_string(),
                 track.definition.section.clone(),
                 one.objects.to_string(),
@@ -127,38 +131,7 @@ pub fn seconds(report: &Report) -> String {
             ]);
         }
     }
-    table.text
-}
-
-struct Table {
-    text: String,
-}
-
-impl Table {
-    fn new(heading: &[&str]) -> Self {
-        Self {
-            text: heading.join(",") + "\r\n",
-        }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.map(|cell| quoted(&cell));
-        self.text.push_str(&cells.join(","));
-        self.text.push_str("\r\n");
-    }
-}
-
-/// A cell that no spreadsheet takes for several, or for a formula.
-fn quoted(cell: &str) -> String {
-    let is_formula = cell.starts_with(['=', '+', '@', '\t'])
-        || (cell.starts_with('-') && cell.parse::<f64>().is_err());
-    if is_formula {
-        format!("\"'{}\"", cell.replace('"', "\"\""))
-    } else if cell.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
+    table.csv()
 }
 
 fn optional(count: Option<u64>) -> String {
@@ -184,13 +157,5 @@ mod tests {
             seconds(&report).lines().count(),
             1 + report.tracks[0].latency.per_second.len()
         );
-    }
-
-    #[test]
-    fn cells_stay_cells() {
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("=1+1"), "\"'=1+1\"");
-        assert_eq!(quoted("-3.5"), "-3.5");
-        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
     }
 }

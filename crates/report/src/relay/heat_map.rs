@@ -1,12 +1,13 @@
 //! Loss and latency by subscriber and by planned time.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::{float, ratio};
 
 /// Loss and latency of one definition's objects: rows are subscribers, columns stretches of the data phase, by the
 /// planned times of objects.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeatMap {
     /// How much of the data phase one column covers.
@@ -18,7 +19,7 @@ pub struct HeatMap {
 }
 
 /// One row of a [`HeatMap`]: one subscriber, or some neighbours.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeatMapRow {
     /// The first subscriber of the row.

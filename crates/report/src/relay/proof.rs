@@ -1,13 +1,14 @@
 //! Derived figures that a reader needs to trust the others: how far the generator was from its limit, and whether all
 //! subscribers were served alike.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Generator, Report, SubscriberReport, TrackReport};
 use crate::statistics::float;
 
 /// How far the generator was from its own limit.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Headroom {
     /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
@@ -59,7 +60,7 @@ impl Headroom {
 
 /// The same load against a null relay: one that does the least that MOQT asks for and keeps nothing. What the
 /// generator cannot do against it, it cannot do against any relay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
     /// Whether the generator kept up, and every clause of the service level held but those about the relay's CPU.
@@ -160,7 +161,7 @@ impl Calibration {
 }
 
 /// Whether a track's subscribers were served alike.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Fairness {
     /// Jain's index of the objects received: 1 if all got the same number, 1/n if one of n got all; none if nobody got

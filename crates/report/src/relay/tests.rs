@@ -1,10 +1,11 @@
 //! What must be true of every form of a report.
 
-pub(crate) mod schema;
+use serde_json::Value;
 
 use super::example::hostile::{self, HOSTILE};
 use super::example::{self, Shape, Story};
 use super::*;
+use crate::form;
 use crate::statistics::{Count, Spread};
 
 /// A report of every kind.
@@ -156,7 +157,7 @@ fn nothing_hostile_gets_out() {
 fn a_page_fetches_nothing() {
     for (name, report) in all() {
         let page = html::render(&report);
-        assert!(page.contains("default-src &#39;none&#39;"), "{name}");
+        assert!(page.contains("default-src 'none'"), "{name}");
         for attribute in [" src=\"", " href=\"", "url(", "@import", "fetch("] {
             assert!(!page.contains(attribute), "{name}: {attribute}");
         }
@@ -272,4 +273,43 @@ fn a_summary_keeps_sums_and_extremes() {
     );
     assert_eq!(Distribution::of([7.0]).map(|one| one.count), Some(1));
     assert_eq!(Distribution::of([]), None);
+}
+
+fn schema() -> jsonschema::Validator {
+    form::schema::kept::<Report>("report.schema.json", SCHEMA, 0xf9c7_e74e_d660_e8f0)
+}
+
+#[test]
+fn every_report_follows_the_schema() {
+    let schema = schema();
+    for (name, report) in all() {
+        let value = serde_json::from_str(&json::render(&report)).unwrap();
+        let checked = schema.validate(&value);
+        checked.unwrap_or_else(|error| panic!("{name}: {error} at {}", error.instance_path()));
+    }
+}
+
+#[test]
+fn a_report_with_a_wrong_field_fails() {
+    let schema = schema();
+    let (_, report) = all().swap_remove(0);
+    let value: Value = serde_json::from_str(&json::render(&report)).unwrap();
+    let broken = |change: fn(&mut Value)| {
+        let mut value = value.clone();
+        change(&mut value);
+        !schema.is_valid(&value)
+    };
+    assert!(!broken(|_| ()));
+    assert!(broken(|value| value["schema"] = 1.into()));
+    assert!(broken(|value| value["run"]["seed"] = "1".into()));
+    assert!(broken(|value| value["run"]["more"] = 1.into()));
+    assert!(broken(
+        |value| value["tracks"][0]["subscribers"][0]["status"] = "fine".into()
+    ));
+    assert!(broken(
+        |value| value["relay"]["source"] = serde_json::json!({ "kind": "child_process" })
+    ));
+    assert!(broken(|value| {
+        value["slo"].as_object_mut().unwrap().remove("held");
+    }));
 }

@@ -2,14 +2,16 @@
 
 use std::borrow::Cow;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::heat_map::HeatMap;
 use super::proof::Fairness;
+use crate::form::number;
 use crate::statistics::{Bucket, Count, Distribution, Spread};
 
 /// All that was measured on the tracks of one definition (one section of the profile).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackReport {
     /// What the profile asked for.
@@ -74,7 +76,7 @@ impl TrackReport {
 }
 
 /// How one subscriber behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Conduct {
     /// It stays, and reads what comes.
@@ -88,7 +90,7 @@ pub enum Conduct {
 
 /// The subscribers that read slowly or came and went on purpose. What they lost is their own doing; what matters is
 /// whether the others noticed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetApart {
     /// Subscribers that read now and then only.
@@ -129,7 +131,7 @@ impl SetApart {
 }
 
 /// A track's settings, as in Table 1 and Appendix A of draft-evens-moq-bench-00.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrackDefinition {
     /// Name of the profile's section.
@@ -162,8 +164,41 @@ pub struct TrackDefinition {
     pub duration_ms: u64,
 }
 
+impl TrackDefinition {
+    /// A track's settings in one line.
+    pub(super) fn in_words(&self) -> String {
+        let (first, other) = (self.first_object_size_bytes, self.object_size_bytes);
+        let group = number::counted(self.objects_per_group, "object");
+        let size = if first == other || self.objects_per_group < 2 {
+            format!("{} bytes", number::count(first))
+        } else {
+            format!(
+                "{} bytes, first of a group {}",
+                number::count(other),
+                number::count(first)
+            )
+        };
+        let mapping = self
+            .stream_mapping
+            .as_ref()
+            .map_or_else(String::new, |name| format!(", {}", name.replace('_', " ")));
+        let seconds = |ms| number::plain(std::time::Duration::from_millis(ms).as_secs_f64());
+        format!(
+            "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, with the start delay {} s",
+            self.namespace,
+            self.name,
+            self.track_mode,
+            number::plain(self.time_interval_ms),
+            self.priority,
+            number::count(self.ttl_ms),
+            seconds(self.duration_ms),
+            seconds(self.total_transmit_time_ms),
+        )
+    }
+}
+
 /// What the publishers of one definition did, by their own count.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// Publishers of the definition.
@@ -181,7 +216,7 @@ pub struct Published {
 }
 
 /// How a subscription ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// START and COMPLETION were seen.
@@ -193,7 +228,7 @@ pub enum Status {
 }
 
 /// How many subscriptions ended how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatusCounts {
     /// Those that ended [`Status::Good`].
@@ -219,7 +254,7 @@ impl StatusCounts {
 }
 
 /// One subscription: one subscriber on one track.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SubscriberReport {
     /// Which subscriber (connection), from 0; the same on every track that it receives.
@@ -253,7 +288,7 @@ pub struct SubscriberReport {
 }
 
 /// The metrics at the end of a track, draft-evens-moq-bench-00 Table 3 (§5.5.2).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Completion {
     /// Objects that the publisher's COMPLETION reported; none if it was not seen.
@@ -281,7 +316,7 @@ pub struct Completion {
 }
 
 /// [`Completion`] over the subscribers; a quantity that no subscriber has is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionSummary {
     /// Over the subscribers that saw COMPLETION.
@@ -337,7 +372,7 @@ impl CompletionSummary {
 }
 
 /// The metrics while a track is in progress, draft-evens-moq-bench-00 Table 2 (§5.5.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
     /// Objects received so far, duplicates left out.
@@ -359,7 +394,7 @@ pub struct Progress {
 }
 
 /// [`Progress`] over the subscribers that received an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProgressSummary {
     /// Objects received, duplicates left out.
@@ -403,7 +438,7 @@ impl ProgressSummary {
 }
 
 /// Irregularities of a delivery, each counted apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Delivery {
     /// Groups of which every object arrived.
@@ -471,7 +506,9 @@ impl Delivery {
 }
 
 /// Where an object stands in a track, by the benchmark's own numbers, which start at 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectPosition {
     /// Number of the group.
@@ -481,7 +518,7 @@ pub struct ObjectPosition {
 }
 
 /// Steadiness of one subscriber's arrivals; its absolute values unless said otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Variance {
     /// Mean receive variance with its sign: above zero, the arrivals fell behind the plan.
@@ -497,7 +534,7 @@ pub struct Variance {
 }
 
 /// [`Variance`] over the subscribers that received an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct VarianceSummary {
     /// Mean receive variance with its sign.
@@ -522,7 +559,7 @@ impl VarianceSummary {
 }
 
 /// One-way latency of a definition's objects, over all its subscribers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
     /// Over the whole run; none if nothing arrived.
@@ -534,7 +571,7 @@ pub struct Latency {
 }
 
 /// Arrivals within one second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LatencySecond {
     /// Second of the run, from 0.

@@ -1,5 +1,6 @@
 //! The conclusion of a run, in one word and one sentence.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Altered, Clause, Generator, Relay, Report, Run, ServiceLevel, TrackReport};
@@ -7,7 +8,7 @@ use crate::form::number;
 use crate::statistics;
 
 /// The conclusion of a run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Verdict {
     /// In one word.
@@ -17,7 +18,7 @@ pub struct Verdict {
 }
 
 /// How a run came out; the program's exit code is 0 for [`Outcome::Held`] only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The run was whole, the generator kept up, and every clause of the service level held.

@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
-use weir_live::figures::{Figures, FrameRecord};
 use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
+use weir_report::lab::{Figures, FrameRecord};
 
 use super::hosting;
 use super::ingest_queue::IngestQueue;

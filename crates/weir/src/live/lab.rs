@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use weir_client::target::Target;
 use weir_link::{Config as Link, Delay};
-use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
@@ -14,6 +13,7 @@ use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewe
 use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
+use weir_report::lab::{Figures, FrameRecord};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 use super::link_conditions::Conditions;

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
 use weir_client::target::Target;
-use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
@@ -19,6 +18,7 @@ use weir_live::{
 use weir_moqt::name::Namespace;
 use weir_net::{Shaper, ShaperConfig, Stop, Waker, clock};
 use weir_quic::Congestion;
+use weir_report::lab::Figures;
 
 use super::hosting;
 use super::ingest_queue::{IngestQueue, ReadError};

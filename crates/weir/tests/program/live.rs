@@ -508,8 +508,8 @@ fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
     }
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("live lab --strategies skip,weir"));
-    // Three figures of both, and what was received of ours by kind.
-    assert_eq!(html.matches("<svg").count(), 4);
+    // The sign of the program, three figures of both, and what was received of ours by kind.
+    assert_eq!(html.matches("<svg").count(), 5);
     assert!(html.ends_with("</body></html>\n"));
 }
 

@@ -1,10 +1,9 @@
 //! A comparison as text: for a terminal, and as Markdown.
 
 use super::{Comparison, Scenario, Standing};
-use crate::{
-    comparison::Middle,
-    form::number::{self, printable},
-};
+use crate::comparison::Middle;
+use crate::form::number::{self, printable};
+use crate::form::table::{Table, left, markdown as markdown_text};
 
 /// The comparison for a terminal.
 pub fn table(comparison: &Comparison) -> String {
@@ -18,26 +17,8 @@ pub fn table(comparison: &Comparison) -> String {
             printable(&scenario.name),
             printable(&scenario.load)
         ));
-        let rows = rows(comparison, scenario);
-        let widths: Vec<usize> = (0..HEAD.len())
-            .map(|column| {
-                let cells = rows.iter().map(|row| row[column].chars().count());
-                cells
-                    .chain([HEAD[column].chars().count()])
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        let head = HEAD.map(str::to_owned);
-        for row in [head].iter().chain(&rows) {
-            let cells = row.iter().zip(&widths).enumerate();
-            let line: String = cells
-                .map(|(column, (cell, width))| match column {
-                    0 => format!("  {cell:<width$}"),
-                    _ => format!("  {cell:>width$}"),
-                })
-                .collect();
-            out.push(format!("{}\n", line.trim_end()));
+        for line in rows(comparison, scenario).terminal().lines() {
+            out.push(format!("  {line}\n"));
         }
         for problem in problems(scenario) {
             out.push(format!("  {problem}\n"));
@@ -56,35 +37,30 @@ pub fn table(comparison: &Comparison) -> String {
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in &comparison.setting {
-        out.push(format!("{}\n", escaped(line)));
+        out.push(format!("{}\n", markdown_text(line)));
     }
     out.push(READING.to_owned());
     for scenario in &comparison.scenarios {
         out.push(format!(
             "\n**{}**: {}\n\n",
-            escaped(&scenario.name),
-            escaped(&scenario.load)
+            markdown_text(&scenario.name),
+            markdown_text(&scenario.load)
         ));
-        out.push(format!(
-            "| {} | requests per CPU second |\n",
-            HEAD.join(" | ")
-        ));
-        out.push(format!("|---|{}---|\n", "---:|".repeat(HEAD.len() - 1)));
         let best = scenario.best();
-        for (standing, row) in scenario.standings.iter().zip(rows(comparison, scenario)) {
-            let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
-            out.push(format!(
-                "| {} | {} |\n",
-                cells.join(" | "),
-                bar(standing.requests_per_cpu_second, best)
-            ));
-        }
+        let rate = |standing: &Standing| bar(standing.requests_per_cpu_second, best);
+        let rates = scenario.standings.iter().map(rate);
+        let table = rows(comparison, scenario);
+        let table = table.with_column(left("requests per CPU second"), rates);
+        out.push(table.markdown(false));
         for problem in problems(scenario) {
-            out.push(format!("\n{}\n", escaped(&problem)));
+            out.push(format!("\n{}\n", markdown_text(&problem)));
         }
     }
     if let Some(reason) = &comparison.broken_off {
-        out.push(format!("\nNot all runs were made: {}.\n", escaped(reason)));
+        out.push(format!(
+            "\nNot all runs were made: {}.\n",
+            markdown_text(reason)
+        ));
     }
     out.concat()
 }
@@ -100,25 +76,13 @@ impl Scenario {
     }
 }
 
-/// The columns of a table.
-pub(super) const HEAD: [&str; 8] = [
-    "server",
-    "µs per request",
-    "requests/s",
-    "server busy",
-    "client busy",
-    "p99",
-    "failed",
-    "limit",
-];
-
 /// What the figures mean.
 const READING: &str = "\nMedians of the runs, with the smallest and the largest in parentheses. The first figure is the \
 server's CPU time per successful request (status 200 and the exact length). Requests per second are the server's own \
 only where it was the limit.\n";
 
 /// A row for each server, best first.
-pub(super) fn rows(comparison: &Comparison, scenario: &Scenario) -> Vec<[String; 8]> {
+pub(super) fn rows(comparison: &Comparison, scenario: &Scenario) -> Table {
     let cell = |middle: Option<Middle>, format: fn(f64) -> String| {
         middle.map_or_else(|| number::NONE.to_owned(), |middle| format(middle.median))
     };
@@ -132,7 +96,7 @@ pub(super) fn rows(comparison: &Comparison, scenario: &Scenario) -> Vec<[String;
             ),
         };
         [
-            printable(&comparison.full_name(&standing.entry.server)),
+            comparison.full_name(&standing.entry.server),
             spread(standing.cpu_us_per_request),
             spread(standing.requests_per_second),
             cell(standing.server_percent, percent),
@@ -142,7 +106,17 @@ pub(super) fn rows(comparison: &Comparison, scenario: &Scenario) -> Vec<[String;
             standing.limit_words(),
         ]
     };
-    scenario.standings.iter().map(row).collect()
+    let names = [
+        "server",
+        "µs per request",
+        "requests/s",
+        "server busy",
+        "client busy",
+        "p99",
+        "failed",
+        "limit",
+    ];
+    Table::of_figures(names).with_rows(scenario.standings.iter().map(row))
 }
 
 /// A median with its spread.
@@ -200,11 +174,6 @@ fn bar(rate: Option<Middle>, best: f64) -> String {
         "█".repeat(eighths / 8),
         number::count_of(rate.median)
     )
-}
-
-fn escaped(text: &str) -> String {
-    let text = printable(text).replace('|', "\\|");
-    text.replace('<', "&lt;").replace('\n', " ")
 }
 
 /// Length of the longest bar.

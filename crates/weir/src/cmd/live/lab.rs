@@ -10,18 +10,18 @@ use clap::Args;
 use serde_json::json;
 use weir_live::strategy;
 use weir_quic::Congestion;
+use weir_report::lab::{
+    Disturbed, DrawnRun, Row, agreement, bound, page, table, undisturbed, verdicts,
+};
 
 use super::congestion;
 use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
-    agreement::{Disturbed, agreement, bound, undisturbed},
     browser,
     lab::{self, Run},
     link_conditions::Conditions,
     network_profile::NetworkProfile,
-    page::{Cell, page},
     real_time::{self, SourceChoice},
-    table::{Row, lines, table, verdicts},
 };
 use crate::results;
 use crate::run::MachineTime;
@@ -140,7 +140,7 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
     }
     print_out(&text)?;
     if let Some(path) = &arguments.html {
-        let text = page(&cells(&done), &lines(&rows), &command());
+        let text = page(&rows, &drawn(&done), &command());
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &arguments.json {
@@ -294,7 +294,7 @@ fn really(
                     task.seed,
                 )
             });
-            Ok((run?, stolen))
+            anyhow::Ok((run?, stolen))
         };
         let (run, disturbed) = undisturbed(make)?;
         let mut noted = noted.lock().map_err(|_| anyhow!("a run panicked"))?;
@@ -375,14 +375,14 @@ fn rows(done: &[Done]) -> Vec<Row> {
 }
 
 /// The first run of each row, to be drawn.
-fn cells(done: &[Done]) -> Vec<Cell> {
+fn drawn(done: &[Done]) -> Vec<DrawnRun> {
     let first = done.iter().filter(|done| done.task.seed == 1);
-    let cells = first.map(|Done { task, run }| Cell {
+    let drawn = first.map(|Done { task, run }| DrawnRun {
         link: task.link.clone(),
         strategy: task.strategy.clone(),
         latency_mean: run.figures.delays.unwrap_or_default().latency_mean,
         records: run.records.clone(),
         duration_s: task.profile.duration.as_secs_f64(),
     });
-    cells.collect()
+    drawn.collect()
 }

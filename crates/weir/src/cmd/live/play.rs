@@ -7,19 +7,18 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use weir_live::figures::Figures;
 use weir_live::playout::BufferChoice;
 use weir_live::strategy::{self, Strategy};
 use weir_live::{Choice, Join, Plan, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
 use weir_net::Stop;
+use weir_report::lab::{Figures, line, summary};
 
 use super::{TrustArguments, namespace};
 use crate::cmd::print_out;
 use crate::cmd::time::{long_time, time};
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, wanted_congestion};
-use crate::live::summary::{line, summary};
 use crate::run::RelayUrl;
 use crate::signals;
 

@@ -1,22 +1,24 @@
 //! What came of runs, as tables: medians over seeds with their spread, and whether our strategy holds what it has to.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
-use weir_live::figures::{Delays, FREEZE_US, Figures};
+use super::figures::{Delays, FREEZE_US, Figures};
+use crate::form::page::Tone;
+use crate::form::table::{Cell, Table, left, right};
 
 /// One strategy over one link.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub struct Row {
     /// The profile, with what differs from the usual link.
-    pub(crate) link: String,
-    pub(crate) strategy: String,
+    pub link: String,
+    /// The strategy's name.
+    pub strategy: String,
     /// For each seed.
-    pub(crate) runs: Vec<Figures>,
+    pub runs: Vec<Figures>,
 }
 
 /// One column: its name, its value in a run, how many digits it has behind the point.
-pub(crate) type Column = (&'static str, fn(&Figures) -> f64, usize);
+pub(super) type Column = (&'static str, fn(&Figures) -> f64, usize);
 
 /// Shares in per cent, times in seconds.
 const COLUMNS: [Column; 8] = [
@@ -31,21 +33,21 @@ const COLUMNS: [Column; 8] = [
 ];
 
 /// All origins of the testbed say when they had a frame.
-pub(crate) fn delays(run: &Figures) -> Delays {
+pub(super) fn delays(run: &Figures) -> Delays {
     run.delays.unwrap_or_default()
 }
 
 /// The middle of several runs, with the least and the most.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) most: f64,
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) least: f64,
+    pub(super) most: f64,
 }
 
 impl Spread {
     /// Of a value over runs; the upper one of two medians.
-    pub(crate) fn of(runs: &[Figures], value: fn(&Figures) -> f64) -> Self {
+    pub(super) fn of(runs: &[Figures], value: fn(&Figures) -> f64) -> Self {
         let mut values: Vec<f64> = runs.iter().map(value).collect();
         values.sort_by(f64::total_cmp);
         let at = |place: usize| values.get(place).copied().unwrap_or(0.0);
@@ -71,42 +73,45 @@ impl Spread {
     }
 }
 
-/// A table for a terminal or for Markdown.
-pub(crate) fn table(rows: &[Row]) -> String {
-    aligned(&lines(rows))
+/// The figures of all rows as Markdown, for a terminal too.
+pub fn table(rows: &[Row]) -> String {
+    figures(rows).markdown(true)
 }
 
-/// The same as cells; the first line has the names of the columns.
-pub(crate) fn lines(rows: &[Row]) -> Vec<Vec<String>> {
-    let head = ["link", "strategy"].map(str::to_owned).into_iter();
-    let head = head.chain(COLUMNS.iter().map(|(name, ..)| (*name).to_owned()));
-    let mut lines: Vec<Vec<String>> = vec![head.collect()];
-    for row in rows {
+pub(super) fn figures(rows: &[Row]) -> Table {
+    let names = COLUMNS.iter().map(|(name, ..)| right(*name));
+    let columns = [left("link"), left("strategy")].into_iter().chain(names);
+    Table::new(columns).with_rows(rows.iter().map(|row| {
         let values = COLUMNS.iter();
         let values = values.map(|(_, value, digits)| Spread::of(&row.runs, *value).text(*digits));
         let names = [row.link.clone(), row.strategy.clone()];
-        lines.push(names.into_iter().chain(values).collect());
-    }
-    lines
+        names.into_iter().chain(values).collect::<Vec<_>>()
+    }))
 }
 
 /// What `weir` must hold against `skip` on every link: a lower age, a shorter longest freeze (where neither has one, none is
 /// worse), and at most a tenth fewer frames shown; and over `INTRA_CASCADE` by itself, with every seed, a mean latency and a longest
 /// freeze that are not over their limits. Also returns whether all of it holds.
-pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
+pub fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
+    let (table, holds) = requirements(rows)?;
+    Some((table.markdown(true), holds))
+}
+
+/// The same as a table.
+pub(super) fn requirements(rows: &[Row]) -> Option<(Table, bool)> {
     let of = |link: &str, name: &str| {
         let mut found = rows.iter();
         let found = found.find(|row| row.link == link && row.strategy == name);
         found.map(|row| &row.runs[..])
     };
     let head = ["link", "age", "longest freeze", "frames shown", "by itself"];
-    let mut lines: Vec<Vec<String>> = vec![head.map(str::to_owned).into()];
+    let mut table = Table::new(head.map(left));
     let mut holds_all = true;
-    for row in rows.iter().filter(|row| row.strategy == "weir") {
+    for row in rows.iter().filter(|row| row.strategy == OURS) {
         let Some(skip) = of(&row.link, "skip") else {
             continue;
         };
-        let mut line = vec![row.link.clone()];
+        let mut cells = vec![Cell::from(row.link.clone())];
         let medians = |value: fn(&Figures) -> f64| {
             let of = |runs| Spread::of(runs, value).median;
             (of(&row.runs), of(skip))
@@ -125,32 +130,46 @@ pub(crate) fn verdicts(rows: &[Row]) -> Option<(String, bool)> {
             (shown.0 >= shown.1 * 0.9, shown),
         ] {
             holds_all &= holds;
-            let word = if holds { "holds" } else { "fails" };
-            line.push(format!("{word}: {ours:.2} to {theirs:.2}"));
+            cells.push(judged(holds, &format!("{ours:.2} to {theirs:.2}")));
         }
-        if row.link == LIMITED_LINK {
-            let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
-            let latency = most(|run| delays(run).latency_mean);
-            let freeze = most(|run| run.freeze_longest);
-            // A run that shows nothing has neither latency nor freezes.
-            let begins = row.runs.iter().all(|run| {
-                let first = run.time_to_first_frame;
-                first.is_some_and(|seconds| seconds <= FIRST_FRAME_MAX_S)
-            });
-            let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S && begins;
+        cells.push(if row.link == LIMITED_LINK {
+            let (holds, words) = limits(row);
             holds_all &= holds;
-            let word = if holds { "holds" } else { "fails" };
-            line.push(format!(
-                "{word}: latency {latency:.2} of {LATENCY_MAX_S}, freeze {freeze:.2} of {FREEZE_MAX_S}"
-            ));
+            judged(holds, &words)
         } else {
-            line.push("no limit".to_owned());
-        }
-        lines.push(line);
+            "no limit".into()
+        });
+        table.add_row(cells);
     }
-    (lines.len() > 1).then(|| (aligned(&lines), holds_all))
+    (!table.is_empty()).then_some((table, holds_all))
 }
 
+/// Whether a row keeps the limits that a strategy has by itself, and by how much.
+fn limits(row: &Row) -> (bool, String) {
+    let most = |value: fn(&Figures) -> f64| Spread::of(&row.runs, value).most;
+    let latency = most(|run| delays(run).latency_mean);
+    let freeze = most(|run| run.freeze_longest);
+    // A run that shows nothing has neither latency nor freezes.
+    let begins = row.runs.iter().all(|run| {
+        let first = run.time_to_first_frame;
+        first.is_some_and(|seconds| seconds <= FIRST_FRAME_MAX_S)
+    });
+    let holds = latency <= LATENCY_MAX_S && freeze <= FREEZE_MAX_S && begins;
+    let words =
+        format!("latency {latency:.2} of {LATENCY_MAX_S}, freeze {freeze:.2} of {FREEZE_MAX_S}");
+    (holds, words)
+}
+
+fn judged(holds: bool, words: &str) -> Cell {
+    if holds {
+        Cell::toned(format!("holds: {words}"), Some(Tone::Good))
+    } else {
+        Cell::toned(format!("fails: {words}"), Some(Tone::Bad))
+    }
+}
+
+/// The strategy that has to hold.
+pub(super) const OURS: &str = "weir";
 /// The link over which `weir` has limits of its own.
 const LIMITED_LINK: &str = "INTRA_CASCADE";
 /// The highest mean latency over it, in seconds.
@@ -159,31 +178,6 @@ const LATENCY_MAX_S: f64 = 0.45;
 const FREEZE_MAX_S: f64 = 1.0;
 /// The longest wait for the first frame over it, in seconds.
 const FIRST_FRAME_MAX_S: f64 = 3.0;
-
-/// Columns as wide as they have to be, in Markdown.
-pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
-    let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        let cells = lines.iter().filter_map(|line| line.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    let mut put = |text: std::fmt::Arguments<'_>| out.write_fmt(text).expect("a String takes all");
-    for (number, line) in lines.iter().enumerate() {
-        for (cell, width) in line.iter().zip(&widths) {
-            put(format_args!("| {cell:<width$} "));
-        }
-        put(format_args!("|\n"));
-        if number == 0 {
-            for width in &widths {
-                put(format_args!("|{:-<1$}", "", width + 2));
-            }
-            put(format_args!("|\n"));
-        }
-    }
-    out
-}
 
 fn count(number: u64) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
@@ -222,7 +216,7 @@ mod tests {
         let text = table(&rows);
         assert!(text.contains("0.20 (0.10–0.30)"), "{text}");
         assert!(text.contains("60 (50–70)"), "{text}");
-        assert!(text.contains("| 1.00 "), "one value has no spread: {text}");
+        assert!(text.contains(" 1.00 |"), "one value has no spread: {text}");
     }
 
     #[test]

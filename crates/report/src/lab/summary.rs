@@ -2,10 +2,10 @@
 
 use std::fmt::Display;
 
-use weir_live::figures::Figures;
+use crate::lab::Figures;
 
 /// The figures of one run, for people.
-pub(crate) fn summary(figures: &Figures) -> String {
+pub fn summary(figures: &Figures) -> String {
     let mut out = String::new();
     let mut line = |name: &str, value: std::fmt::Arguments<'_>| out.push_str(&line(name, &value));
     let [key, predicted, bidirectional] = figures.bit_rates.map(|rate| rate / 1000.0);
@@ -63,6 +63,6 @@ pub(crate) fn summary(figures: &Figures) -> String {
 }
 
 /// A line of it.
-pub(crate) fn line(name: &str, value: &dyn Display) -> String {
+pub fn line(name: &str, value: &dyn Display) -> String {
     format!("{name:<24}{value}\n")
 }

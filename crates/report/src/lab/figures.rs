@@ -7,8 +7,6 @@
 
 use serde::Serialize;
 
-use crate::FrameKind;
-
 /// What became of one frame.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FrameRecord {
@@ -194,8 +192,8 @@ fn queueing(records: &[FrameRecord]) -> f64 {
 }
 
 fn bit_rates(records: &[FrameRecord], duration_us: i64) -> [f64; 3] {
-    FrameKind::ALL.map(|kind| {
-        let of_kind = records.iter().filter(|record| record.kind == kind.letter());
+    ['I', 'P', 'B'].map(|kind| {
+        let of_kind = records.iter().filter(|record| record.kind == kind);
         let bytes: u64 = of_kind.map(|record| record.bytes).sum();
         bytes as f64 * 8.0 / seconds(duration_us).max(f64::MIN_POSITIVE)
     })

@@ -1,8 +1,8 @@
 //! How far the same runs in virtual time, in real time and in a browser are apart, and how far they may be.
 
-use weir_live::figures::Figures;
-
-use super::table::{Column, Row, Spread, aligned, delays};
+use super::figures::Figures;
+use super::table::{Column, Row, Spread, delays};
+use crate::form::table::{Table, left};
 
 /// A figure that is compared, and how far its median in real time may be from that in virtual time: so much, or this share of
 /// it, or as far as the seeds in virtual time are apart, whichever is most.
@@ -56,11 +56,10 @@ impl Compared {
 /// Ways of running side by side (virtual time, real time, perhaps a browser; for each its rows, the last one apart): how far
 /// the medians of the later ones are from the first, and whether real time is within its bound. Also returns whether it is on
 /// every row.
-pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
+pub fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
     let head = COMPARED.iter().map(|compared| compared.column.0);
     let head = ["link", "strategy"].into_iter().chain(head);
-    let head = head.chain(["in real time"]).map(str::to_owned);
-    let mut lines: Vec<Vec<String>> = vec![head.collect()];
+    let mut table = Table::new(head.chain(["in real time"]).map(left));
     let mut agrees = true;
     for (place, row) in last.iter().enumerate() {
         let before = before.iter().filter_map(|way| way.get(place));
@@ -77,13 +76,13 @@ pub(crate) fn agreement(before: &[Vec<Row>], last: &[Row]) -> (String, bool) {
         } else {
             format!("beyond the bound: {}", beyond.join(", "))
         });
-        lines.push(line);
+        table.add_row(line);
     }
-    (aligned(&lines), agrees)
+    (table.markdown(true), agrees)
 }
 
 /// What [`agreement`] holds real time to, in words.
-pub(crate) fn bound() -> String {
+pub fn bound() -> String {
     let parts = COMPARED.iter().map(|compared| {
         let (name, _, digits) = compared.column;
         let share = if compared.share > 0.0 {
@@ -101,16 +100,16 @@ pub(crate) fn bound() -> String {
 
 /// Runs in real time during which the hypervisor gave much of a core to others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Disturbed {
+pub struct Disturbed {
     /// Runs that were made again because of that.
-    pub(crate) again: usize,
+    pub again: usize,
     /// Runs that count, though it was so each time.
-    pub(crate) kept: usize,
+    pub kept: usize,
 }
 
 impl Disturbed {
     /// A sentence on them.
-    pub(crate) fn sentence(self) -> String {
+    pub fn sentence(self) -> String {
         let Self { again, kept } = self;
         if again == 0 {
             return format!(
@@ -132,9 +131,9 @@ impl Disturbed {
 }
 
 /// Makes a run until others leave it the machine, a few times at most; returns the one of which they took least.
-pub(crate) fn undisturbed<T>(
-    mut make: impl FnMut() -> anyhow::Result<(T, Option<f64>)>,
-) -> anyhow::Result<(T, Disturbed)> {
+pub fn undisturbed<T, E>(
+    mut make: impl FnMut() -> Result<(T, Option<f64>), E>,
+) -> Result<(T, Disturbed), E> {
     let (mut best, mut stolen) = make()?;
     let is_much = |stolen: Option<f64>| stolen.is_some_and(|one| one >= STOLEN_PERCENT_MAX);
     let mut again = 0;
@@ -183,7 +182,7 @@ fn beyond(compared: &Compared, ways: &[&[Figures]]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_live::figures::Delays;
+    use crate::lab::Delays;
 
     use super::*;
 
@@ -252,13 +251,11 @@ mod tests {
             (&[Some(9.0), Some(3.0), Some(4.0), Some(30.0)], 1, 3, 1),
         ] {
             let mut runs = (0..).zip(stolen.iter().copied());
-            let made = undisturbed(|| Ok(runs.next().expect("no more than are needed")));
-            assert_eq!(made.unwrap(), (expected, Disturbed { again, kept }));
+            let made = undisturbed(|| Ok::<_, &str>(runs.next().expect("no more than are needed")));
+            assert_eq!(made, Ok((expected, Disturbed { again, kept })));
             assert_eq!(runs.next(), None, "{stolen:?}");
         }
-        assert!(
-            undisturbed(|| anyhow::Result::<((), _)>::Err(anyhow::anyhow!("no link"))).is_err()
-        );
+        assert_eq!(undisturbed::<(), _>(|| Err("no link")), Err("no link"));
         let said = |again, kept| Disturbed { again, kept }.sentence();
         assert!(said(0, 0).contains("no run"), "{}", said(0, 0));
         assert!(said(2, 0).contains("During 2 runs") && !said(2, 0).contains("run again"));
