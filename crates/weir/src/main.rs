@@ -3,6 +3,7 @@
 mod cmd;
 mod endpoints;
 mod h3;
+mod harness;
 mod live;
 mod relay;
 mod results;

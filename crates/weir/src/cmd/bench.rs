@@ -25,7 +25,8 @@ use weir_moqt::token::Token;
 
 use crate::{
     cmd::{archive_file, print_line, print_out, progress::Progress},
-    run::{self, Machine, Meetings, Plan, Ran, RelayChoice, RelayUrl, TrustChoice, process},
+    harness::{machine::Machine, process},
+    run::{self, Meetings, Plan, Ran, RelayChoice, RelayUrl, TrustChoice},
     signals,
 };
 

@@ -24,11 +24,12 @@ use super::{
     progress::Progress,
 };
 use crate::{
-    results,
-    run::{
-        self, Machine, Plan,
+    harness::{
+        machine::Machine,
         relays::{Described, DescribedRelay, Workplace},
     },
+    results,
+    run::{self, Plan},
     signals,
 };
 

@@ -18,9 +18,9 @@ use super::{
     progress::Progress,
 };
 use crate::{
+    harness::{machine::Machine, own_relay::OwnRelay, relays::StartedRelay},
     run::{
-        self, Machine, OwnRelay, Plan, RelayChoice,
-        relays::StartedRelay,
+        self, Plan, RelayChoice,
         search::{Method, Onlooker, Search},
     },
     signals,

@@ -21,11 +21,11 @@ use crate::{
         authority::Gate,
         certificates::Certificates,
         config::Configured,
-        crew::Plan,
-        observed::Slot,
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
+        snapshot::Slot,
+        threads::Plan,
     },
 };
 

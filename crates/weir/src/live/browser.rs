@@ -25,7 +25,10 @@ use super::lab::{Run, named_strategy, wanted_congestion};
 use super::net::{Encoder, join, start};
 use super::profile::NetworkProfile;
 use super::watch::serve_page;
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice},
+};
 
 /// Streams by a strategy over a profile to a browser.
 ///

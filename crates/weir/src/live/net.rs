@@ -20,7 +20,10 @@ use super::hosting;
 use super::inbox::{Inbox, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::profile::NetworkProfile;
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice},
+};
 
 /// Where the frames of a run in real time come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -9,8 +9,8 @@ use weir_net::{Delays, TelemetrySnapshot};
 use weir_relay::{Counters, Gauges};
 
 use crate::{
-    relay::{lifecycle::Phase, observed::Snapshot},
-    run::process::Usage,
+    harness::process::Usage,
+    relay::{lifecycle::Phase, snapshot::Snapshot},
 };
 
 /// All that is shown, at a moment.

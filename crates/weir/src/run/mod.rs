@@ -1,17 +1,12 @@
 //! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
 
-mod child;
-pub(crate) mod children;
 mod generator;
 mod health;
-mod hosting;
-pub(crate) mod machine;
-pub(crate) mod process;
-pub(crate) mod relays;
+mod per_second;
 mod scrape;
 pub(crate) mod search;
-mod seconds;
 mod target;
+mod threads;
 mod watch;
 
 use std::time::{Duration, Instant};
@@ -32,15 +27,18 @@ use weir_bench::{
 use weir_moqt::{draft::Draft, token::Token};
 use weir_net::{Stop, clock};
 
-pub(crate) use self::{
-    child::{ChildRelay, OwnRelay},
-    machine::{Machine, MachineTime},
-    target::{RelayUrl, TrustChoice, is_isolated, look_up, target as client_target},
+use crate::harness::{
+    machine::Machine,
+    own_relay::{ChildRelay, OwnRelay},
+};
+
+pub(crate) use self::target::{
+    RelayUrl, TrustChoice, is_isolated, look_up, target as client_target,
 };
 use self::{
     generator::{BrokenOff, Generator},
-    hosting::Hosted,
     scrape::Scraper,
+    threads::Hosted,
     watch::Watch,
 };
 

@@ -14,7 +14,11 @@ use weir_bench::{
 };
 use weir_net::{Stop, clock};
 
-use super::{Machine, MachineTime, Meetings, Plan, RelayChoice, relays::StartedRelay};
+use super::{Meetings, Plan, RelayChoice};
+use crate::harness::{
+    machine::{Machine, MachineTime},
+    relays::StartedRelay,
+};
 
 /// How a search goes about it.
 #[derive(Clone, Copy, Debug)]

@@ -17,11 +17,13 @@ use weir_net::{TelemetrySnapshot, clock};
 
 use super::{
     Plan, RelayChoice,
-    child::ChildRelay,
     health::{self, ThreadSeen},
-    hosting::{Seen, View},
+    per_second::{Second, Seconds, generator_between, percent, relay_between},
+    threads::{Seen, View},
+};
+use crate::harness::{
+    own_relay::ChildRelay,
     process::{self, Usage},
-    seconds::{Second, Seconds, generator_between, percent, relay_between},
 };
 
 /// The part of a run over which costs are counted.

@@ -3,7 +3,10 @@
 use anyhow::bail;
 
 use super::BenchArguments;
-use crate::run::{CoreChoice, Machine, OwnRelay, RelayChoice, process};
+use crate::{
+    harness::{machine::Machine, own_relay::OwnRelay, process},
+    run::{CoreChoice, RelayChoice},
+};
 
 /// The relay on its own cores, everything else on the first that it does not have, unless said otherwise.
 pub(super) fn choose(

@@ -93,7 +93,7 @@ mod tests {
     use weir_bench::profile::Mode;
 
     use super::*;
-    use crate::run::OwnRelay;
+    use crate::harness::own_relay::OwnRelay;
 
     const AUDIO: &str = include_str!("../../../../../profiles/audio-short.ini");
 

@@ -15,10 +15,13 @@ use super::{
     CompareArguments, core_problem, parse_plan, run_line,
 };
 use crate::{
+    harness::{
+        machine::Machine,
+        relays::{Described, DescribedRelay, StartedRelay, Workplace},
+    },
     results,
     run::{
-        Machine, Plan, RelayChoice,
-        relays::{Described, DescribedRelay, StartedRelay, Workplace},
+        Plan, RelayChoice,
         search::{Method, Onlooker, Search},
     },
     signals,

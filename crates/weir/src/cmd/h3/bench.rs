@@ -22,11 +22,13 @@ use crate::{
         time::{time, time_limit},
     },
     h3::{
-        measuring::{self, Handshake, Plan},
-        processes::{Processes, has_ended, mtu_to},
+        measurement::{self, Handshake, Plan},
         url::{Url, check_isolated},
     },
-    run::Machine,
+    harness::{
+        machine::Machine,
+        processes::{Processes, has_ended, mtu_to},
+    },
     signals,
 };
 
@@ -138,7 +140,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let stop = signals::stop_on_signals()?;
     let mut progress = Progress::new();
-    let report = measuring::measure(&plan, &machine, &stop, |line| progress.say(line));
+    let report = measurement::measure(&plan, &machine, &stop, |line| progress.say(line));
     progress.end();
     let report = report?;
     write_out(arguments, &report)?;

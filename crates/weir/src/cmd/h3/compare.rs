@@ -10,15 +10,11 @@ use super::bench::{self, BenchArguments};
 use crate::{
     cmd::{bench::check_writable, print_line, print_out, progress::Progress},
     h3::{
-        comparing::{News, Turns},
-        contenders::Described,
-        measuring::Plan,
-        namespace,
-        processes::mtu_to,
+        comparison::{News, Turns},
+        measurement::Plan,
     },
-    results,
-    run::Machine,
-    signals,
+    harness::{machine::Machine, namespace, processes::mtu_to, servers::Described},
+    results, signals,
 };
 
 /// Measure several HTTP/3 servers in turns and put them in a table

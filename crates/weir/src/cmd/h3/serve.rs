@@ -17,7 +17,7 @@ use crate::{
         print_out,
         time::{time, time_limit},
     },
-    h3::{folder, serving::Plan},
+    h3::{folder, server::Plan},
     signals,
 };
 

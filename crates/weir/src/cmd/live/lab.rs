@@ -13,6 +13,7 @@ use weir_quic::Congestion;
 
 use super::congestion;
 use crate::cmd::{print_line, print_out, time::time};
+use crate::harness::machine::MachineTime;
 use crate::live::{
     agreement::{Disturbed, agreement, bound, undisturbed},
     browser,
@@ -24,7 +25,6 @@ use crate::live::{
     table::{Row, lines, table, verdicts},
 };
 use crate::results;
-use crate::run::MachineTime;
 
 /// Compare strategies over links that are too slow, in virtual time or in real time
 ///

@@ -23,8 +23,11 @@ use crate::live::{
     inbox::Inbox,
     lab::{named_strategy, wanted_congestion},
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
 use crate::signals;
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice},
+};
 
 /// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
 ///

@@ -25,8 +25,11 @@ use crate::live::{
     lab::{named_strategy, wanted_congestion},
     watch::serve_page,
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
 use crate::signals;
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice},
+};
 
 /// Watch a live stream in a browser on this machine
 ///

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use super::measuring::Handshake;
+use crate::h3::measurement::Handshake;
 
 /// What is compared, as the file says.
 #[derive(Clone, Debug, Deserialize)]

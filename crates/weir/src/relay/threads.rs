@@ -18,8 +18,8 @@ use crate::{
     relay::{
         authority::Gate,
         config::{Configured, RelayConfig},
-        observed::{Done, Observed, Slot, View},
         qlog::Logs,
+        snapshot::{Done, Observed, Slot, View},
     },
 };
 

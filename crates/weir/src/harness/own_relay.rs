@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 use weir_quic::Congestion;
 
-use super::children::Registered;
+use super::groups::Registered;
 
 /// Which relay of our own is started.
 #[derive(Clone, Debug, PartialEq, Eq)]

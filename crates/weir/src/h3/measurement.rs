@@ -22,11 +22,13 @@ use weir_quic::{
 };
 
 use super::{
-    hosting::{Hosted, Surroundings},
-    processes::{Processes, Sample, receive_buffer_errors},
+    threads::{Hosted, Surroundings},
     url::Url,
 };
-use crate::run::Machine;
+use crate::harness::{
+    machine::Machine,
+    processes::{Processes, Sample, receive_buffer_errors},
+};
 
 /// What is to be measured, and how.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_bench::report::{GeneratorSecond, RelaySecond};
 
-use super::process::Usage;
+use crate::harness::process::Usage;
 
 /// Both processes at the beginning of a second.
 #[derive(Clone, Copy, Debug)]

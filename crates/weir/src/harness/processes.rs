@@ -9,13 +9,11 @@ use std::{
 
 use rustix::net::sockopt;
 
-use crate::{
-    endpoints,
-    run::{
-        machine,
-        process::{self, Usage},
-    },
+use super::{
+    machine,
+    process::{self, Usage},
 };
+use crate::endpoints;
 
 /// The processes that are watched: those of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +23,7 @@ pub(crate) struct Processes {
 
 /// What they have used up to a moment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// By their numbers. What is known of one that has ended stays.
     seen: BTreeMap<u32, Seen>,
     /// Those that have ended.
@@ -50,7 +48,7 @@ impl Processes {
     }
 
     /// All processes of the group of `pid`, which leads it.
-    pub(super) fn of_group(pid: u32) -> Self {
+    pub(crate) fn of_group(pid: u32) -> Self {
         let found = process::all(|one| group_of(one) == Some(pid));
         Self {
             pids: found.unwrap_or_default(),
@@ -58,7 +56,7 @@ impl Processes {
     }
 
     /// Looks at all of them, after what was seen `before`.
-    pub(super) fn sample(&self, before: &Sample) -> Sample {
+    pub(crate) fn sample(&self, before: &Sample) -> Sample {
         let mut sample = before.clone();
         sample.ended.clear();
         for pid in &self.pids {
@@ -74,7 +72,7 @@ impl Processes {
     }
 
     /// Which of them had ended when `sample` was taken, in words; none if all ran.
-    pub(super) fn died(&self, sample: &Sample) -> Option<String> {
+    pub(crate) fn died(&self, sample: &Sample) -> Option<String> {
         let ended = &sample.ended;
         if ended.is_empty() {
             return None;
@@ -92,7 +90,7 @@ impl Processes {
     }
 
     /// Cores that the first of them may run on.
-    pub(super) fn cores(&self) -> Vec<u32> {
+    pub(crate) fn cores(&self) -> Vec<u32> {
         let status = self
             .pids
             .first()
@@ -124,12 +122,12 @@ impl Seen {
 
 impl Sample {
     /// Whether there was a process to be seen.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
 
     /// What all of them used since `earlier`, and the memory that they have had.
-    pub(super) fn used_since(&self, earlier: &Self) -> Usage {
+    pub(crate) fn used_since(&self, earlier: &Self) -> Usage {
         let mut sum = Usage::default();
         for (pid, Seen { usage, .. }) in &self.seen {
             let before = earlier.seen.get(pid).map(|seen| seen.usage);
@@ -146,7 +144,7 @@ impl Sample {
     }
 
     /// The most CPU time that one thread used since `earlier`.
-    pub(super) fn busiest_since(&self, earlier: &Self) -> Duration {
+    pub(crate) fn busiest_since(&self, earlier: &Self) -> Duration {
         let of = |(pid, seen): (&u32, &Seen)| {
             let before = earlier.seen.get(pid);
             let of = |(number, cpu): (&u32, &Duration)| {
@@ -172,7 +170,7 @@ pub(crate) fn has_ended(pid: u32) -> bool {
 }
 
 /// UDP receive-buffer errors of this network namespace so far, both of IPv4 and IPv6.
-pub(super) fn receive_buffer_errors() -> Option<u64> {
+pub(crate) fn receive_buffer_errors() -> Option<u64> {
     let v4 = fs::read_to_string("/proc/net/snmp").ok()?;
     let v6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
     Some(udp_errors(&v4)? + udp6_errors(&v6))

@@ -6,14 +6,12 @@ use anyhow::Context as _;
 use weir_bench::http3::{Comparison, Contender, Entry, RunFigures};
 use weir_net::{Stop, clock};
 
-use super::{
-    contenders::{Described, DescribedServer, Files, Load, free_port},
-    measuring::{self, Plan},
+use super::measurement::{self, Plan};
+use crate::harness::{
+    machine::Machine,
     processes::Processes,
-};
-use crate::run::{
-    Machine,
     relays::{StartedRelay, Workplace},
+    servers::{Described, DescribedServer, Files, Load, free_port},
 };
 
 /// All runs, round by round and server by server.
@@ -146,7 +144,7 @@ impl Turns {
                 round + 1,
                 self.described.rounds
             );
-            let report = measuring::measure(&plan, &self.machine, stop, |line| {
+            let report = measurement::measure(&plan, &self.machine, stop, |line| {
                 say(News::Progress(&format!("{label}: {line}")));
             });
             if stop.is_requested() {
@@ -213,7 +211,7 @@ impl Turns {
             if let Some(end) = self.place.end_of(started) {
                 return Err(Trouble::Failed(anyhow::anyhow!("it ended at once {end}")));
             }
-            let report = measuring::measure(&probe, &self.machine, stop, |_| ());
+            let report = measurement::measure(&probe, &self.machine, stop, |_| ());
             let report = report.map_err(Trouble::Failed)?;
             if report.requests.successes > 0 {
                 return Ok(());

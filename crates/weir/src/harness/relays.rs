@@ -12,7 +12,7 @@ use serde::Deserialize;
 use weir_bench::limits::DURATION_MAX;
 use weir_net::{Stop, clock, pin_to_core};
 
-use super::children::Registered;
+use super::groups::Registered;
 
 /// What is compared, as the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -170,8 +170,8 @@ impl Described {
                 bail!("relay {name:?}: start: expected a program and its arguments");
             }
             for draft in &relay.drafts {
-                if !super::protocols().contains(&draft.as_str()) {
-                    let known = super::protocols().join(", ");
+                if !crate::run::protocols().contains(&draft.as_str()) {
+                    let known = crate::run::protocols().join(", ");
                     bail!("relay {name:?}: drafts: {draft:?} is none that weir speaks ({known})");
                 }
             }
