@@ -5,10 +5,13 @@ mod endpoints;
 mod h3;
 mod harness;
 mod live;
+mod output;
+mod progress;
 mod relay;
 mod results;
 mod run;
 mod signals;
+mod time;
 
 use std::process::ExitCode;
 
@@ -23,7 +26,7 @@ fn main() -> ExitCode {
     match cmd::Arguments::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            cmd::print_error(&error);
+            output::print_error(&error);
             ExitCode::from(cmd::EXIT_ERROR)
         }
     }

@@ -12,13 +12,11 @@ use weir_bench::{
 };
 use weir_net::Stop;
 
-use super::{
-    bench::{self, BenchArguments},
-    print_line, print_out,
-    progress::Progress,
-};
+use super::bench::BenchArguments;
 use crate::{
-    harness::{machine::Machine, own_relay::OwnRelay, relays::StartedRelay},
+    harness::{child::ChildGroup, machine::Machine, own_relay::OwnRelay},
+    output::{check_writable, print_line, print_out, write_file},
+    progress::Progress,
     run::{
         self, Plan, RelayChoice,
         search::{Method, Onlooker, Search},
@@ -94,20 +92,19 @@ enum By {
 
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let plan = match (arguments.by, arguments.run.meetings) {
+    let bench = &arguments.run;
+    let mut options = bench.options.clone();
+    match (arguments.by, options.meetings) {
         (By::Subscribers, Some(_)) => {
             bail!("--meetings: goes with --by meetings or --by bitrate")
         }
         // How many there are is what is searched.
-        (By::Meetings, None) => {
-            let mut one = arguments.run.clone();
-            one.meetings = Some(1);
-            bench::plan(&one, &machine)?
-        }
-        (By::Subscribers | By::Meetings | By::Bitrate, _) => bench::plan(&arguments.run, &machine)?,
-    };
-    bench::check_both_sides(&plan)?;
-    if arguments.run.archive.is_some() {
+        (By::Meetings, None) => options.meetings = Some(1),
+        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
+    }
+    let plan = options.plan(&bench.profile, &machine)?;
+    plan.check_both_sides()?;
+    if bench.outputs.archive.is_some() {
         bail!("--archive: a search has many runs; --json keeps what each of its probes found");
     }
     if let Some(problem) = plan.calibration_problem()
@@ -126,14 +123,14 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         print_line(&format!("weir: {problem}"));
     }
     let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
-    let json = arguments.run.json.as_deref();
+    let json = bench.outputs.json.as_deref();
     if let Some(file) = json.filter(|_| arguments.resume) {
         search.probes = resumed(file, &search.recorded)?;
         let is_over = matches!(
             next(&search.recorded.settings, &search.probes),
             Step::Done(_)
         );
-        if is_over && arguments.run.html.is_some() {
+        if is_over && bench.outputs.html.is_some() {
             bail!(
                 "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
                  search anew",
@@ -141,10 +138,10 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
             );
         }
     }
-    let html = arguments.run.html.as_deref();
+    let html = bench.outputs.html.as_deref();
     let makes_html = html.is_some_and(|file| fs::symlink_metadata(file).is_err());
     for file in [json, html].into_iter().flatten() {
-        bench::check_writable(file)?;
+        check_writable(file)?;
     }
     print(&heading(search.recorded.dimension.unit()))?;
     for probe in &search.probes {
@@ -184,7 +181,7 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
     let largest = held.map(|probe| probe.load).max();
     let reason = match (largest, search.best()) {
         (Some(largest), Some((load, report))) if load == largest => {
-            return write(file, &html::render(&report));
+            return write_file(file, &html::render(&report));
         }
         (Some(largest), _) => format!(
             "the largest load that held, {largest} {}, was probed before the search was resumed, and its report was not \
@@ -239,7 +236,7 @@ struct Watcher<'a> {
 
 impl Onlooker for Watcher<'_> {
     /// Without --relay, the run itself starts a fresh one.
-    fn prepare(&mut self, _plan: &mut Plan, _stop: &Stop) -> anyhow::Result<Option<StartedRelay>> {
+    fn prepare(&mut self, _plan: &mut Plan, _stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         Ok(None)
     }
 
@@ -257,7 +254,7 @@ impl Onlooker for Watcher<'_> {
 /// Writes a record. A search that is broken off while it writes must not lose what it had.
 fn keep(file: &Path, record: &Record) -> anyhow::Result<()> {
     let new = file.with_extension("new");
-    write(&new, &record.to_json())?;
+    write_file(&new, &record.to_json())?;
     fs::rename(&new, file).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
@@ -272,10 +269,6 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
         return Ok(Vec::new());
     }
     Ok(Record::resume(&text, search).with_context(name)?.probes)
-}
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

@@ -8,18 +8,12 @@ mod h3;
 mod link;
 mod live;
 mod null_relay;
-mod progress;
 mod relay;
 mod report;
-mod time;
 mod token;
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    process::ExitCode,
-};
+use std::{io::IsTerminal as _, process::ExitCode};
 
-use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
@@ -141,24 +135,6 @@ fn start_log(filter: &str, format: LogFormat) {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-}
-
-/// Says in one line on standard error what went wrong and where.
-pub(crate) fn print_error(error: &anyhow::Error) {
-    print_line(&format!("weir: {error:#}"));
-}
-
-/// Writes a line to standard error. Nothing can be done if that fails.
-pub(crate) fn print_line(line: &str) {
-    drop(writeln!(std::io::stderr().lock(), "{line}"));
-}
-
-/// Writes `text` to standard output as it stands.
-fn print_out(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
 
 /// Bad arguments, files or addresses: nothing was measured. (1 is a run whose service level broke.)

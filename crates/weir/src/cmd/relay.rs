@@ -15,8 +15,9 @@ use weir_net::{SocketConfig, Telemetry, UdpSocket, raise_open_files_limit};
 use weir_quic::h3;
 
 use crate::{
-    cmd::{LogFormat, print_line, start_log},
+    cmd::{LogFormat, start_log},
     endpoints,
+    output::print_line,
     relay::{
         authority::Gate,
         certificates::Certificates,

@@ -1,42 +1,42 @@
 //! Several servers in turns: each round starts each server, asks it for everything, and ends it.
 
-use std::time::Duration;
+use std::{net::Ipv4Addr, time::Duration};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use weir_bench::http3::{Comparison, Contender, Entry, RunFigures};
 use weir_net::{Stop, clock};
 
-use super::measurement::{self, Plan};
-use crate::harness::{
-    machine::Machine,
-    processes::Processes,
-    relays::{StartedRelay, Workplace},
-    servers::{Described, DescribedServer, Files, Load, free_port},
+use super::{
+    measurement,
+    options::LoadOptions,
+    plan::Plan,
+    server_file::{Files, Load, ServerEntry, ServerFile, free_port},
+};
+use crate::{
+    harness::{
+        child::ChildGroup,
+        contender::Entry as _,
+        machine::Machine,
+        processes::Processes,
+        rounds::{Turn, take_turns},
+        workplace::Workplace,
+    },
+    progress::Progress,
 };
 
-/// All runs, round by round and server by server.
-pub(crate) struct Turns {
-    described: Described,
-    loads: Vec<Load>,
+/// All runs of a comparison.
+pub(crate) struct ServerRounds {
+    described: ServerFile,
+    loads: Vec<(Load, LoadOptions)>,
     machine: Machine,
     place: Workplace,
     files: Files,
     servers: Vec<Contender>,
     /// By load and server.
     entries: Vec<Vec<Entry>>,
-    /// Servers that cannot be started at all.
-    absent: Vec<bool>,
-}
-
-/// Makes the plan of a run from what `weir h3 bench` would be told.
-pub(crate) type MakePlan<'a> = &'a dyn Fn(&[String]) -> anyhow::Result<Plan>;
-
-/// What the turns tell of themselves meanwhile.
-pub(crate) enum News<'a> {
-    /// A line about a run that goes on.
-    Progress(&'a str),
-    /// A run is over.
-    Run(&'a str),
+    /// Servers that cannot be started, since their version cannot even be found out.
+    is_absent: Vec<bool>,
+    progress: Progress,
 }
 
 /// Why a server's turn gave nothing.
@@ -49,118 +49,124 @@ enum Trouble {
     Failed(anyhow::Error),
 }
 
-impl Turns {
-    pub(crate) fn new(described: Described, machine: Machine) -> anyhow::Result<Self> {
+/// Finds what is wrong with any run before a server is started, and returns the plan of one of them.
+pub(crate) fn check(described: &ServerFile, machine: &Machine) -> anyhow::Result<Plan> {
+    let mut plan = None;
+    for server in &described.server {
+        for load in described.loads() {
+            let made = described
+                .options(&load)
+                .and_then(|options| options.plan(server.url(&load, ANY_PORT)?, machine));
+            let made = made.with_context(|| {
+                let (server, load) = (&server.name, &load.name);
+                format!("arguments, or path of server {server:?}, in scenario {load:?}")
+            })?;
+            plan.get_or_insert(made);
+        }
+    }
+    plan.context("expected a server and a scenario")
+}
+
+impl ServerRounds {
+    pub(crate) fn new(described: ServerFile, machine: Machine) -> anyhow::Result<Self> {
         let place = Workplace::new()?;
         let files = Files::make(place.folder())?;
-        let loads = described.loads();
-        let mut servers = Vec::new();
-        let mut absent = Vec::new();
-        for server in &described.server {
-            let version = if server.version.is_empty() {
-                Ok(server.version_text.clone())
-            } else {
-                place.first_line(&server.version)
-            };
-            absent.push(version.is_err());
-            servers.push(Contender {
-                name: server.name.clone(),
-                version: version.ok().flatten().unwrap_or_default(),
-                note: server.note.clone(),
-            });
+        let mut loads = Vec::new();
+        for load in described.loads() {
+            let options = described.options(&load)?;
+            loads.push((load, options));
         }
-        let entry = |server: &DescribedServer| Entry {
+        let entry = |server: &ServerEntry| Entry {
             server: server.name.clone(),
             ..Entry::default()
         };
-        let mut entries: Vec<Vec<Entry>> = loads
-            .iter()
-            .map(|_| described.server.iter().map(entry).collect())
-            .collect();
-        for (number, server) in described.server.iter().enumerate() {
-            if absent[number] {
-                let problem = format!("not there: {:?} cannot be run", server.version[0]);
-                for load in &mut entries {
-                    load[number].problems.push(problem.clone());
-                }
-            }
-        }
-        Ok(Self {
-            described,
+        let entries = loads.iter();
+        let entries = entries.map(|_| described.server.iter().map(entry).collect());
+        let mut rounds = Self {
+            entries: entries.collect(),
             loads,
             machine,
             place,
             files,
-            servers,
-            entries,
-            absent,
-        })
-    }
-
-    /// Makes the runs; returns why not all, if so. The order rotates, so that no server is always first.
-    pub(crate) fn go(
-        &mut self,
-        make: MakePlan<'_>,
-        stop: &Stop,
-        say: &mut dyn FnMut(News<'_>),
-    ) -> Option<String> {
-        for (round, number) in order(self.described.server.len(), self.described.rounds) {
-            if self.absent[number] {
-                continue;
-            }
-            match self.turn(number, round, make, stop, say) {
-                Ok(()) => {}
-                Err(Trouble::Stopped) => return Some("it was interrupted".to_owned()),
-                Err(trouble) => self.note(number, trouble, say),
+            servers: Vec::new(),
+            is_absent: Vec::new(),
+            progress: Progress::new(),
+            described,
+        };
+        for number in 0..rounds.described.server.len() {
+            let server = &rounds.described.server[number];
+            let version = rounds.place.version(&server.contender());
+            rounds.servers.push(Contender {
+                name: server.name.clone(),
+                version: version.as_ref().ok().cloned().flatten().unwrap_or_default(),
+                note: server.note.clone(),
+            });
+            rounds.is_absent.push(version.is_err());
+            if let Err(error) = version {
+                rounds.add_problem(number, &format!("not there: {error}"));
             }
         }
-        None
+        Ok(rounds)
+    }
+
+    /// Makes the runs; returns why not all, if so.
+    pub(crate) fn run(&mut self, stop: &Stop) -> anyhow::Result<Option<String>> {
+        let (servers, rounds) = (self.described.server.len(), self.described.rounds);
+        let broken_off = take_turns(servers, rounds, |round, number| {
+            if self.is_absent[number] {
+                return Ok(Turn::Absent);
+            }
+            let (problem, turn) = match self.turn(number, round, stop) {
+                Ok(()) => return Ok(Turn::Made),
+                Err(Trouble::Stopped) => return Ok(Turn::Interrupted),
+                Err(Trouble::Absent(error)) => (error, Turn::Absent),
+                Err(Trouble::Failed(error)) => (error, Turn::Made),
+            };
+            let problem = format!("{problem:#}");
+            let name = &self.described.server[number].name;
+            self.progress.keep(&format!("{name}: {problem}"));
+            self.add_problem(number, &problem);
+            Ok(turn)
+        });
+        self.progress.end();
+        broken_off
     }
 
     /// One server's turn: all loads.
-    fn turn(
-        &mut self,
-        number: usize,
-        round: u32,
-        make: MakePlan<'_>,
-        stop: &Stop,
-        say: &mut dyn FnMut(News<'_>),
-    ) -> Result<(), Trouble> {
+    fn turn(&mut self, number: usize, round: u32, stop: &Stop) -> Result<(), Trouble> {
         let server = self.described.server[number].clone();
         let port = server.port.map_or_else(free_port, Ok);
         let port = port.map_err(Trouble::Failed)?;
         let mut started = self.start(&server, port).map_err(Trouble::Absent)?;
-        self.wait_for(&server, port, &mut started, make, stop)?;
+        self.wait_for(&server, port, &mut started, stop)?;
         let processes = Processes::of_group(started.pid());
         for place in 0..self.loads.len() {
-            let load = self.loads[place].clone();
-            let mut plan =
-                make(&self.described.line(&server, &load, port)).map_err(Trouble::Failed)?;
+            let mut plan = self.plan(&server, place, port).map_err(Trouble::Failed)?;
             plan.server = Some(processes.clone());
+            let load = &self.loads[place].0.name;
             let label = format!(
-                "{}, {}, round {} of {}",
+                "{}, {load}, round {} of {}",
                 server.name,
-                load.name,
                 round + 1,
                 self.described.rounds
             );
             let report = measurement::measure(&plan, &self.machine, stop, |line| {
-                say(News::Progress(&format!("{label}: {line}")));
+                self.progress.say(&format!("{label}: {line}"));
             });
             if stop.is_requested() {
                 return Err(Trouble::Stopped);
             }
             // What a server answered until it fell is no run.
             if let Some(end) = self.place.end_of(&mut started) {
-                return Err(Trouble::Failed(anyhow::anyhow!(
-                    "it ended in scenario {} of its turn {end}",
-                    load.name
+                return Err(Trouble::Failed(anyhow!(
+                    "it ended in scenario {load} of its turn {end}"
                 )));
             }
             let entry = &mut self.entries[place][number];
             match report {
                 Ok(report) => {
-                    say(News::Run(&format!("{label}: {}", report.verdict.sentence)));
+                    self.progress
+                        .keep(&format!("{label}: {}", report.verdict.sentence));
                     entry.problems.extend(problems_of(&report));
                     let server = report.server.as_ref();
                     if server.is_none_or(|server| server.died.is_none()) {
@@ -173,43 +179,44 @@ impl Turns {
         Ok(())
     }
 
-    fn start(&self, server: &DescribedServer, port: u16) -> anyhow::Result<StartedRelay> {
-        let core = server.core.or(self.described.server_core);
-        let mut more = vec![
+    /// The plan of a run of a server that listens on `port`, under the load at `place`.
+    fn plan(&self, server: &ServerEntry, place: usize, port: u16) -> anyhow::Result<Plan> {
+        let (load, options) = &self.loads[place];
+        let options = LoadOptions {
+            connect: Some((Ipv4Addr::LOCALHOST, port).into()),
+            ..options.clone()
+        };
+        options.plan(server.url(load, port)?, &self.machine)
+    }
+
+    fn start(&self, server: &ServerEntry, port: u16) -> anyhow::Result<ChildGroup> {
+        let mut contender = server.contender();
+        contender.core = contender.core.or(self.described.server_core);
+        let more = [
             ("{port}", port.to_string()),
             ("{root}", self.files.root.display().to_string()),
             ("{folder}", self.place.folder().display().to_string()),
         ];
-        for (place, file) in [("{cert}", &server.cert), ("{key}", &server.key)] {
-            more.extend(file.iter().map(|file| (place, file.display().to_string())));
-        }
-        let command = self.place.command(&server.start, core, &more)?;
-        self.place
-            .launch(command, core)
-            .with_context(|| format!("{:?} cannot be started", server.start[0]))
+        self.place.start(&contender, &more)
     }
 
     /// Asks a server for one answer until it gives it.
     fn wait_for(
         &self,
-        server: &DescribedServer,
+        server: &ServerEntry,
         port: u16,
-        started: &mut StartedRelay,
-        make: MakePlan<'_>,
+        started: &mut ChildGroup,
         stop: &Stop,
     ) -> Result<(), Trouble> {
-        let Some(load) = self.loads.first() else {
-            return Ok(());
-        };
-        let plan = make(&self.described.line(server, load, port)).map_err(Trouble::Failed)?;
-        let probe = plan.probing();
+        let probe = self.plan(server, 0, port).map_err(Trouble::Failed)?;
+        let probe = probe.probing();
         let give_up = clock::now() + server.ready_time();
         loop {
             if stop.wait(PAUSE) {
                 return Err(Trouble::Stopped);
             }
             if let Some(end) = self.place.end_of(started) {
-                return Err(Trouble::Failed(anyhow::anyhow!("it ended at once {end}")));
+                return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
             }
             let report = measurement::measure(&probe, &self.machine, stop, |_| ());
             let report = report.map_err(Trouble::Failed)?;
@@ -218,7 +225,7 @@ impl Turns {
             }
             if clock::now() >= give_up {
                 let seen = problems_of(&report).join("; ");
-                return Err(Trouble::Failed(anyhow::anyhow!(
+                return Err(Trouble::Failed(anyhow!(
                     "no success within {} s of its start: {seen}",
                     server.ready_seconds
                 )));
@@ -227,19 +234,9 @@ impl Turns {
     }
 
     /// Remembers why a turn gave nothing.
-    fn note(&mut self, number: usize, trouble: Trouble, say: &mut dyn FnMut(News<'_>)) {
-        let name = &self.described.server[number].name;
-        let problem = match trouble {
-            Trouble::Stopped => return,
-            Trouble::Absent(error) => {
-                self.absent[number] = true;
-                format!("{error:#}")
-            }
-            Trouble::Failed(error) => format!("{error:#}"),
-        };
-        say(News::Run(&format!("{name}: {problem}")));
+    fn add_problem(&mut self, number: usize, problem: &str) {
         for load in &mut self.entries {
-            load[number].problems.push(problem.clone());
+            load[number].problems.push(problem.to_owned());
         }
     }
 
@@ -251,18 +248,15 @@ impl Turns {
         broken_off: Option<String>,
     ) -> Comparison {
         let setting = setting(&self.described, &self.machine, client, network);
-        let scenarios = self
-            .loads
-            .iter()
-            .zip(self.entries)
-            .map(|(load, entries)| (load.name.clone(), load.words(), entries))
-            .collect();
-        Comparison::new(setting, self.servers, scenarios, broken_off)
+        let loads = self.loads.iter().zip(self.entries);
+        let scenarios =
+            loads.map(|((load, _), entries)| (load.name.clone(), load.words(), entries));
+        Comparison::new(setting, self.servers, scenarios.collect(), broken_off)
     }
 }
 
 /// What was compared, in sentences.
-fn setting(described: &Described, machine: &Machine, client: &Plan, network: &str) -> Vec<String> {
+fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &str) -> Vec<String> {
     let core = |core: Option<usize>| {
         core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"))
     };
@@ -311,13 +305,6 @@ fn setting(described: &Described, machine: &Machine, client: &Plan, network: &st
     ]
 }
 
-/// Who has its turn when, as round and server: every server in each round, and who was first is last in the next one.
-fn order(servers: usize, rounds: u32) -> impl Iterator<Item = (u32, usize)> {
-    (0..rounds).flat_map(move |round| {
-        (0..servers).map(move |turn| (round, (turn + round as usize) % servers))
-    })
-}
-
 /// What went wrong in a run, in short.
 fn problems_of(report: &weir_bench::http3::Report) -> Vec<String> {
     let kinds = report
@@ -345,21 +332,7 @@ fn problems_of(report: &weir_bench::http3::Report) -> Vec<String> {
     problems
 }
 
+/// Of runs that are only checked.
+const ANY_PORT: u16 = 4433;
 /// Between two tries to reach a server.
 const PAUSE: Duration = Duration::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_are_interleaved_and_nobody_is_always_first() {
-        let order: Vec<_> = order(3, 4).collect();
-        let expected: [[usize; 3]; 4] = [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]];
-        let expected: Vec<_> = (0..)
-            .zip(expected)
-            .flat_map(|(round, turns)| turns.map(|server| (round, server)))
-            .collect();
-        assert_eq!(order, expected);
-    }
-}

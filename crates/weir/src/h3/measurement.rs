@@ -1,9 +1,6 @@
 //! One measurement: load clients on their threads, the server's processes beside them, and a report of both.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant, UNIX_EPOCH},
-};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::Context as _;
 use weir_bench::{
@@ -13,163 +10,16 @@ use weir_bench::{
 };
 use weir_http3::{
     Limits,
-    client::{Client, Failure, Figures, Greeting, Load, Refusal, Target},
+    client::{Client, Failure, Figures, Refusal},
 };
 use weir_net::{Stop, TelemetrySnapshot, clock};
-use weir_quic::{
-    ClientConfig, Packets, h3,
-    tls::{ClientTls, Sessions, Trust},
-};
+use weir_quic::{ClientConfig, h3, tls::ClientTls};
 
-use super::{
-    threads::{Hosted, Surroundings},
-    url::Url,
-};
+use super::{plan::Plan, threads::Hosted};
 use crate::harness::{
     machine::Machine,
     processes::{Processes, Sample, receive_buffer_errors},
 };
-
-/// What is to be measured, and how.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) url: Url,
-    pub(crate) address: SocketAddr,
-    pub(crate) trust: Trust,
-    pub(crate) handshake: Handshake,
-    pub(crate) threads: usize,
-    /// Of each thread.
-    pub(crate) connections: usize,
-    pub(crate) requests_per_connection: Option<u64>,
-    pub(crate) requests_at_once: usize,
-    pub(crate) requests_per_thread: Option<u64>,
-    /// Of all threads.
-    pub(crate) rate_per_second: Option<f64>,
-    pub(crate) send_udp_payload_size: u16,
-    pub(crate) recv_udp_payload_size: u16,
-    pub(crate) warm_up: Duration,
-    pub(crate) duration: Duration,
-    pub(crate) handshake_timeout: Duration,
-    pub(crate) idle_timeout: Duration,
-    pub(crate) expected_bytes: Option<u64>,
-    /// Cores of the threads, in turns; anywhere if none is named.
-    pub(crate) cores: Vec<usize>,
-    /// Sockets of each thread.
-    pub(crate) sockets: u32,
-    pub(crate) gro: bool,
-    /// The server's processes; none if it is not watched.
-    pub(crate) server: Option<Processes>,
-    pub(crate) mtu_bytes: Option<u64>,
-    pub(crate) command_line: String,
-    pub(crate) notes: Vec<String>,
-}
-
-/// How connections begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handshake {
-    Full,
-    Resumed,
-    Early,
-}
-
-impl Handshake {
-    /// What reports call it.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Resumed => "resumed",
-            Self::Early => "0rtt",
-        }
-    }
-
-    fn sessions(self) -> Sessions {
-        match self {
-            Self::Full => Sessions::Forgotten,
-            Self::Resumed => Sessions::Resumed,
-            Self::Early => Sessions::Early,
-        }
-    }
-}
-
-impl Plan {
-    /// The same for a short time that does not count.
-    fn warming_up(&self) -> Self {
-        Self {
-            duration: self.warm_up,
-            warm_up: Duration::ZERO,
-            ..self.clone()
-        }
-    }
-
-    /// One connection with one request, to find out whether the server is there.
-    pub(super) fn probing(&self) -> Self {
-        Self {
-            threads: 1,
-            connections: 1,
-            requests_at_once: 1,
-            requests_per_connection: None,
-            requests_per_thread: Some(1),
-            rate_per_second: None,
-            handshake: Handshake::Full,
-            duration: PROBE,
-            handshake_timeout: PROBE / 2,
-            warm_up: Duration::ZERO,
-            ..self.clone()
-        }
-    }
-
-    fn load(&self) -> Load {
-        Load {
-            target: Target {
-                address: self.address,
-                server_name: self.url.host.clone(),
-                authority: self.url.authority(),
-                path: self.url.path.clone(),
-            },
-            connections: self.connections,
-            requests_per_connection: self.requests_per_connection,
-            requests_at_once: self.requests_at_once,
-            requests_max: self.requests_per_thread,
-            rate_per_second: self.rate_per_second.map(|rate| rate / count(self.threads)),
-            duration: self.duration,
-            handshake_timeout: self.handshake_timeout,
-            expected_bytes: self.expected_bytes,
-            greeting: match self.handshake {
-                Handshake::Full | Handshake::Resumed => Greeting::Patient,
-                Handshake::Early => Greeting::Early,
-            },
-            sockets: self.sockets,
-        }
-    }
-
-    /// What a thread gets beside its load.
-    fn surroundings(&self, thread: usize) -> Surroundings {
-        Surroundings {
-            sockets: self.sockets,
-            offload: self.gro,
-            packets: Packets {
-                send_bytes_fixed: Some(self.send_udp_payload_size),
-                receive_bytes_max: self.recv_udp_payload_size,
-                ..Packets::default()
-            },
-            idle_timeout: self.idle_timeout,
-            // In an open loop latency is what is asked for.
-            rests: self.rate_per_second.is_none(),
-            core: self.cores.get(thread % self.cores.len().max(1)).copied(),
-        }
-    }
-
-    /// The sockets that a thread would have.
-    #[cfg(test)]
-    pub(crate) fn sockets(&self) -> anyhow::Result<Vec<weir_net::UdpSocket>> {
-        self.surroundings(0).bind(self.address)
-    }
-
-    /// Finds what is wrong with the load before anything is started.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
-        Ok(self.load().check()?)
-    }
-}
 
 /// Measures; what `say` is told is a line about the progress, once a second. A request to stop ends it with what there
 /// is by then.
@@ -564,14 +414,8 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
-fn count(value: usize) -> f64 {
-    number(value as u64)
-}
-
 /// From the start of the threads to the first connection, so that all begin together.
 const LEAD: Duration = Duration::from_millis(50);
 const SECOND: Duration = Duration::from_secs(1);
 /// How often it is looked whether the clients are over.
 const STEP: Duration = Duration::from_millis(10);
-/// How long it is tried to reach a server in one go.
-const PROBE: Duration = Duration::from_secs(1);

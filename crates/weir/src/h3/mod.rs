@@ -3,6 +3,9 @@
 pub(crate) mod comparison;
 pub(crate) mod folder;
 pub(crate) mod measurement;
+pub(crate) mod options;
+mod plan;
 pub(crate) mod server;
+pub(crate) mod server_file;
 mod threads;
 pub(crate) mod url;

@@ -4,14 +4,14 @@ use std::{
     ffi::OsStr,
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::{ChildStdout, Command, Stdio},
 };
 
 use anyhow::{Context as _, bail};
 use serde_json::{Map, Value};
 use weir_quic::Congestion;
 
-use super::groups::Registered;
+use super::child::ChildGroup;
 
 /// Which relay of our own is started.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,8 +55,7 @@ impl OwnRelay {
 /// A running relay. Killed when dropped, and ended with the thread that started it.
 #[derive(Debug)]
 pub(crate) struct ChildRelay {
-    child: Child,
-    group: Registered,
+    process: ChildGroup,
     out: BufReader<ChildStdout>,
     /// Where it listens.
     pub(crate) address: SocketAddr,
@@ -92,19 +91,11 @@ impl ChildRelay {
         let program = std::env::current_exe().context("cannot find this program's own file")?;
         let mut command = Command::new(program);
         command.arg(subcommand).args(arguments);
-        // A signal from the terminal goes to the whole group; the relay is to outlive the end of the load.
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
         weir_net::end_with_parent(&mut command);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("cannot start the relay")?;
-        let group = Registered::new(child.id());
-        let out = child
-            .stdout
-            .take()
-            .context("the relay has no standard output")?;
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = ChildGroup::start(command, None).context("cannot start the relay")?;
+        let out = process.take_stdout();
+        let out = out.context("the relay has no standard output")?;
         let mut out = BufReader::new(out);
         let mut line = String::new();
         out.read_line(&mut line)
@@ -112,13 +103,11 @@ impl ChildRelay {
         let ready: Value = serde_json::from_str(&line).unwrap_or_default();
         let address = ready["listening"].as_str().map(str::parse);
         let Some(Ok(address)) = address else {
-            drop(child.kill());
-            drop(child.wait());
+            process.kill();
             bail!("the relay did not start");
         };
         Ok(Self {
-            child,
-            group,
+            process,
             out,
             address,
             ready,
@@ -138,32 +127,30 @@ impl ChildRelay {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.pid()
     }
 
     /// Whether it ended by itself, and how.
     pub(crate) fn has_died(&mut self) -> Option<String> {
-        let status = self.child.try_wait().ok()??;
+        let status = self.process.exit_status()?;
         Some(format!("the relay died in mid-run ({status})"))
     }
 
     /// Stops it and takes its counters.
     pub(crate) fn stop(mut self) -> Map<String, Value> {
-        self.group.terminate();
+        self.process.terminate();
         let mut line = String::new();
         if self.out.read_line(&mut line).is_err() {
             return Map::new();
         }
         let last: Value = serde_json::from_str(&line).unwrap_or_default();
-        drop(self.child.wait());
+        self.process.wait();
         last["counters"].as_object().cloned().unwrap_or_default()
     }
 }
 
 impl Drop for ChildRelay {
     fn drop(&mut self) {
-        // Fails only if it is gone already.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        self.process.kill();
     }
 }

@@ -16,8 +16,8 @@ use weir_net::{Stop, clock};
 
 use super::{Meetings, Plan, RelayChoice};
 use crate::harness::{
+    child::ChildGroup,
     machine::{Machine, MachineTime},
-    relays::StartedRelay,
 };
 
 /// How a search goes about it.
@@ -73,7 +73,7 @@ pub(crate) struct Search {
 /// Who looks on while a search makes its probes.
 pub(crate) trait Onlooker {
     /// Gets the relay ready for the next probe; what it returns is ended after the probe.
-    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<StartedRelay>>;
+    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>>;
     /// A probe goes on.
     fn see(&mut self, moment: &Moment);
     /// A probe has come to its end.

@@ -12,7 +12,6 @@ use weir_live::strategy;
 use weir_quic::Congestion;
 
 use super::congestion;
-use crate::cmd::{print_line, print_out, time::time};
 use crate::harness::machine::MachineTime;
 use crate::live::{
     agreement::{Disturbed, agreement, bound, undisturbed},
@@ -24,7 +23,9 @@ use crate::live::{
     profile::NetworkProfile,
     table::{Row, lines, table, verdicts},
 };
+use crate::output::{print_line, print_out};
 use crate::results;
+use crate::time::time;
 
 /// Compare strategies over links that are too slow, in virtual time or in real time
 ///

@@ -13,13 +13,13 @@ use weir_live::{Choice, Join, Plan, Viewer, ViewerConfig, strategy};
 use weir_moqt::name::Namespace;
 
 use super::{TrustArguments, namespace};
-use crate::cmd::print_out;
-use crate::cmd::time::{long_time, time};
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, wanted_congestion};
 use crate::live::summary::{line, summary};
+use crate::output::print_out;
 use crate::run::RelayUrl;
 use crate::signals;
+use crate::time::{long_time, time};
 
 /// Play a live stream without a screen, and report what a viewer would have seen
 ///

@@ -17,12 +17,12 @@ use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
 
 use super::{TrustArguments, namespace};
-use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, target, timebase},
     inbox::Inbox,
     lab::{named_strategy, wanted_congestion},
 };
+use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,

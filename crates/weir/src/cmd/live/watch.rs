@@ -18,13 +18,13 @@ use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
 
 use super::namespace;
-use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, target, timebase},
     inbox::Inbox,
     lab::{named_strategy, wanted_congestion},
     watch::serve_page,
 };
+use crate::output::{print_line, print_out};
 use crate::signals;
 use crate::{
     harness::own_relay::ChildRelay,

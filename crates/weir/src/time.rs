@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 /// `1.5s`, `200ms`, or a plain number of seconds, up to a day.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     up_to(text, TIME_MAX, "a day")
 }
 
 /// The same for how long something is waited for: a millisecond at least.
-pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
+pub(crate) fn time_limit(text: &str) -> Result<Duration, String> {
     let time = time(text)?;
     if time < TIME_LIMIT_MIN {
         return Err("expected a millisecond at least".to_owned());
@@ -17,12 +17,12 @@ pub(super) fn time_limit(text: &str) -> Result<Duration, String> {
 }
 
 /// The same for what may go on for days: up to a week.
-pub(super) fn long_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn long_time(text: &str) -> Result<Duration, String> {
     up_to(text, LONG_TIME_MAX, "a week")
 }
 
 /// The same for how long something is good: up to a century.
-pub(super) fn validity(text: &str) -> Result<Duration, String> {
+pub(crate) fn validity(text: &str) -> Result<Duration, String> {
     up_to(text, VALIDITY_MAX, "100 years of 365 days")
 }
 

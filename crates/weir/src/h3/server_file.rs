@@ -1,4 +1,4 @@
-//! Servers that a file describes: how each is started, reached and stopped.
+//! The file of `weir h3 compare`: which servers are compared, and under which loads.
 
 use std::{
     fs,
@@ -10,12 +10,13 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
-use crate::h3::measurement::Handshake;
+use super::{options::LoadOptions, plan::Handshake, url::Url};
+use crate::harness::contender::{self, Contender, Entry, refused_flag};
 
 /// What is compared, as the file says.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Described {
+pub(crate) struct ServerFile {
     /// The kinds of load, by their names; see [`Load::named`].
     #[serde(default = "scenarios")]
     pub(crate) scenarios: Vec<String>,
@@ -36,13 +37,13 @@ pub(crate) struct Described {
     #[serde(default)]
     pub(crate) arguments: Vec<String>,
     /// The servers.
-    pub(crate) server: Vec<DescribedServer>,
+    pub(crate) server: Vec<ServerEntry>,
 }
 
 /// One server.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct DescribedServer {
+pub(crate) struct ServerEntry {
     pub(crate) name: String,
     /// Program and arguments; `{weir}`, `{port}`, `{cert}`, `{key}`, `{root}`, `{core}` and `{folder}` are filled in.
     pub(crate) start: Vec<String>,
@@ -148,22 +149,21 @@ impl Load {
     }
 }
 
-impl Described {
+impl ServerFile {
     /// Reads a file.
     ///
     /// # Errors
     /// It cannot be read, or something in it is wrong; the error says where.
     pub(crate) fn read(file: &Path) -> anyhow::Result<Self> {
-        let name = file.display();
-        let text = fs::read_to_string(file).with_context(|| format!("{name}: cannot be read"))?;
-        let mut described: Self = toml::from_str(&text).with_context(|| name.to_string())?;
+        let mut described: Self = contender::read(file)?;
         let folder = file.parent().unwrap_or_else(|| Path::new(""));
         for server in &mut described.server {
             for file in [&mut server.cert, &mut server.key].into_iter().flatten() {
                 *file = folder.join(&*file);
             }
         }
-        described.check().with_context(|| name.to_string())?;
+        let checked = described.check();
+        checked.with_context(|| file.display().to_string())?;
         Ok(described)
     }
 
@@ -175,33 +175,24 @@ impl Described {
             .collect()
     }
 
-    /// What `weir h3 bench` is told for a run.
-    pub(crate) fn line(&self, server: &DescribedServer, load: &Load, port: u16) -> Vec<String> {
-        let path = server.path.replace("{file}", load.file);
-        let mut line = vec![
-            format!("https://localhost:{port}{path}"),
-            format!("--connect=127.0.0.1:{port}"),
-            "--insecure".to_owned(),
-            format!("--duration={}", self.seconds),
-            format!("--warm-up={}", self.warm_up_seconds),
-            format!("--expect-length={}", load.bytes),
-            format!("--max-concurrent-conns={}", load.connections()),
-        ];
-        match load.short {
-            None => line.push("--max-concurrent-requests=10".to_owned()),
-            Some(handshake) => line.push(format!("--short={}", handshake.name())),
-        }
-        if let Some(core) = self.client_core {
-            line.push(format!("--cores={core}"));
-        }
-        line.extend(self.arguments.iter().cloned());
-        line
+    /// The options of every run under a load, without the server's address.
+    pub(super) fn options(&self, load: &Load) -> anyhow::Result<LoadOptions> {
+        let given = LoadOptions::from_arguments(&self.arguments)?;
+        Ok(LoadOptions {
+            insecure: true,
+            duration: Duration::from_secs_f64(self.seconds),
+            warm_up: Duration::from_secs_f64(self.warm_up_seconds),
+            expect_length: Some(load.bytes),
+            max_concurrent_conns: load.connections(),
+            max_concurrent_requests: REQUESTS_AT_ONCE,
+            short: load.short,
+            cores: self.client_core.into_iter().collect(),
+            ..given
+        })
     }
 
     pub(crate) fn check(&self) -> anyhow::Result<()> {
-        if self.server.is_empty() || self.server.len() > SERVERS_MAX {
-            bail!("server: expected 1 to {SERVERS_MAX} of them");
-        }
+        contender::check(&self.server)?;
         if self.rounds == 0 || self.rounds > ROUNDS_MAX {
             bail!("rounds: expected 1 to {ROUNDS_MAX}");
         }
@@ -229,32 +220,19 @@ impl Described {
         if self.scenarios.is_empty() {
             bail!("scenarios: expected one at least");
         }
-        for argument in &self.arguments {
-            let flag = argument.split('=').next().unwrap_or_default();
-            if let Some((_, instead)) = OWN_FLAGS.into_iter().find(|(own, _)| *own == flag) {
-                bail!("arguments: {flag} is the comparison's own: {instead}");
-            }
+        if let Some((flag, instead)) = refused_flag(&self.arguments, &OWN_FLAGS) {
+            bail!("arguments: {flag} is the comparison's own: {instead}");
         }
-        for (number, server) in self.server.iter().enumerate() {
-            server
-                .check()
-                .with_context(|| format!("server {:?}", server.name))?;
-            if self.server[..number]
-                .iter()
-                .any(|one| one.name == server.name)
-            {
-                bail!("server {:?} stands twice", server.name);
-            }
+        for server in &self.server {
+            let checked = server.check();
+            checked.with_context(|| format!("server {:?}", server.name))?;
         }
         Ok(())
     }
 }
 
-impl DescribedServer {
+impl ServerEntry {
     fn check(&self) -> anyhow::Result<()> {
-        if self.start.is_empty() {
-            bail!("start: expected a program and its arguments");
-        }
         if self.port == Some(0) {
             bail!("port: expected 1 to 65535");
         }
@@ -278,8 +256,32 @@ impl DescribedServer {
         Ok(())
     }
 
+    /// How long it may take from its start to its first answer.
     pub(crate) fn ready_time(&self) -> Duration {
         Duration::from_secs_f64(self.ready_seconds)
+    }
+
+    /// What is asked for under a load if the server listens on `port`.
+    pub(super) fn url(&self, load: &Load, port: u16) -> anyhow::Result<Url> {
+        let path = self.path.replace("{file}", load.file);
+        let url = format!("https://localhost:{port}{path}").parse();
+        url.context("path")
+    }
+}
+
+impl Entry for ServerEntry {
+    const KIND: &'static str = "server";
+
+    fn contender(&self) -> Contender {
+        let certificate = self.cert.clone().zip(self.key.clone());
+        Contender {
+            name: self.name.clone(),
+            start: self.start.clone(),
+            core: self.core,
+            version: self.version.clone(),
+            version_text: self.version_text.clone(),
+            certificate: certificate.map(|(chain, key)| [chain, key]),
+        }
     }
 }
 
@@ -320,9 +322,11 @@ const FILES: [(&str, u64); 5] = [
     ("2m", 2 << 20),
 ];
 /// Flags of `weir h3 bench` that a comparison gives itself, or that would be of no use in it, and what there is instead.
-const OWN_FLAGS: [(&str, &str); 14] = [
+const OWN_FLAGS: [(&str, &str); 16] = [
     ("--connect", "each server has a port"),
     ("--insecure", "each server has a certificate"),
+    ("--ca", "each server has a certificate"),
+    ("--certificate-hash", "each server has a certificate"),
     ("--duration", "the file has `seconds`"),
     ("--warm-up", "the file has `warm_up_seconds`"),
     ("--expect-length", "the file has `scenarios`"),
@@ -336,8 +340,8 @@ const OWN_FLAGS: [(&str, &str); 14] = [
     ("--json", "`weir h3 compare` has --json"),
     ("--html", "`weir h3 compare` has --html"),
 ];
-/// More than a table is read for.
-const SERVERS_MAX: usize = 32;
+/// Of each long connection.
+const REQUESTS_AT_ONCE: usize = 10;
 const ROUNDS_MAX: u32 = 50;
 const SECONDS_MAX: f64 = 600.0;
 const READY_SECONDS_MAX: f64 = 120.0;
@@ -349,7 +353,7 @@ mod tests {
     const SERVER: &str = "[[server]]\nname = \"a\"\nstart = [\"a\"]\n";
 
     fn problem(text: &str) -> String {
-        let parsed = toml::from_str::<Described>(text).map_err(anyhow::Error::from);
+        let parsed = toml::from_str::<ServerFile>(text).map_err(anyhow::Error::from);
         let error = parsed.and_then(|file| file.check());
         format!("{:#}", error.unwrap_err())
     }
@@ -397,21 +401,26 @@ mod tests {
         let text = format!(
             "warm_up_seconds = 0.25\nclient_core = 3\narguments = [\"--no-gro\"]\n{SERVER}"
         );
-        let described: Described = toml::from_str(&text).unwrap();
-        let line = |load: &str| {
-            let load = Load::named(load).unwrap();
-            described.line(&described.server[0], &load, 7).join(" ")
-        };
+        let described: ServerFile = toml::from_str(&text).unwrap();
+        let options = |load: &str| described.options(&Load::named(load).unwrap()).unwrap();
+        let long = options("15k");
         assert_eq!(
-            line("15k"),
-            "https://localhost:7/15k --connect=127.0.0.1:7 --insecure --duration=3 --warm-up=0.25 --expect-length=15360 \
-             --max-concurrent-conns=10 --max-concurrent-requests=10 --cores=3 --no-gro"
+            (long.duration.as_secs(), long.warm_up.as_millis()),
+            (3, 250)
         );
+        assert_eq!((long.expect_length, long.short), (Some(15_360), None));
+        let at_once = |one: &LoadOptions| (one.max_concurrent_conns, one.max_concurrent_requests);
+        assert_eq!(at_once(&long), (10, 10));
+        assert!(long.insecure && long.no_gro && long.cores == [3]);
+        let short = options("1k-0rtt");
+        assert_eq!(short.short, Some(Handshake::Early));
         assert_eq!(
-            line("1k-0rtt"),
-            "https://localhost:7/1k --connect=127.0.0.1:7 --insecure --duration=3 --warm-up=0.25 --expect-length=1024 \
-             --max-concurrent-conns=100 --short=0rtt --cores=3 --no-gro"
+            (short.max_concurrent_conns, short.expect_length),
+            (100, Some(1024))
         );
+        let server = &described.server[0];
+        let url = server.url(&Load::named("1k-0rtt").unwrap(), 7).unwrap();
+        assert_eq!(url.to_string(), "https://localhost:7/1k");
     }
 
     #[test]
@@ -433,7 +442,7 @@ mod tests {
             env!("CARGO_MANIFEST_DIR"),
             "/../../profiles/contenders.toml"
         );
-        let described = Described::read(Path::new(file)).unwrap();
+        let described = ServerFile::read(Path::new(file)).unwrap();
         assert!(described.server.len() >= 4);
         assert_eq!(described.loads().len(), described.scenarios.len());
     }
@@ -448,13 +457,13 @@ mod tests {
             format!("{SERVER}cert = \"c.pem\"\nkey = \"k.pem\"\n"),
         )
         .unwrap();
-        let error = format!("{:#}", Described::read(&file).unwrap_err());
+        let error = format!("{:#}", ServerFile::read(&file).unwrap_err());
         let expected = format!("cert: there is no file {}", folder.join("c.pem").display());
         assert!(error.contains(&expected), "{error}");
         for name in ["c.pem", "k.pem"] {
             fs::write(folder.join(name), "").unwrap();
         }
-        let server = Described::read(&file).unwrap().server.remove(0);
+        let server = ServerFile::read(&file).unwrap().server.remove(0);
         assert_eq!(server.key, Some(folder.join("k.pem")));
         fs::remove_dir_all(&folder).unwrap();
     }

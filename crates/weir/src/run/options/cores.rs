@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-use super::BenchArguments;
+use super::RunOptions;
 use crate::{
     harness::{machine::Machine, own_relay::OwnRelay, process},
     run::{CoreChoice, RelayChoice},
@@ -10,19 +10,17 @@ use crate::{
 
 /// The relay on its own cores, everything else on the first that it does not have, unless said otherwise.
 pub(super) fn choose(
-    arguments: &BenchArguments,
+    options: &RunOptions,
     machine: &Machine,
     relay: &RelayChoice,
 ) -> anyhow::Result<CoreChoice> {
-    check(arguments, machine, relay)?;
+    check(options, machine, relay)?;
     let relay = match relay {
         // Wherever the system wants.
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) if cores.is_empty() => machine.cores.clone(),
         RelayChoice::Own(OwnRelay::Weir { cores, .. }) => cores.clone(),
         RelayChoice::Own(OwnRelay::Null { core }) => core.iter().copied().collect(),
-        RelayChoice::At { .. } if !arguments.relay_cores.is_empty() => {
-            arguments.relay_cores.clone()
-        }
+        RelayChoice::At { .. } if !options.relay_cores.is_empty() => options.relay_cores.clone(),
         RelayChoice::At { pid, .. } => {
             pid.map_or_else(Vec::new, |pid| process::bound_cores(pid, &machine.cores))
         }
@@ -30,8 +28,8 @@ pub(super) fn choose(
     let generator = generator_core(&machine.cores, &relay);
     Ok(CoreChoice {
         relay,
-        publishers: arguments.publishers_core.or(generator),
-        subscribers: arguments.subscribers_core.or(generator),
+        publishers: options.publishers_core.or(generator),
+        subscribers: options.subscribers_core.or(generator),
     })
 }
 
@@ -51,16 +49,16 @@ fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
 
 /// Whether there are the cores that are named. A relay that is not started here may be on cores that this process is
 /// kept off.
-fn check(arguments: &BenchArguments, machine: &Machine, relay: &RelayChoice) -> anyhow::Result<()> {
+fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow::Result<()> {
     let of_relay = match relay {
         RelayChoice::Own(_) => &machine.cores,
         RelayChoice::At { .. } => &machine.online,
     };
-    let relay = arguments.relay_cores.iter();
+    let relay = options.relay_cores.iter();
     let relay = relay.map(|core| ("--relay-cores", *core, of_relay));
-    let publishers = arguments.publishers_core;
+    let publishers = options.publishers_core;
     let publishers = publishers.map(|core| ("--publishers-core", core, &machine.cores));
-    let subscribers = arguments.subscribers_core;
+    let subscribers = options.subscribers_core;
     let subscribers = subscribers.map(|core| ("--subscribers-core", core, &machine.cores));
     for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
         if !cores.contains(&core) {
@@ -71,9 +69,9 @@ fn check(arguments: &BenchArguments, machine: &Machine, relay: &RelayChoice) -> 
 }
 
 /// Our own relay on its cores: the first one, and as many after it as it has threads, unless said otherwise.
-pub(super) fn own_relay(arguments: &BenchArguments, machine: &Machine) -> anyhow::Result<OwnRelay> {
-    let threads = usize::from(arguments.relay_threads);
-    let chosen = &arguments.relay_cores;
+pub(super) fn own_relay(options: &RunOptions, machine: &Machine) -> anyhow::Result<OwnRelay> {
+    let threads = usize::from(options.relay_threads);
+    let chosen = &options.relay_cores;
     if !chosen.is_empty() && chosen.len() != threads {
         bail!(
             "--relay-cores: {} cores for {threads} threads; expected one for each",
@@ -105,7 +103,7 @@ mod tests {
     #[derive(Debug, Parser)]
     struct Line {
         #[command(flatten)]
-        run: BenchArguments,
+        run: RunOptions,
     }
 
     /// Who runs where on a machine with so many cores.
@@ -115,23 +113,23 @@ mod tests {
 
     /// Who runs where if this process may use `cores` of so many.
     fn choose_of(cores: Vec<usize>, online: usize, flags: &[&str]) -> anyhow::Result<CoreChoice> {
-        let line = ["weir", "profile.ini"].iter().chain(flags);
-        let arguments = Line::try_parse_from(line)?.run;
+        let line = ["weir"].iter().chain(flags);
+        let options = Line::try_parse_from(line)?.run;
         let machine = Machine {
             kernel: String::new(),
             cpu_model: String::new(),
             cores,
             online: (0..online).collect(),
         };
-        let relay = match &arguments.relay {
-            None => RelayChoice::Own(own_relay(&arguments, &machine)?),
+        let relay = match &options.relay {
+            None => RelayChoice::Own(own_relay(&options, &machine)?),
             Some(url) => RelayChoice::At {
                 url: url.parse()?,
                 pid: None,
                 by_name: false,
             },
         };
-        choose(&arguments, &machine, &relay)
+        choose(&options, &machine, &relay)
     }
 
     #[test]

@@ -4,10 +4,10 @@ use std::io::{IsTerminal as _, Write as _};
 
 use weir_bench::report::live::{LiveView, Moment};
 
-use super::print_line;
+use crate::output::print_line;
 
 /// What is shown of a run while it goes on.
-pub(super) struct Progress {
+pub(crate) struct Progress {
     is_terminal: bool,
     colour: bool,
     lines: u32,
@@ -18,7 +18,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self {
             is_terminal,
@@ -31,7 +31,7 @@ impl Progress {
     }
 
     /// Shows a moment of a run; one of another label is of another run.
-    pub(super) fn show(&mut self, moment: &Moment) {
+    pub(crate) fn show(&mut self, moment: &Moment) {
         if moment.label != self.label {
             self.label.clone_from(&moment.label);
             (self.view, self.lines) = (LiveView::default(), 0);
@@ -48,7 +48,7 @@ impl Progress {
     }
 
     /// Shows a line about a run of another kind.
-    pub(super) fn say(&mut self, line: &str) {
+    pub(crate) fn say(&mut self, line: &str) {
         if self.is_terminal {
             let size = Size::now();
             let line: String = line.chars().take(size.columns.saturating_sub(1)).collect();
@@ -59,8 +59,14 @@ impl Progress {
         self.lines += 1;
     }
 
+    /// Says a line that stays, on standard error.
+    pub(crate) fn keep(&mut self, line: &str) {
+        self.end();
+        print_line(line);
+    }
+
     /// Leaves nothing behind on a terminal.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         if self.is_terminal {
             self.draw(Size::now(), "");
         }
