@@ -12,6 +12,7 @@ mod results;
 mod run;
 mod signals;
 mod time;
+mod urls;
 
 use std::process::ExitCode;
 

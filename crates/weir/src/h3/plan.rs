@@ -110,9 +110,9 @@ impl Plan {
         Load {
             target: Target {
                 address: self.address,
-                server_name: self.url.host.clone(),
-                authority: self.url.authority(),
-                path: self.url.path.clone(),
+                server_name: self.url.host(),
+                authority: self.url.authority().to_owned(),
+                path: self.url.path().to_owned(),
             },
             connections: self.connections,
             requests_per_connection: self.requests_per_connection,

@@ -36,9 +36,7 @@ use crate::harness::{
 };
 
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
-pub(crate) use self::target::{
-    RelayUrl, TrustChoice, is_isolated, look_up, target as client_target,
-};
+pub(crate) use self::target::{RelayUrl, TrustChoice, target as client_target};
 use self::{
     generator::{BrokenOff, Generator},
     scrape::Scraper,

@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
 use serde::Deserialize;
+use url::Url;
 use weir_bench::{
     limits::PROFILE_BYTES_MAX,
     profile::{Mode, Profile},
@@ -419,7 +420,8 @@ fn random_seed() -> anyhow::Result<u64> {
 }
 
 fn metrics_url(text: &str) -> Result<String, String> {
-    if text.starts_with("http://") {
+    let is_http = |url: &Url| url.scheme() == "http" && url.has_host();
+    if Url::parse(text).is_ok_and(|url| is_http(&url)) {
         Ok(text.to_owned())
     } else {
         Err("expected http://HOST:PORT/PATH".to_owned())
