@@ -33,9 +33,9 @@ use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::peer::Rest;
 use crate::peers::Peers;
 use crate::profile::Audience;
-use crate::series::Series;
 use crate::target::Target;
 use weir_histogram::Histogram;
+use weir_histogram::Series;
 
 /// What subscribers are made from.
 #[derive(Clone, Debug)]

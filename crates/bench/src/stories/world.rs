@@ -19,11 +19,11 @@ use crate::outcome::{self, Judged, Surroundings};
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
-use crate::report::{Report, example_report};
 use crate::scenario::Scenario;
-use crate::service_level::ServiceLevel;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
 use crate::target::Target;
+use weir_report::relay::{Generator, Relay, Report, Run};
+use weir_report::service_level::ServiceLevel;
 
 pub(crate) const CLIENTS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
@@ -175,9 +175,8 @@ impl World {
         }
     }
 
-    /// The report of the run by the usual service level. What a host knows of a run is that of an example.
+    /// The report of the run by the usual service level, without what a host would add.
     pub(super) fn report(&self) -> Report {
-        let example = example_report(1);
         outcome::report(
             &self.profile,
             self.load.subscribers().plans(),
@@ -185,9 +184,12 @@ impl World {
             self.load.subscribers(),
             &ServiceLevel::default(),
             Surroundings {
-                run: example.run,
-                relay: example.relay,
-                generator: example.generator,
+                run: Run::default(),
+                relay: Relay::default(),
+                generator: Generator {
+                    healthy: true,
+                    ..Generator::default()
+                },
                 judged: Judged::default(),
             },
         )

@@ -13,8 +13,8 @@ use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use crate::peer::Peer;
 use crate::peers::Peers;
-use crate::profile::Conduct;
-use crate::series::Series;
+use weir_histogram::Series;
+use weir_report::relay::Conduct;
 
 /// Subscribers whose connections are handed in.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
 use crate::peer::Peer;
-use crate::profile::Conduct;
+use weir_report::relay::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]

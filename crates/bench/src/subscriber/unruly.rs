@@ -9,7 +9,7 @@ use weir_quic::Event;
 use super::audience::Subscribers;
 use super::client::SubscriberClient;
 use crate::metrics::TrackReceiver;
-use crate::profile::Conduct;
+use weir_report::relay::Conduct;
 
 /// Data streams that slow readers leave unread for now. What QUIC lets the relay send meanwhile is what the
 /// limits of flow control allow, and no event of a stream is kept twice, so nothing here grows beyond these.

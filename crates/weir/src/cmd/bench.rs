@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
-use weir_bench::report::{Report, html, json, terminal};
+use weir_report::relay::{Report, html, json, terminal};
 
 use crate::{
     cmd::archive_file,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use weir_bench::report::{Report, csv, html, json, prometheus, sanitize};
+use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
 
 use super::{archive_file, bench};
 use crate::output::write_file;

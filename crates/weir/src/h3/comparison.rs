@@ -3,8 +3,8 @@
 use std::{net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context as _, anyhow};
-use weir_bench::http3::{Comparison, Contender, Entry, RunFigures};
 use weir_net::{Stop, clock};
+use weir_report::http3::{Comparison, Contender, Entry, RunFigures};
 
 use super::{
     measurement,
@@ -306,7 +306,7 @@ fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &s
 }
 
 /// What went wrong in a run, in short.
-fn problems_of(report: &weir_bench::http3::Report) -> Vec<String> {
+fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
     let kinds = report
         .requests
         .failures

@@ -3,11 +3,6 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use weir_bench::{
-    http3::{self as figures, Report},
-    metrics::figures::{buckets, distribution, quantile_ms},
-    report::{Latency, LatencySecond},
-};
 use weir_http3::{
     Limits,
     client::{Client, Failure, Figures, Refusal},
@@ -16,6 +11,12 @@ use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{ClientConfig, h3, tls::ClientTls};
 
 use super::{plan::Plan, threads::Hosted};
+use weir_report::{
+    http3::{self as figures, Report},
+    latency::{buckets, distribution, quantile_ms},
+    relay::{Latency, LatencySecond},
+};
+
 use crate::harness::{
     machine::Machine,
     processes::{Processes, Sample, receive_buffer_errors},

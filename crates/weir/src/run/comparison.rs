@@ -7,12 +7,13 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use weir_bench::{
-    compare::{Comparison, Entry},
-    find_max::{self, Probe, load},
-    report::{Report, live::Moment},
-};
+use weir_bench::profile::load;
 use weir_net::Stop;
+use weir_report::{
+    comparison::{Comparison, Entry},
+    relay::{Report, live_view::Moment},
+    search::{self, Probe},
+};
 
 use super::{
     Plan, RelayChoice,
@@ -299,7 +300,7 @@ impl RelayRounds {
 
     /// A run has come to its end.
     fn note(&mut self, number: usize, label: &str, probe: Probe) {
-        let row = find_max::row(&probe);
+        let row = search::row(&probe);
         self.progress
             .keep(&format!("{label}: {}", row.trim_start()));
         self.entries[number].runs.push(probe);

@@ -11,13 +11,13 @@ use weir_bench::{
     lookout::Lookout,
     meeting::MeetingRole,
     metrics::{End, TrackPlan},
-    profile::{Conduct, Mode, Profile},
+    profile::{Mode, Profile},
     publisher::{PublisherConfig, PublisherRole},
-    report::{Clause, Status, live::Moment},
     scenario::{Roles, Scenario},
     subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
 };
 use weir_net::{Stop, clock};
+use weir_report::relay::{Clause, Conduct, Status, live_view::Moment};
 
 use super::{
     Plan, RelayUrl, target,

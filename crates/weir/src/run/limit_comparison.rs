@@ -7,12 +7,12 @@ use std::{
 };
 
 use anyhow::bail;
-use weir_bench::{
-    compare::{Limits, RelayLimit},
-    find_max::{Dimension, Probe, Record, heading, row},
-    report::live::Moment,
-};
 use weir_net::{Stop, clock};
+use weir_report::{
+    comparison::{Limits, RelayLimit},
+    relay::live_view::Moment,
+    search::{Dimension, Probe, Record, heading, row},
+};
 
 use super::{
     Plan,

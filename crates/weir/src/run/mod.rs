@@ -18,17 +18,16 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use weir_bench::{
-    archive::Archive,
     clock::RunClock,
     outcome::{self, Judged, Surroundings},
     profile::Mode,
     publisher::PublishFlow,
-    report::{Calibration, Cores, Run, live::Moment},
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
 use weir_moqt::draft::Draft;
 use weir_net::{Stop, clock};
+use weir_report::relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment};
 
 use crate::harness::{
     machine::Machine,
@@ -184,7 +183,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     Run {
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: plan.command_line.clone(),
-        profile: weir_bench::report::Profile {
+        profile: weir_report::relay::Profile {
             name: plan.profile_name.clone(),
             text: plan.profile.to_ini(),
         },

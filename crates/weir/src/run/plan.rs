@@ -8,10 +8,10 @@ use weir_bench::{
     publisher::PublishFlow,
     qperf::Wire,
     scenario::Roles,
-    service_level::ServiceLevel,
     subscriber::SubscribeFlow,
 };
 use weir_moqt::token::Token;
+use weir_report::service_level::ServiceLevel;
 
 use super::{RelayUrl, TrustChoice};
 use crate::harness::{machine::Machine, own_relay::OwnRelay};

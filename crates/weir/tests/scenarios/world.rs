@@ -10,9 +10,7 @@ use weir_bench::{
     outcome::{self, Judged, Surroundings},
     profile::Profile,
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
-    report::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
     scenario::Scenario,
-    service_level::ServiceLevel,
     subscriber::{
         SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
@@ -21,6 +19,10 @@ use weir_bench::{
 use weir_link::{Config as LinkConfig, Delay};
 use weir_moqt::{limits::Limits, message::Setup};
 use weir_quic::App;
+use weir_report::{
+    relay::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
+    service_level::ServiceLevel,
+};
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
 /// What a benchmark is made from.
@@ -348,7 +350,7 @@ impl World {
         Run {
             weir_version: String::new(),
             command_line: String::new(),
-            profile: weir_bench::report::Profile {
+            profile: weir_report::relay::Profile {
                 name: "profile.ini".to_owned(),
                 text: self.profile.to_ini(),
             },

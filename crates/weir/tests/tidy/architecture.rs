@@ -18,10 +18,11 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 11] = [
+const CRATES: [(&str, Place); 12] = [
     ("moqt", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
+    ("report", Place::Protocol(&["weir-histogram"])),
     ("quic", Place::Protocol(&["weir-moqt"])),
     ("relay", Place::Role),
     ("bench", Place::Role),
@@ -33,7 +34,13 @@ const CRATES: [(&str, Place); 11] = [
 ];
 
 /// What roles and hosts may depend on.
-const PROTOCOL: [&str; 4] = ["weir-moqt", "weir-quic", "weir-link", "weir-histogram"];
+const PROTOCOL: [&str; 5] = [
+    "weir-moqt",
+    "weir-quic",
+    "weir-link",
+    "weir-histogram",
+    "weir-report",
+];
 
 /// The crates without sockets, clocks, threads, randomness and environment.
 pub(crate) fn pure_crates() -> impl Iterator<Item = &'static str> {

@@ -5,7 +5,7 @@ use crate::tree::{Finding, SourceFile};
 /// The page. The last cell of each row of its tables names tests.
 const PAGE: &str = "docs/bench-draft.md";
 
-/// Behind the name of a test of the program; others are of the benchmark.
+/// Behind the name of a test of the program; others are of the benchmark and its reports.
 const OF_THE_PROGRAM: &str = " (*p*";
 
 /// Every test that the page names is there.
@@ -13,13 +13,13 @@ pub(crate) fn check_tests(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for page in files.iter().filter(|file| file.path == PAGE) {
         for (number, line) in page.lines() {
-            for (name, crate_folder) in named(line) {
+            for (name, folders) in named(line) {
                 let head = format!("fn {name}(");
                 let mut tests = files
                     .iter()
-                    .filter(|file| file.path.starts_with(crate_folder) && file.is_rust());
+                    .filter(|file| file.is_rust() && is_within(&file.path, folders));
                 if !tests.any(|file| file.lines().any(|(_, line)| line.contains(&head))) {
-                    let rule = format!("{name}: there is no such test in {crate_folder}");
+                    let rule = format!("{name}: there is no such test in {}", folders.join(" or "));
                     findings.push(page.finding(number, rule));
                 }
             }
@@ -28,8 +28,8 @@ pub(crate) fn check_tests(files: &[SourceFile]) -> Vec<Finding> {
     findings
 }
 
-/// Tests in the last cell of a row, and the folder of their crate.
-fn named(line: &str) -> Vec<(&str, &'static str)> {
+/// Tests in the last cell of a row, and the folders of the crates that may have them.
+fn named(line: &str) -> Vec<(&str, &'static [&'static str])> {
     let cell = line
         .strip_suffix(" |")
         .and_then(|row| row.rsplit("| ").next());
@@ -40,15 +40,19 @@ fn named(line: &str) -> Vec<(&str, &'static str)> {
         let is_test = name.chars().filter(|one| *one == '_').count() > 0 && !name.contains(' ');
         if is_test {
             let is_program = behind.starts_with(OF_THE_PROGRAM);
-            let folder = if is_program {
-                "crates/weir/"
+            let folders: &[&str] = if is_program {
+                &["crates/weir/"]
             } else {
-                "crates/bench/"
+                &["crates/bench/", "crates/report/"]
             };
-            names.push((name, folder));
+            names.push((name, folders));
         }
     }
     names
+}
+
+fn is_within(path: &str, folders: &[&str]) -> bool {
+    folders.iter().any(|folder| path.starts_with(folder))
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
-use weir_bench::http3::{html, json, terminal};
+use weir_report::http3::{html, json, terminal};
 
 use crate::{
     h3::{measurement, options::LoadOptions},
