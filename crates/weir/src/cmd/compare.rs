@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use weir_report::comparison::{html, markdown, terminal};
+use weir_report::comparison::relays::{html, markdown, terminal};
 
 use crate::{
     harness::contender,

@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, time::Duration};
 
 use anyhow::{Context as _, anyhow};
 use weir_net::{Stop, clock};
-use weir_report::http3::{Comparison, Contender, Entry, RunFigures};
+use weir_report::comparison::servers::{Comparison, Contender, Entry, RunFigures};
 
 use super::{
     measurement,

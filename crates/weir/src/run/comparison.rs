@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use weir_bench::profile::load;
 use weir_net::Stop;
 use weir_report::{
-    comparison::{Comparison, Entry},
+    comparison::relays::{Comparison, Entry},
     relay::{Report, live_view::Moment},
     search::{self, Probe},
 };

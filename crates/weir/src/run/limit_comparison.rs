@@ -9,7 +9,7 @@ use std::{
 use anyhow::bail;
 use weir_net::{Stop, clock};
 use weir_report::{
-    comparison::{Limits, RelayLimit},
+    comparison::limits::{Limits, RelayLimit},
     relay::live_view::Moment,
     search::{Dimension, Probe, Record, heading, row},
 };

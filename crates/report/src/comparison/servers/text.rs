@@ -1,9 +1,16 @@
 //! A comparison as text: for a terminal, and as Markdown.
 
-use super::{Comparison, Scenario, Standing};
-use crate::{
-    comparison::Middle,
-    form::number::{self, printable},
+use super::{
+    super::{
+        Middle,
+        column::{self, Column},
+        incomplete,
+    },
+    Comparison, Scenario, Standing,
+};
+use crate::form::{
+    number::{self, printable},
+    table::Table,
 };
 
 /// The comparison for a terminal.
@@ -18,36 +25,12 @@ pub fn table(comparison: &Comparison) -> String {
             printable(&scenario.name),
             printable(&scenario.load)
         ));
-        let rows = rows(comparison, scenario);
-        let widths: Vec<usize> = (0..HEAD.len())
-            .map(|column| {
-                let cells = rows.iter().map(|row| row[column].chars().count());
-                cells
-                    .chain([HEAD[column].chars().count()])
-                    .max()
-                    .unwrap_or(0)
-            })
-            .collect();
-        let head = HEAD.map(str::to_owned);
-        for row in [head].iter().chain(&rows) {
-            let cells = row.iter().zip(&widths).enumerate();
-            let line: String = cells
-                .map(|(column, (cell, width))| match column {
-                    0 => format!("  {cell:<width$}"),
-                    _ => format!("  {cell:>width$}"),
-                })
-                .collect();
-            out.push(format!("{}\n", line.trim_end()));
-        }
-        for problem in problems(scenario) {
-            out.push(format!("  {problem}\n"));
+        for line in scenario_table(comparison, scenario).terminal().lines() {
+            out.push(format!("  {line}\n"));
         }
     }
-    if let Some(reason) = &comparison.broken_off {
-        out.push(format!(
-            "\nNot all runs were made: {}.\n",
-            printable(reason)
-        ));
+    if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
+        out.push(format!("\n{}\n", printable(&note)));
     }
     out.concat()
 }
@@ -65,13 +48,13 @@ pub fn markdown(comparison: &Comparison) -> String {
             escaped(&scenario.name),
             escaped(&scenario.load)
         ));
-        out.push(format!(
-            "| {} | requests per CPU second |\n",
-            HEAD.join(" | ")
-        ));
-        out.push(format!("|---|{}---|\n", "---:|".repeat(HEAD.len() - 1)));
+        let table = scenario_table(comparison, scenario);
+        let heading = table.heading.join(" | ");
+        out.push(format!("| {heading} | requests per CPU second |\n"));
+        let figures = "---:|".repeat(table.heading.len() - 1);
+        out.push(format!("|---|{figures}---|\n"));
         let best = scenario.best();
-        for (standing, row) in scenario.standings.iter().zip(rows(comparison, scenario)) {
+        for (standing, row) in scenario.standings.iter().zip(&table.rows) {
             let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
             out.push(format!(
                 "| {} | {} |\n",
@@ -83,8 +66,8 @@ pub fn markdown(comparison: &Comparison) -> String {
             out.push(format!("\n{}\n", escaped(&problem)));
         }
     }
-    if let Some(reason) = &comparison.broken_off {
-        out.push(format!("\nNot all runs were made: {}.\n", escaped(reason)));
+    if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
+        out.push(format!("\n{}\n", escaped(&note)));
     }
     out.concat()
 }
@@ -100,49 +83,62 @@ impl Scenario {
     }
 }
 
-/// The columns of a table.
-pub(super) const HEAD: [&str; 8] = [
-    "server",
-    "µs per request",
-    "requests/s",
-    "server busy",
-    "client busy",
-    "p99",
-    "failed",
-    "limit",
-];
-
 /// What the figures mean.
 const READING: &str = "\nMedians of the runs, with the smallest and the largest in parentheses. The first figure is the \
 server's CPU time per successful request (status 200 and the exact length). Requests per second are the server's own \
 only where it was the limit.\n";
 
-/// A row for each server, best first.
-pub(super) fn rows(comparison: &Comparison, scenario: &Scenario) -> Vec<[String; 8]> {
-    let cell = |middle: Option<Middle>, format: fn(f64) -> String| {
-        middle.map_or_else(|| number::NONE.to_owned(), |middle| format(middle.median))
-    };
-    let row = |standing: &Standing| {
-        let failed = match (standing.failed, standing.receive_errors) {
-            (failed, 0) => number::count(failed),
-            (failed, errors) => format!(
-                "{}, {} receive errors",
-                number::count(failed),
-                number::count(errors)
-            ),
-        };
-        [
-            printable(&comparison.full_name(&standing.entry.server)),
-            spread(standing.cpu_us_per_request),
-            spread(standing.requests_per_second),
-            cell(standing.server_percent, percent),
-            cell(standing.client_percent, percent),
-            cell(standing.latency_p99_ms, number::milliseconds),
-            failed,
-            standing.limit_words(),
-        ]
-    };
-    scenario.standings.iter().map(row).collect()
+/// A server in a scenario.
+struct Row<'a> {
+    comparison: &'a Comparison,
+    standing: &'a Standing,
+}
+
+/// What is told of each server.
+fn columns<'a>() -> [Column<Row<'a>>; 8] {
+    [
+        Column::words("server", |row| {
+            let name = &row.standing.entry.server;
+            printable(&row.comparison.full_name(name))
+        }),
+        Column::figures("µs per request", |row| {
+            spread(row.standing.cpu_us_per_request)
+        }),
+        Column::figures("requests/s", |row| spread(row.standing.requests_per_second)),
+        Column::figures("server busy", |row| {
+            median(row.standing.server_percent, percent)
+        }),
+        Column::figures("client busy", |row| {
+            median(row.standing.client_percent, percent)
+        }),
+        Column::figures("p99", |row| {
+            median(row.standing.latency_p99_ms, number::milliseconds)
+        }),
+        Column::figures("failed", |row| failed(row.standing)),
+        Column::figures("limit", |row| row.standing.limit_words()),
+    ]
+}
+
+/// A row for each server, best first, and below them what went wrong.
+pub(super) fn scenario_table(comparison: &Comparison, scenario: &Scenario) -> Table {
+    let rows = scenario.standings.iter().map(|standing| Row {
+        comparison,
+        standing,
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
+    column::table(&columns(), rows.iter(), problems(scenario))
+}
+
+fn failed(standing: &Standing) -> String {
+    let failed = number::count(standing.failed);
+    match standing.receive_errors {
+        0 => failed,
+        errors => format!("{failed}, {} receive errors", number::count(errors)),
+    }
+}
+
+fn median(middle: Option<Middle>, format: fn(f64) -> String) -> String {
+    middle.map_or_else(|| number::NONE.to_owned(), |middle| format(middle.median))
 }
 
 /// A median with its spread.

@@ -3,14 +3,16 @@
 //! It starts no server and does not choose the order of runs; the program interleaves them.
 
 mod page;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::page::page;
 pub use self::text::{markdown, table};
-use super::{Limit, Report};
-use crate::comparison::Middle;
+use super::{Middle, by_cost, with_version};
+use crate::http3::{Limit, Report, Server};
 
 /// Version of the comparison's form; it grows whenever a field changes or goes.
 pub const COMPARISON: u32 = 1;
@@ -129,7 +131,7 @@ impl RunFigures {
         Self {
             requests_per_second: report.requests.per_second,
             cpu_us_per_request: server.and_then(|server| server.cpu_us_per_request),
-            server_percent: server.map(super::Server::utilisation_percent),
+            server_percent: server.map(Server::utilisation_percent),
             client_percent: client.busiest_thread_percent(),
             client_us_per_request: client.cpu_us_per_request,
             limit: report.verdict.limit,
@@ -200,10 +202,10 @@ impl Comparison {
         let server = self.servers.iter().find(|server| server.name == name);
         let version = server.map_or("", |server| server.version.as_str());
         // Many programs say their own name with the version.
-        match version {
-            "" => name.to_owned(),
-            version if version.starts_with(name) => version.to_owned(),
-            version => format!("{name} ({version})"),
+        if version.starts_with(name) {
+            version.to_owned()
+        } else {
+            with_version(name, version)
         }
     }
 }
@@ -246,13 +248,8 @@ impl Standing {
 
     /// Who spends least per request first; who was not measured last.
     fn order(&self, other: &Self) -> std::cmp::Ordering {
-        let cost = |one: &Self| {
-            one.cpu_us_per_request
-                .map_or(f64::INFINITY, |cost| cost.median)
-        };
         let rate = |one: &Self| one.requests_per_second.map_or(0.0, |rate| rate.median);
-        cost(self)
-            .total_cmp(&cost(other))
+        by_cost(self.cpu_us_per_request, other.cpu_us_per_request)
             .then(rate(other).total_cmp(&rate(self)))
             .then_with(|| self.entry.server.cmp(&other.entry.server))
     }

@@ -2,10 +2,10 @@
 
 use super::{
     Comparison, Scenario, Standing,
-    text::{HEAD, problems, rows},
+    text::{problems, scenario_table},
 };
 use crate::{
-    comparison::Middle,
+    comparison::{Middle, incomplete},
     form::{
         bars::{Bar, bars},
         markup::Markup,
@@ -25,8 +25,7 @@ pub fn page(comparison: &Comparison) -> String {
             }
         });
         markup.element("main", &[], |markup| {
-            if let Some(reason) = &comparison.broken_off {
-                let note = format!("Not all runs were made: {reason}.");
+            if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
                 markup.leaf("p", &[("class", &"lead")], &cut(&note));
             }
             for scenario in &comparison.scenarios {
@@ -62,11 +61,9 @@ fn scenario_section(markup: &mut Markup, comparison: &Comparison, scenario: &Sce
                 Standing::is_own_rate,
             );
         });
-        let rows: Vec<Vec<String>> = rows(comparison, scenario)
-            .into_iter()
-            .map(Vec::from)
-            .collect();
-        tables::table(markup, "", &HEAD, &rows);
+        let table = scenario_table(comparison, scenario);
+        let heading: Vec<&str> = table.heading.iter().map(String::as_str).collect();
+        tables::table(markup, "", &heading, &table.rows);
         for problem in problems(scenario) {
             markup.leaf("p", &[("class", &"reading")], &cut(&problem));
         }
