@@ -19,6 +19,7 @@ pub mod meeting;
 pub mod message;
 pub mod metrics;
 pub mod null_relay;
+pub mod observable;
 pub mod outcome;
 pub mod payload;
 mod peer;

@@ -11,6 +11,7 @@ mod form;
 pub mod http3;
 pub mod latency;
 pub mod limits;
+pub mod process;
 pub mod relay;
 pub mod search;
 pub mod service_level;

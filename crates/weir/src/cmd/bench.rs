@@ -1,6 +1,9 @@
 //! `weir bench`: measure a relay.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use clap::Args;
 use weir_report::relay::{Report, html, json, terminal};
@@ -14,23 +17,9 @@ use crate::{
     signals,
 };
 
-/// Benchmark a relay by draft-evens-moq-bench-00
-///
-/// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
-/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
+// Files that a run leaves. (A doc comment would take the place of the command's own help.)
 #[derive(Clone, Debug, Args)]
-pub(crate) struct BenchArguments {
-    /// Profile in the INI form of the draft's Appendix A
-    pub(super) profile: PathBuf,
-    #[command(flatten)]
-    pub(super) options: RunOptions,
-    #[command(flatten)]
-    pub(super) outputs: Outputs,
-}
-
-/// Files that a run leaves.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Outputs {
+pub(super) struct Outputs {
     /// Write the report as JSON
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
@@ -42,10 +31,13 @@ pub(crate) struct Outputs {
     pub(super) archive: Option<PathBuf>,
 }
 
-pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
+pub(super) fn run(
+    profile: &Path,
+    options: &RunOptions,
+    outputs: &Outputs,
+) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
-    let plan = arguments.options.plan(&arguments.profile, &machine)?;
-    let outputs = &arguments.outputs;
+    let plan = options.plan(profile, &machine)?;
     let files = [&outputs.json, &outputs.html, &outputs.archive];
     for file in files.into_iter().flatten() {
         check_writable(file)?;

@@ -1,6 +1,11 @@
 //! `weir bench find-max`: the largest load that a relay carries, and what breaks first.
 
-use std::{fs, path::Path, process::ExitCode, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -12,13 +17,14 @@ use weir_report::{
     },
 };
 
-use super::bench::BenchArguments;
+use super::bench::Outputs;
 use crate::{
     harness::{child::ChildGroup, machine::Machine, own_relay::OwnRelay},
     output::{check_writable, print_line, print_out, write_file},
     progress::Progress,
     run::{
         self, Plan, RelayChoice,
+        options::RunOptions,
         search::{Method, Onlooker, Search},
     },
     signals,
@@ -31,8 +37,12 @@ use crate::{
 /// load allowed held; 1: not, or it could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct FindMaxArguments {
+    /// Profile in the INI form of the draft's Appendix A
+    profile: PathBuf,
     #[command(flatten)]
-    run: BenchArguments,
+    options: RunOptions,
+    #[command(flatten)]
+    outputs: Outputs,
     /// What the load is made of
     #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
     by: By,
@@ -91,54 +101,9 @@ enum By {
 }
 
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
-    let machine = Machine::this();
-    let bench = &arguments.run;
-    let mut options = bench.options.clone();
-    match (arguments.by, options.meetings) {
-        (By::Subscribers, Some(_)) => {
-            bail!("--meetings: goes with --by meetings or --by bitrate")
-        }
-        // How many there are is what is searched.
-        (By::Meetings, None) => options.meetings = Some(1),
-        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
-    }
-    let plan = options.plan(&bench.profile, &machine)?;
-    plan.check_both_sides()?;
-    if bench.outputs.archive.is_some() {
-        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
-    }
-    if let Some(problem) = plan.calibration_problem()
-        && !arguments.no_calibration
-    {
-        bail!("{problem}; say --no-calibration");
-    }
-    let relay = match &plan.relay {
-        RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
-            format!("weir on {threads} threads")
-        }
-        RelayChoice::Own(_) => "weir".to_owned(),
-        RelayChoice::At { url, .. } => url.to_string(),
-    };
-    if let Some(problem) = run::cores(&plan, &machine).problem() {
-        print_line(&format!("weir: {problem}"));
-    }
-    let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
-    let json = bench.outputs.json.as_deref();
-    if let Some(file) = json.filter(|_| arguments.resume) {
-        search.probes = resumed(file, &search.recorded)?;
-        let is_over = matches!(
-            next(&search.recorded.settings, &search.probes),
-            Step::Done(_)
-        );
-        if is_over && bench.outputs.html.is_some() {
-            bail!(
-                "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
-                 search anew",
-                file.display()
-            );
-        }
-    }
-    let html = bench.outputs.html.as_deref();
+    let outputs = &arguments.outputs;
+    let (json, html) = (outputs.json.as_deref(), outputs.html.as_deref());
+    let mut search = search(arguments)?;
     let makes_html = html.is_some_and(|file| fs::symlink_metadata(file).is_err());
     for file in [json, html].into_iter().flatten() {
         check_writable(file)?;
@@ -171,6 +136,61 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// The search, with the probes of an earlier one if it is to go on.
+fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
+    let machine = Machine::this();
+    let plan = plan(arguments, &machine)?;
+    let relay = match &plan.relay {
+        RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
+            format!("weir on {threads} threads")
+        }
+        RelayChoice::Own(_) => "weir".to_owned(),
+        RelayChoice::At { url, .. } => url.to_string(),
+    };
+    if let Some(problem) = run::cores(&plan, &machine).problem() {
+        print_line(&format!("weir: {problem}"));
+    }
+    let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
+    let outputs = &arguments.outputs;
+    let Some(file) = outputs.json.as_deref().filter(|_| arguments.resume) else {
+        return Ok(search);
+    };
+    search.probes = resumed(file, &search.recorded)?;
+    let step = next(&search.recorded.settings, &search.probes);
+    if matches!(step, Step::Done(_)) && outputs.html.is_some() {
+        bail!(
+            "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
+             search anew",
+            file.display()
+        );
+    }
+    Ok(search)
+}
+
+/// What probes are made from.
+fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
+    let mut options = arguments.options.clone();
+    match (arguments.by, options.meetings) {
+        (By::Subscribers, Some(_)) => {
+            bail!("--meetings: goes with --by meetings or --by bitrate")
+        }
+        // How many there are is what is searched.
+        (By::Meetings, None) => options.meetings = Some(1),
+        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
+    }
+    let plan = options.plan(&arguments.profile, machine)?;
+    plan.check_both_sides()?;
+    if arguments.outputs.archive.is_some() {
+        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
+    }
+    if let Some(problem) = plan.calibration_problem()
+        && !arguments.no_calibration
+    {
+        bail!("{problem}; say --no-calibration");
+    }
+    Ok(plan)
 }
 
 /// Writes the report of the largest load that held, or says why there is none to write, and leaves no empty file that was

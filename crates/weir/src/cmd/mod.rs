@@ -12,10 +12,13 @@ mod relay;
 mod report;
 mod token;
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
+use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+use crate::run::options::RunOptions;
 
 /// Measure Media-over-QUIC relays; be one.
 #[derive(Debug, Parser)]
@@ -49,14 +52,22 @@ enum Command {
     Token(token::TokenArguments),
 }
 
-/// A run of a profile, or a question that takes more than one run.
+/// Benchmark a relay by draft-evens-moq-bench-00
+///
+/// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
+/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {
     #[command(subcommand)]
     question: Option<Question>,
+    /// Profile in the INI form of the draft's Appendix A
+    #[arg(required = true)]
+    profile: Option<PathBuf>,
     #[command(flatten)]
-    run: Option<bench::BenchArguments>,
+    options: RunOptions,
+    #[command(flatten)]
+    outputs: bench::Outputs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,13 +82,14 @@ enum Question {
 
 impl BenchCommand {
     fn run(&self) -> anyhow::Result<ExitCode> {
-        match (&self.question, &self.run) {
-            (Some(Question::FindMax(arguments)), _) => find_max::run(arguments),
-            (Some(Question::Compare(arguments)), _) => compare::run(arguments),
-            (Some(Question::Report(arguments)), _) => report::run(arguments),
-            (None, Some(arguments)) => bench::run(arguments),
-            (None, None) => {
-                anyhow::bail!("expected a PROFILE or a question; see weir bench --help")
+        match &self.question {
+            Some(Question::FindMax(arguments)) => find_max::run(arguments),
+            Some(Question::Compare(arguments)) => compare::run(arguments),
+            Some(Question::Report(arguments)) => report::run(arguments),
+            None => {
+                let profile = self.profile.as_deref();
+                let profile = profile.context("expected a PROFILE; see weir bench --help")?;
+                bench::run(profile, &self.options, &self.outputs)
             }
         }
     }

@@ -14,12 +14,14 @@ use super::{plan::Plan, threads::Hosted};
 use weir_report::{
     http3::{self as figures, Report},
     latency::{buckets, distribution, quantile_ms},
+    process::percent,
     relay::{Latency, LatencySecond},
 };
 
 use crate::harness::{
     machine::Machine,
-    processes::{Processes, Sample, receive_buffer_errors},
+    processes::{Processes, Sample},
+    udp::receive_buffer_errors,
 };
 
 /// Measures; what `say` is told is a line about the progress, once a second. A request to stop ends it with what there
@@ -143,19 +145,7 @@ impl Measurement {
         let died = server.and_then(|server| server.died(&final_sample));
         let errors = receive_buffer_errors();
         let tail = (clock::now(), final_sample.clone(), self.cpu());
-        let mut figures: Option<Figures> = None;
-        let mut retries = 0;
-        let mut snapshots = Vec::new();
-        for thread in self.threads {
-            let (client, telemetry, more_retries) = thread.join()?;
-            retries += more_retries;
-            snapshots.push(telemetry.snapshot());
-            match &mut figures {
-                Some(sum) => sum.merge(client.figures()),
-                None => figures = Some(client.figures().clone()),
-            }
-        }
-        let figures = figures.context("a load client has one thread at least")?;
+        let (figures, retries, threads) = join(self.threads)?;
         if loads.len() < figures.seconds.len() && tail.0 > last.0 {
             loads.push(load_between(&last, &tail));
         }
@@ -171,7 +161,7 @@ impl Measurement {
                 .map(Processes::cores)
                 .unwrap_or_default(),
             died,
-            threads: snapshots,
+            threads,
             receive_buffer_errors: errors
                 .zip(self.errors_before)
                 .map(|(after, before)| after.saturating_sub(before)),
@@ -208,6 +198,25 @@ impl Measurement {
             load.client,
         )
     }
+}
+
+/// Waits for the clients; returns what they count in all, how often the server wanted a proof of an address, and what their
+/// threads cost.
+fn join(threads: Vec<Hosted>) -> anyhow::Result<(Figures, u64, Vec<TelemetrySnapshot>)> {
+    let mut figures: Option<Figures> = None;
+    let mut retries = 0;
+    let mut snapshots = Vec::new();
+    for thread in threads {
+        let (client, telemetry, more_retries) = thread.join()?;
+        retries += more_retries;
+        snapshots.push(telemetry.snapshot());
+        match &mut figures {
+            Some(sum) => sum.merge(client.figures()),
+            None => figures = Some(client.figures().clone()),
+        }
+    }
+    let figures = figures.context("a load client has one thread at least")?;
+    Ok((figures, retries, snapshots))
 }
 
 fn sample(plan: &Plan, before: &Sample) -> Sample {
@@ -399,14 +408,6 @@ fn describe(plan: &Plan, machine: &Machine) -> figures::Run {
         sockets: plan.sockets.into(),
         mtu_bytes: plan.mtu_bytes,
         notes: plan.notes.clone(),
-    }
-}
-
-fn percent(cpu: Duration, elapsed: Duration) -> f64 {
-    if elapsed.is_zero() {
-        0.0
-    } else {
-        100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
     }
 }
 

@@ -13,15 +13,13 @@ use super::{
     url::{Url, check_isolated},
 };
 use crate::{
-    harness::{
-        machine::Machine,
-        processes::{Processes, has_ended, mtu_to},
-    },
+    harness::{machine::Machine, process, processes::Processes, udp::mtu_to},
     run::options::hash_of,
     time::{time, time_limit},
 };
 
-/// How a server is loaded: the flags of `weir h3 bench`, and what files of comparisons say instead of them.
+// How a server is loaded: the flags of `weir h3 bench`, and what files of comparisons say instead of them. (A doc comment
+// would take the place of the help of the command that has these flags.)
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LoadOptions {
     /// Threads of the client
@@ -199,7 +197,7 @@ impl LoadOptions {
             }
             return Ok(Some(found));
         }
-        if let Some(pid) = self.server_pid.iter().find(|pid| has_ended(**pid)) {
+        if let Some(pid) = self.server_pid.iter().find(|pid| process::has_ended(**pid)) {
             bail!("--server-pid: there is no process {pid} here");
         }
         Ok((!self.server_pid.is_empty()).then(|| Processes {

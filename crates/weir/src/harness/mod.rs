@@ -8,4 +8,5 @@ pub(crate) mod own_relay;
 pub(crate) mod process;
 pub(crate) mod processes;
 pub(crate) mod rounds;
+pub(crate) mod udp;
 pub(crate) mod workplace;

@@ -6,26 +6,9 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use weir_report::process::Usage;
 
 use super::machine;
-
-/// What a process has used so far and holds now.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
-    /// CPU time of all its threads, user and system. To the nanosecond for threads that live, to the hundredth of
-    /// a second for those that ended.
-    pub(crate) cpu: Duration,
-    /// Memory that is resident now.
-    pub(crate) resident_bytes: u64,
-    /// Most memory that was ever resident.
-    pub(crate) resident_peak_bytes: u64,
-    /// Context switches because a thread had to wait.
-    pub(crate) switches_voluntary: u64,
-    /// Context switches because another thread wanted the core.
-    pub(crate) switches_involuntary: u64,
-    /// Threads now.
-    pub(crate) threads: u64,
-}
 
 /// Looks at a process.
 ///
@@ -51,14 +34,12 @@ pub(crate) fn usage(pid: u32) -> io::Result<Usage> {
         usage.switches_voluntary += field(&status, "voluntary_ctxt_switches:");
         usage.switches_involuntary += field(&status, "nonvoluntary_ctxt_switches:");
     }
-    let line = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    if has_ended(&line) {
-        return Err(io::Error::from(io::ErrorKind::NotFound));
-    }
+    let stat = stat(pid).filter(|stat| !stat.starts_with(ENDED));
+    let stat = stat.ok_or(io::ErrorKind::NotFound)?;
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     usage.resident_bytes = field(&status, "VmRSS:") * KILOBYTE;
     usage.resident_peak_bytes = field(&status, "VmHWM:") * KILOBYTE;
-    usage.cpu = usage.cpu.max(ticks_of(&line).unwrap_or_default());
+    usage.cpu = usage.cpu.max(ticks_of(&stat).unwrap_or_default());
     Ok(usage)
 }
 
@@ -117,19 +98,43 @@ pub(crate) fn is_called(pid: u32, name: &str) -> bool {
     file_name(Path::new(OsStr::from_bytes(first)))
 }
 
-/// Whether a line of `/proc/PID/stat` is of a process that has ended: one that nobody has waited for, or that is just
-/// being cleared away.
-fn has_ended(line: &str) -> bool {
-    // The name, in parentheses, may hold anything.
-    let after = line.rsplit_once(") ").map(|(_, after)| after);
-    after.is_some_and(|after| after.starts_with(['Z', 'X', 'x']))
+/// Whether a process has ended, be it that nobody has waited for it yet.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    // Others may go on when the first thread is over.
+    let is_ended = |stat: String| stat.starts_with(ENDED) && threads(pid).count() <= 1;
+    stat(pid).is_none_or(is_ended)
 }
 
-/// User and system time of all threads, ended ones included, from a line of `/proc/PID/stat`.
-fn ticks_of(line: &str) -> Option<Duration> {
-    // The name, in parentheses, may hold anything.
-    let (_, after) = line.rsplit_once(") ")?;
-    let mut fields = after.split(' ').skip(11);
+/// CPU time of each thread of a process, by its number.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = (u32, Duration)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let schedule = fs::read_to_string(entry.path().join("schedstat")).ok()?;
+        let nanos = schedule.split(' ').next()?.parse().ok()?;
+        Some((number, Duration::from_nanos(nanos)))
+    })
+}
+
+/// The process group of a process.
+pub(crate) fn group_of(pid: u32) -> Option<u32> {
+    stat(pid)?.split(' ').nth(2)?.parse().ok()
+}
+
+/// What the kernel says of a process, from its state on; none if it is gone.
+fn stat(pid: u32) -> Option<String> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    after_name(&line).map(str::to_owned)
+}
+
+/// What of a line of `/proc/PID/stat` stands after the name, which is in parentheses and may hold anything.
+fn after_name(line: &str) -> Option<&str> {
+    line.rsplit_once(") ").map(|(_, after)| after)
+}
+
+/// User and system time of all threads, ended ones included, from what [`stat`] returns.
+fn ticks_of(stat: &str) -> Option<Duration> {
+    let mut fields = stat.split(' ').skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     Some(Duration::from_millis(
@@ -143,6 +148,8 @@ fn field(status: &str, name: &str) -> u64 {
     number.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
+/// States of a process that has ended: one that nobody has waited for, or that is just being cleared away.
+const ENDED: [char; 3] = ['Z', 'X', 'x'];
 /// `USER_HZ`, the same on all Linux machines that weir runs on.
 const TICKS_PER_SECOND: u64 = 100;
 /// Unit of sizes in `/proc/PID/status`.
@@ -220,8 +227,9 @@ mod tests {
     #[test]
     fn reads_ticks_behind_an_odd_name() {
         let line = "42 (a ) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 1";
-        assert_eq!(ticks_of(line), Some(Duration::from_secs(2)));
-        assert_eq!(ticks_of("nonsense"), None);
+        let stat = after_name(line).unwrap();
+        assert_eq!(ticks_of(stat), Some(Duration::from_secs(2)));
+        assert_eq!((after_name("nonsense"), ticks_of("nonsense")), (None, None));
     }
 
     #[test]
@@ -237,12 +245,12 @@ mod tests {
             .unwrap();
         assert!(usage(child.id()).is_ok());
         child.kill().unwrap();
-        let stat = format!("/proc/{}/stat", child.id());
-        while !has_ended(&fs::read_to_string(&stat).unwrap()) {
+        while !has_ended(child.id()) {
             std::thread::yield_now();
         }
         assert!(usage(child.id()).is_err());
         child.wait().unwrap();
-        assert!(has_ended("42 (a) b) Z 1 2") && !has_ended("42 (a) Z) S 1 2"));
+        assert!(has_ended(child.id()));
+        assert_eq!(after_name("42 (a) Z) S 1 2"), Some("S 1 2"));
     }
 }

@@ -1,19 +1,10 @@
-//! The server's processes seen from outside, and what the kernel says of lost packets.
+//! The processes of one server, seen from outside.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    net::{SocketAddr, UdpSocket},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fs, time::Duration};
 
-use rustix::net::sockopt;
+use weir_report::process::Usage;
 
-use super::{
-    machine,
-    process::{self, Usage},
-};
-use crate::endpoints;
+use super::{machine, process};
 
 /// The processes that are watched: those of one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +40,7 @@ impl Processes {
 
     /// All processes of the group of `pid`, which leads it.
     pub(crate) fn of_group(pid: u32) -> Self {
-        let found = process::all(|one| group_of(one) == Some(pid));
+        let found = process::all(|one| process::group_of(one) == Some(pid));
         Self {
             pids: found.unwrap_or_default(),
         }
@@ -62,9 +53,9 @@ impl Processes {
         for pid in &self.pids {
             if let Ok(usage) = process::usage(*pid) {
                 let seen = sample.seen.entry(*pid).or_default();
-                seen.update(usage, threads(*pid));
+                seen.update(usage, process::threads(*pid));
             }
-            if has_ended(*pid) {
+            if process::has_ended(*pid) {
                 sample.ended.push(*pid);
             }
         }
@@ -157,90 +148,11 @@ impl Sample {
     }
 }
 
-/// Whether a process has ended, be it that nobody has waited for it yet.
-pub(crate) fn has_ended(pid: u32) -> bool {
-    let state = stat(pid).and_then(|fields| fields.chars().next());
-    // Others may go on when the first thread is over.
-    let is_zombie = || threads(pid).count() <= 1;
-    match state {
-        None => true,
-        Some('Z' | 'X') => is_zombie(),
-        Some(_) => false,
-    }
-}
-
-/// UDP receive-buffer errors of this network namespace so far, both of IPv4 and IPv6.
-pub(crate) fn receive_buffer_errors() -> Option<u64> {
-    let v4 = fs::read_to_string("/proc/net/snmp").ok()?;
-    let v6 = fs::read_to_string("/proc/net/snmp6").unwrap_or_default();
-    Some(udp_errors(&v4)? + udp6_errors(&v6))
-}
-
-/// Bytes of the largest IP packet to `address`, as far as it is known here. Nothing is sent. What `/sys` says may be of
-/// another network namespace.
-pub(crate) fn mtu_to(address: SocketAddr) -> Option<u64> {
-    let socket = UdpSocket::bind(endpoints::local_address(address)).ok()?;
-    socket.connect(address).ok()?;
-    let mtu = match address {
-        SocketAddr::V4(_) => sockopt::ip_mtu(&socket),
-        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket),
-    };
-    mtu.ok().map(u64::from)
-}
-
-fn udp_errors(snmp: &str) -> Option<u64> {
-    let mut lines = snmp.lines().filter_map(|line| line.strip_prefix("Udp: "));
-    let (names, values) = (lines.next()?, lines.next()?);
-    let place = names.split(' ').position(|name| name == "RcvbufErrors")?;
-    values.split(' ').nth(place)?.parse().ok()
-}
-
-fn udp6_errors(snmp6: &str) -> u64 {
-    let mut lines = snmp6.lines();
-    let found = lines.find_map(|line| line.strip_prefix("Udp6RcvbufErrors"));
-    found.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
-}
-
-fn threads(pid: u32) -> impl Iterator<Item = (u32, Duration)> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task"));
-    entries.into_iter().flatten().flatten().filter_map(|entry| {
-        let number = entry.file_name().to_str()?.parse().ok()?;
-        let schedule = fs::read_to_string(entry.path().join("schedstat")).ok()?;
-        let nanos = schedule.split(' ').next()?.parse().ok()?;
-        Some((number, Duration::from_nanos(nanos)))
-    })
-}
-
-fn group_of(pid: u32) -> Option<u32> {
-    stat(pid)?.split(' ').nth(2)?.parse().ok()
-}
-
-/// What the kernel says of a process, from its state on.
-fn stat(pid: u32) -> Option<String> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything.
-    let (_, after) = line.rsplit_once(") ")?;
-    Some(after.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
     use super::*;
-
-    #[test]
-    fn reads_what_the_kernel_counts() {
-        let snmp = "Tcp: a b\nTcp: 1 2\nUdp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors SndbufErrors\n\
-                    Udp: 10 1 7 10 6 0\nUdpLite: InDatagrams\nUdpLite: 9\n";
-        assert_eq!(udp_errors(snmp), Some(6));
-        assert_eq!(udp_errors("Tcp: a\nTcp: 1\n"), None);
-        let snmp6 = "Udp6InErrors                    3\nUdp6RcvbufErrors                2\n";
-        assert_eq!((udp6_errors(snmp6), udp6_errors("")), (2, 0));
-        assert!(receive_buffer_errors().is_some());
-        let loopback = SocketAddr::from(([127, 0, 0, 1], 4433));
-        assert!(mtu_to(loopback).is_some_and(|mtu| mtu >= 1280));
-    }
 
     #[test]
     fn finds_processes_and_sees_what_they_use() {
@@ -253,7 +165,7 @@ mod tests {
         assert!(after.busiest_since(&before) <= after.used_since(&Sample::default()).cpu);
         assert!(after.used_since(&before).cpu < after.used_since(&Sample::default()).cpu);
         assert_eq!(own.died(&after), None);
-        let group = group_of(std::process::id()).unwrap();
+        let group = process::group_of(std::process::id()).unwrap();
         assert!(
             !Processes::of_group(group)
                 .pids
@@ -298,7 +210,7 @@ mod tests {
                 break third;
             }
         };
-        assert!(Path::new(&format!("/proc/{pid}")).exists() && has_ended(pid));
+        assert!(Path::new(&format!("/proc/{pid}")).exists() && process::has_ended(pid));
         child.wait().unwrap();
         let last = both.sample(&third);
         for sample in [&third, &last] {

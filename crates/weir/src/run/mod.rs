@@ -2,10 +2,8 @@
 
 pub(crate) mod comparison;
 mod generator;
-mod health;
 pub(crate) mod limit_comparison;
 pub(crate) mod options;
-mod per_second;
 mod plan;
 pub(crate) mod relay_file;
 mod scrape;

@@ -1,7 +1,6 @@
 //! The options of a run, and the plan that they are resolved into.
 
 mod cores;
-mod level;
 
 use std::{
     path::{Path, PathBuf},
@@ -14,6 +13,7 @@ use serde::Deserialize;
 use url::Url;
 use weir_bench::{
     limits::PROFILE_BYTES_MAX,
+    observable::Observable,
     profile::{Mode, Profile},
     publisher::PublishFlow,
     qperf::Wire,
@@ -28,7 +28,8 @@ use crate::{
     output::command_line,
 };
 
-/// How a relay is measured: the flags of `weir bench`, and what files of comparisons say instead of them.
+// How a relay is measured: the flags of `weir bench`, and what files of comparisons say instead of them. (A doc comment would
+// take the place of the help of the command that has these flags.)
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunOptions {
     /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
@@ -200,16 +201,21 @@ impl RunOptions {
         }
         let relay = self.relay(machine)?;
         let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
-        let sight = level::Sight {
+        let observable = Observable {
             profile: &profile,
             wire,
-            relay: &relay,
             roles: Roles { given: role },
             is_meeting: meetings.is_some(),
+            has_relay_cpu: relay.is_watched(),
+        };
+        let level = observable.level(self.slo.as_deref());
+        let level = match &self.slo {
+            Some(_) => level.context("--slo")?,
+            None => level?,
         };
         let ramp = self.ramp.or(profile.audience.joins_per_second);
         let plan = Plan {
-            level: level::level(self.slo.as_deref(), sight)?,
+            level,
             cores: cores::choose(self, machine, &relay)?,
             trust: self.trust(&relay)?,
             profile_name: name,

@@ -157,6 +157,16 @@ pub(crate) enum RelayChoice {
     },
 }
 
+impl RelayChoice {
+    /// Whether the CPU time of its process is seen.
+    pub(crate) fn is_watched(&self) -> bool {
+        match self {
+            Self::Own(_) => true,
+            Self::At { pid, .. } => pid.is_some(),
+        }
+    }
+}
+
 /// Which thread runs on which core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CoreChoice {
@@ -174,5 +184,21 @@ impl CoreChoice {
         let mut cores = machine.cores.iter();
         let free = cores.find(is_free).or_else(|| machine.cores.first());
         self.relay.first().or(free).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_of_our_own_is_seen() {
+        assert!(RelayChoice::Own(OwnRelay::Null { core: None }).is_watched());
+        let at = |pid| RelayChoice::At {
+            url: "moqt://127.0.0.1:4443".parse().unwrap(),
+            pid,
+            by_name: false,
+        };
+        assert!(at(Some(1)).is_watched() && !at(None).is_watched());
     }
 }

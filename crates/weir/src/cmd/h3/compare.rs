@@ -11,7 +11,7 @@ use crate::{
         comparison::{self, ServerRounds},
         server_file::ServerFile,
     },
-    harness::{contender, machine::Machine, namespace, processes::mtu_to},
+    harness::{contender, machine::Machine, namespace, udp::mtu_to},
     output::{check_writable, print_line, print_out, write_file},
     results, signals,
 };

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use weir_report::relay::GeneratorThread;
+use super::GeneratorThread;
 
 /// A thread of the generator as it was over the window, and where it ran.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ThreadSeen {
-    pub(super) thread: GeneratorThread,
+pub struct ThreadSeen {
+    /// What it did.
+    pub thread: GeneratorThread,
     /// The core that it was bound to, if it was.
-    pub(super) core: Option<usize>,
+    pub core: Option<usize>,
 }
 
 /// What the generator did not keep up with, each with the names of the threads; empty if it did.
-pub(super) fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
+pub fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for ThreadSeen { thread, .. } in threads {
         if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {

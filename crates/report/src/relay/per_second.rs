@@ -1,35 +1,47 @@
 //! What the relay and the load generator cost second by second, in bounded memory for a run of any length.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use weir_report::relay::{GeneratorSecond, RelaySecond};
-
-use crate::harness::process::Usage;
+use super::{GeneratorSecond, RelaySecond};
+use crate::process::{Usage, percent};
 
 /// Both processes at the beginning of a second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Second {
-    pub(super) number: u64,
-    pub(super) at: Instant,
-    pub(super) relay: Option<Usage>,
-    pub(super) generator: Option<Usage>,
+pub struct Second {
+    /// Its number, counted from the start of the run.
+    pub number: u64,
+    /// Since the start of the run.
+    pub at: Duration,
+    /// What the relay had used, if it is watched.
+    pub relay: Option<Usage>,
+    /// What the load generator had used.
+    pub generator: Option<Usage>,
     /// Objects received by then.
-    pub(super) objects: u64,
+    pub objects: u64,
 }
 
 /// One entry for each second. When [`ENTRIES_MAX`] are there, neighbours are joined and each covers twice the time.
 #[derive(Debug)]
-pub(super) struct Seconds {
+pub struct Seconds {
     /// Seconds that an entry covers.
     each: u64,
     /// The beginning of the entry that is being made.
     begun: Option<Second>,
-    pub(super) relay: Vec<RelaySecond>,
-    pub(super) generator: Vec<GeneratorSecond>,
+    /// What the relay cost.
+    pub relay: Vec<RelaySecond>,
+    /// What the load generator cost.
+    pub generator: Vec<GeneratorSecond>,
+}
+
+impl Default for Seconds {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Seconds {
-    pub(super) fn new() -> Self {
+    /// Nothing yet.
+    pub fn new() -> Self {
         Self {
             each: 1,
             begun: None,
@@ -39,7 +51,7 @@ impl Seconds {
     }
 
     /// A second begins.
-    pub(super) fn note(&mut self, now: Second) {
+    pub fn note(&mut self, now: Second) {
         let Some(begun) = self.begun else {
             self.begun = Some(now);
             return;
@@ -74,7 +86,7 @@ impl Seconds {
 }
 
 /// What the relay did between two moments, if it was seen at both.
-pub(super) fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
+pub fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
     let (was, is) = (before.relay?, after.relay?);
     Some(RelaySecond {
         second: before.number,
@@ -88,7 +100,7 @@ pub(super) fn relay_between(before: &Second, after: &Second) -> Option<RelaySeco
 }
 
 /// What the load generator did between two moments.
-pub(super) fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSecond> {
+pub fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSecond> {
     let (was, is) = (before.generator?, after.generator?);
     Some(GeneratorSecond {
         second: before.number,
@@ -96,15 +108,6 @@ pub(super) fn generator_between(before: &Second, after: &Second) -> Option<Gener
         rss_bytes: is.resident_bytes,
         objects: after.objects,
     })
-}
-
-/// Load of a process that used `cpu` in `elapsed`; 100 is one core.
-pub(super) fn percent(cpu: Duration, elapsed: Duration) -> f64 {
-    if elapsed.is_zero() {
-        0.0
-    } else {
-        100.0 * cpu.as_secs_f64() / elapsed.as_secs_f64()
-    }
 }
 
 /// Makes one entry of each two; one that is left over stays.
@@ -122,14 +125,12 @@ const ENTRIES_MAX: usize = 2048;
 
 #[cfg(test)]
 mod tests {
-    use weir_net::clock;
-
     use super::*;
 
     #[test]
     fn a_day_keeps_as_much_as_half_an_hour() {
         let mut seconds = Seconds::new();
-        let (start, mut largest) = (clock::now(), 0);
+        let mut largest = 0;
         for number in 0..=86_400 {
             let usage = Usage {
                 cpu: Duration::from_millis(number * 500),
@@ -139,7 +140,7 @@ mod tests {
             };
             seconds.note(Second {
                 number,
-                at: start + Duration::from_secs(number),
+                at: Duration::from_secs(number),
                 relay: Some(usage),
                 generator: Some(usage),
                 objects: number * 10,
@@ -169,12 +170,11 @@ mod tests {
     #[test]
     fn neighbours_are_joined_one_past_the_limit() {
         let mut seconds = Seconds::new();
-        let start = clock::now();
         let mut lengths = Vec::new();
         for number in 0..=ENTRIES_MAX as u64 + 2 {
             seconds.note(Second {
                 number,
-                at: start + Duration::from_secs(number),
+                at: Duration::from_secs(number),
                 relay: None,
                 generator: Some(Usage::default()),
                 objects: number,

@@ -1,28 +1,69 @@
-//! The service level of a run: what is asked for, as far as a run of this kind can see it.
+//! Which clauses of a service level a run can judge.
 
-use anyhow::{Context as _, bail};
-use weir_bench::{
+use weir_report::service_level::{ServiceLevel, ServiceLevelError, Subject};
+
+use crate::{
     profile::{Pattern, Profile, TrackProfile},
     qperf::Wire,
     scenario::Roles,
 };
-use weir_report::service_level::{ServiceLevel, Subject};
 
-use crate::run::RelayChoice;
-
-/// What a run can see, and what not.
+/// What decides which clauses of a service level a run can judge.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight<'a> {
-    pub(super) profile: &'a Profile,
-    pub(super) wire: Wire,
-    pub(super) relay: &'a RelayChoice,
+pub struct Observable<'a> {
+    /// What is sent.
+    pub profile: &'a Profile,
+    /// The form of the messages.
+    pub wire: Wire,
     /// Who does what here in a fan-out.
-    pub(super) roles: Roles,
+    pub roles: Roles,
     /// Whether there are meetings instead, in which everybody does both.
-    pub(super) is_meeting: bool,
+    pub is_meeting: bool,
+    /// Whether the CPU time of the relay is seen.
+    pub has_relay_cpu: bool,
 }
 
-impl<'a> Sight<'a> {
+/// Why a service level cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LevelError {
+    /// It is no service level.
+    #[error(transparent)]
+    Text(#[from] ServiceLevelError),
+    /// Nothing is measured of what a clause asks for.
+    #[error("{clause} cannot be judged: {problem}")]
+    Clause {
+        /// The clause.
+        clause: String,
+        /// Why not.
+        problem: String,
+    },
+    /// Nothing is measured of what the usual level asks for.
+    #[error("nothing of the usual service level can be judged")]
+    Usual,
+}
+
+impl<'a> Observable<'a> {
+    /// The level that `asked` names, each of whose clauses can be judged; without a word of the user's, the usual one as
+    /// far as it can.
+    ///
+    /// # Errors
+    /// It is no service level, or one that this run cannot judge.
+    pub fn level(self, asked: Option<&str>) -> Result<ServiceLevel, LevelError> {
+        let Some(asked) = asked else {
+            let usual = ServiceLevel::default();
+            let level = usual.about(|subject| self.problem(subject).is_none());
+            return level.ok_or(LevelError::Usual);
+        };
+        let level: ServiceLevel = asked.parse()?;
+        for clause in level.clauses() {
+            if let Some(problem) = self.problem(clause.subject()) {
+                let clause = clause.to_string();
+                return Err(LevelError::Clause { clause, problem });
+            }
+        }
+        Ok(level)
+    }
+
     /// The tracks that somebody here subscribes to.
     fn subscribed(self) -> impl Iterator<Item = &'a TrackProfile> {
         let tracks = self.profile.tracks.iter();
@@ -39,7 +80,7 @@ impl<'a> Sight<'a> {
             Subject::Failures | Subject::Loss => None,
             Subject::Late => self.lateness_problem(),
             Subject::Latency => self.latency_problem(),
-            Subject::Cpu => matches!(self.relay, RelayChoice::At { pid: None, .. }).then(|| {
+            Subject::Cpu => (!self.has_relay_cpu).then(|| {
                 "it takes --relay-pid or --relay-process to see the relay's CPU".to_owned()
             }),
         }
@@ -70,32 +111,12 @@ impl<'a> Sight<'a> {
     }
 }
 
-/// The level that `asked` names, each of whose clauses can be judged; without a word of the user's, the usual one as
-/// far as it can.
-pub(super) fn level(asked: Option<&str>, sight: Sight<'_>) -> anyhow::Result<ServiceLevel> {
-    let Some(asked) = asked else {
-        let usual = ServiceLevel::default();
-        return usual
-            .about(|subject| sight.problem(subject).is_none())
-            .context("nothing of the usual service level can be judged");
-    };
-    let level: ServiceLevel = asked.parse().context("--slo")?;
-    for clause in level.clauses() {
-        if let Some(problem) = sight.problem(clause.subject()) {
-            bail!("--slo: {clause} cannot be judged: {problem}");
-        }
-    }
-    Ok(level)
-}
-
 #[cfg(test)]
 mod tests {
-    use weir_bench::profile::Mode;
-
     use super::*;
-    use crate::harness::own_relay::OwnRelay;
+    use crate::profile::Mode;
 
-    const AUDIO: &str = include_str!("../../../../../profiles/audio-short.ini");
+    const AUDIO: &str = include_str!("../../../profiles/audio-short.ini");
 
     fn said(asked: Option<&str>, pattern: &str, publishes_only: bool, pid: Option<u32>) -> String {
         let text = AUDIO
@@ -107,21 +128,16 @@ mod tests {
 
     fn said_of(profile: &str, asked: Option<&str>, roles: Roles, pid: Option<u32>) -> String {
         let profile = Profile::parse("audio.ini", profile.as_bytes()).unwrap();
-        let relay = RelayChoice::At {
-            url: "moqt://127.0.0.1:4443".parse().unwrap(),
-            pid,
-            by_name: false,
-        };
-        let sight = Sight {
+        let observable = Observable {
             profile: &profile,
             wire: Wire::Draft,
-            relay: &relay,
             roles,
             is_meeting: false,
+            has_relay_cpu: pid.is_some(),
         };
-        match level(asked, sight) {
+        match observable.level(asked) {
             Ok(level) => level.to_string(),
-            Err(error) => format!("{error:#}"),
+            Err(error) => error.to_string(),
         }
     }
 
@@ -139,17 +155,17 @@ mod tests {
     fn a_clause_that_cannot_be_judged_is_refused_in_words() {
         let fetched = said(Some("loss=0,p99<1s"), "fetch", false, Some(1));
         assert!(
-            fetched.starts_with("--slo: p99<1000ms cannot be judged: [")
+            fetched.starts_with("p99<1000ms cannot be judged: [")
                 && fetched.contains("pattern = fetch"),
             "{fetched}"
         );
         assert_eq!(
             said(Some("loss=0"), "interval", true, Some(1)),
-            "--slo: loss=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
+            "loss=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
         );
         assert_eq!(
             said(Some("failed=0,cpu<95%"), "interval", false, None),
-            "--slo: cpu<95% cannot be judged: it takes --relay-pid or --relay-process to see the relay's CPU"
+            "cpu<95% cannot be judged: it takes --relay-pid or --relay-process to see the relay's CPU"
         );
         assert_eq!(
             said(Some("failed=0,cpu<95%"), "fetch", true, Some(1)),
@@ -161,7 +177,7 @@ mod tests {
     fn what_is_fetched_is_never_late() {
         let fetched = said(Some("loss=0,late=0"), "fetch", false, None);
         assert!(
-            fetched.starts_with("--slo: late=0 cannot be judged: [")
+            fetched.starts_with("late=0 cannot be judged: [")
                 && fetched.contains("pattern = fetch"),
             "{fetched}"
         );
@@ -172,7 +188,7 @@ mod tests {
         );
         assert_eq!(
             said(Some("late=0"), "interval", true, None),
-            "--slo: late=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
+            "late=0 cannot be judged: nobody subscribes here, so nothing is seen of what arrived"
         );
     }
 
@@ -197,19 +213,5 @@ mod tests {
         };
         assert_eq!(said_of(&both, None, all, None), "loss=0,failed=0,p99<100ms");
         assert_eq!(said_of(&both, Some("late=0"), all, None), "late=0");
-    }
-
-    #[test]
-    fn a_relay_of_our_own_is_seen() {
-        let profile = Profile::parse("audio.ini", AUDIO.as_bytes()).unwrap();
-        let relay = RelayChoice::Own(OwnRelay::Null { core: None });
-        let sight = Sight {
-            profile: &profile,
-            wire: Wire::Draft,
-            relay: &relay,
-            roles: Roles::default(),
-            is_meeting: false,
-        };
-        assert!(level(Some("cpu<95%"), sight).is_ok());
     }
 }
