@@ -6,6 +6,7 @@
 
 mod column;
 pub mod limits;
+mod page;
 mod rank_sum;
 pub mod relays;
 pub mod servers;

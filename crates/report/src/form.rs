@@ -2,9 +2,10 @@
 
 pub(crate) mod bars;
 pub(crate) mod json;
-pub(crate) mod league;
-pub(crate) mod markup;
+pub(crate) mod latency;
 pub(crate) mod number;
+pub(crate) mod page;
 pub(crate) mod plot;
+pub(crate) mod scale;
 pub(crate) mod screen;
 pub(crate) mod table;

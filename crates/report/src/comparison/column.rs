@@ -1,11 +1,11 @@
 //! Columns of the tables of comparisons.
 
-use crate::form::table::{self, Alignment, Table};
+use crate::form::table::{self, Table};
 
-/// A column: its heading, where its cells stand, and what stands in the row of one contender.
+/// A column: its heading, and what stands in the row of one contender.
 pub(super) struct Column<R> {
-    pub(super) heading: &'static str,
-    alignment: Alignment,
+    heading: &'static str,
+    is_figure: bool,
     cell: fn(&R) -> String,
 }
 
@@ -14,7 +14,7 @@ impl<R> Column<R> {
     pub(super) const fn words(heading: &'static str, cell: fn(&R) -> String) -> Self {
         Self {
             heading,
-            alignment: table::LEFT,
+            is_figure: false,
             cell,
         }
     }
@@ -23,24 +23,21 @@ impl<R> Column<R> {
     pub(super) const fn figures(heading: &'static str, cell: fn(&R) -> String) -> Self {
         Self {
             heading,
-            alignment: table::RIGHT,
+            is_figure: true,
             cell,
         }
     }
 }
 
 /// A table with a row for each contender.
-pub(super) fn table<'a, R: 'a>(
-    columns: &[Column<R>],
-    rows: impl Iterator<Item = &'a R>,
-    notes: Vec<String>,
-) -> Table {
-    Table {
-        heading: columns.iter().map(|one| one.heading.to_owned()).collect(),
-        alignment: columns.iter().map(|one| one.alignment).collect(),
-        rows: rows
-            .map(|row| columns.iter().map(|one| (one.cell)(row)).collect())
-            .collect(),
-        notes,
-    }
+pub(super) fn table<'a, R: 'a>(columns: &[Column<R>], rows: impl Iterator<Item = &'a R>) -> Table {
+    let heads = columns.iter().map(|column| {
+        if column.is_figure {
+            table::right(column.heading)
+        } else {
+            table::left(column.heading)
+        }
+    });
+    let cells = |row: &'a R| columns.iter().map(move |column| (column.cell)(row));
+    Table::new(heads).with_rows(rows.map(cells))
 }

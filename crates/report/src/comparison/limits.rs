@@ -5,9 +5,11 @@ use serde::{Deserialize, Serialize};
 use super::{
     Middle,
     column::{self, Column},
-    incomplete, json, with_version,
+    incomplete, json,
+    page::page,
+    with_version,
 };
-use crate::form::{league::page, number::NONE, table::Table};
+use crate::form::{number::NONE, table::Table};
 use crate::search::{
     Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
@@ -83,14 +85,12 @@ impl Limits {
 
     /// The table as Markdown.
     pub fn markdown(&self) -> String {
-        self.table().markdown()
+        self.table().markdown(false)
     }
 
     /// The table as one HTML file that needs no network.
     pub fn html(&self) -> String {
-        let table = self.table();
-        let heading = COLUMNS.map(|column| column.heading);
-        page("What relays carry", &heading, &table.rows, &table.notes)
+        page("What relays carry", &self.table())
     }
 
     /// What is to be said of probes that others disturbed.
@@ -117,7 +117,7 @@ impl Limits {
         );
         notes.extend(self.disturbed());
         notes.extend(incomplete("searches", self.broken_off.as_deref()));
-        column::table(&COLUMNS, self.searches.iter(), notes)
+        column::table(&COLUMNS, self.searches.iter()).with_notes(notes)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Bars from left to right: what several things of a kind come to, side by side.
 
-use super::{
-    markup::Markup,
-    plot::{RIGHT, VISIBLE, WIDTH, label, line, rectangle},
-};
+use maud::{Markup, html};
+
+use super::page;
+use super::plot::{RIGHT, VISIBLE, WIDTH, label, line, rectangle};
 
 /// One bar of a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,30 +20,32 @@ pub(crate) struct Bar {
     pub(crate) is_pale: bool,
 }
 
-/// A list of bars from left to right, one below the other, each with its name above it.
-pub(crate) fn bars(markup: &mut Markup, title: &str, description: &str, list: &[Bar]) {
+/// A figure with bars from left to right, one below the other, each with its name above it.
+pub(crate) fn bars(title: &str, list: &[Bar]) -> Markup {
     let longest = list.iter().map(|bar| bar.span.1.max(bar.value));
     let longest = longest.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     let across = |value: f64| (value / longest).clamp(0.0, 1.0) * (WIDTH - RIGHT - 2.0);
     let rows = u32::try_from(list.len()).unwrap_or(u32::MAX);
     let view = format!("0 0 {WIDTH} {}", f64::from(rows) * BAR_ROW);
-    markup.element("svg", &[("viewBox", &view), ("role", &"img")], |markup| {
-        markup.leaf("title", &[], &title);
-        markup.leaf("desc", &[], &description);
-        for (number, bar) in (0_u32..).zip(list) {
-            let top = f64::from(number) * BAR_ROW;
-            label(markup, "name", (2.0, top + 13.0), &bar.name);
-            label(markup, "end", (WIDTH - RIGHT, top + 13.0), &bar.label);
-            let class = if bar.is_pale { "bar pale" } else { "bar" };
-            let size = (across(bar.value).max(VISIBLE), BAR_THICK);
-            rectangle(markup, class, (2.0, top + 19.0), size);
-            let (low, high) = (2.0 + across(bar.span.0), 2.0 + across(bar.span.1));
-            if high - low > 1.0 {
-                let middle = top + 19.0 + BAR_THICK / 2.0;
-                line(markup, "axis", (low, middle), (high, middle));
+    let words = list.iter().map(|bar| format!("{} {}", bar.name, bar.label));
+    let description = words.collect::<Vec<_>>().join("; ");
+    let svg = html! {
+        svg viewBox=(view) role="img" {
+            title { (title) }
+            desc { (description) }
+            @for (number, bar) in (0_u32..).zip(list) {
+                @let top = f64::from(number) * BAR_ROW;
+                @let size = (across(bar.value).max(VISIBLE), BAR_THICK);
+                @let (low, high) = (2.0 + across(bar.span.0), 2.0 + across(bar.span.1));
+                @let middle = top + 19.0 + BAR_THICK / 2.0;
+                (label("name", (2.0, top + 13.0), &bar.name))
+                (label("end", (WIDTH - RIGHT, top + 13.0), &bar.label))
+                (rectangle(if bar.is_pale { "bar pale" } else { "bar" }, (2.0, top + 19.0), size))
+                @if high - low > 1.0 { (line("axis", (low, middle), (high, middle))) }
             }
         }
-    });
+    };
+    page::figure(title, &[], "", &svg)
 }
 
 /// From one bar of a list to the next.

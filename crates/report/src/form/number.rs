@@ -1,6 +1,5 @@
 //! Numbers as people read them. Every form is fixed: no locale, no clock.
 
-use crate::relay::TrackDefinition;
 use crate::statistics::ratio;
 
 /// What stands where there is no value.
@@ -125,36 +124,6 @@ pub(crate) fn cores(cores: &[u32]) -> String {
         .map(u32::to_string)
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-/// A track's settings in one line.
-pub(crate) fn track_facts(definition: &TrackDefinition) -> String {
-    let (first, other) = (
-        definition.first_object_size_bytes,
-        definition.object_size_bytes,
-    );
-    let group = counted(definition.objects_per_group, "object");
-    let size = if first == other || definition.objects_per_group < 2 {
-        format!("{} bytes", count(first))
-    } else {
-        format!("{} bytes, first of a group {}", count(other), count(first))
-    };
-    let mapping = definition
-        .stream_mapping
-        .as_ref()
-        .map_or_else(String::new, |name| format!(", {}", name.replace('_', " ")));
-    let seconds = |ms| plain(std::time::Duration::from_millis(ms).as_secs_f64());
-    format!(
-        "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, with the start delay {} s",
-        definition.namespace,
-        definition.name,
-        definition.track_mode,
-        plain(definition.time_interval_ms),
-        definition.priority,
-        count(definition.ttl_ms),
-        seconds(definition.duration_ms),
-        seconds(definition.total_transmit_time_ms),
-    )
 }
 
 /// `text` without characters that would steer a terminal or hide in a page.

@@ -1,77 +1,326 @@
-//! A table of text, with notes below it: for the terminal, and as Markdown.
+//! The table of every report: columns, rows, and notes below them. Its forms are text for a terminal, Markdown, HTML and CSV.
 
-use crate::form::number::printable;
+use maud::{Markup, html};
 
-/// Whether a column's cells stand at its left or its right edge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Alignment {
+use super::number::printable;
+use super::page::Tone;
+
+/// A column: its name and where its cells stand.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    name: String,
     is_right: bool,
+    width_min: usize,
 }
 
-/// For words.
-pub(crate) const LEFT: Alignment = Alignment { is_right: false };
-/// For figures.
-pub(crate) const RIGHT: Alignment = Alignment { is_right: true };
+/// A column of words.
+pub(crate) fn left(name: impl Into<String>) -> Column {
+    Column {
+        name: name.into(),
+        is_right: false,
+        width_min: 0,
+    }
+}
+
+/// A column of figures.
+pub(crate) fn right(name: impl Into<String>) -> Column {
+    Column {
+        is_right: true,
+        ..left(name)
+    }
+}
+
+impl Column {
+    /// The column with a least width in characters, for rows that are printed one by one.
+    #[must_use]
+    pub(crate) fn wide(self, width_min: usize) -> Self {
+        Self { width_min, ..self }
+    }
+}
+
+/// A cell; a tone colours it on a page.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Option<Tone>,
+}
+
+impl Cell {
+    /// A cell that says whether something holds.
+    pub(crate) fn toned(text: String, tone: Option<Tone>) -> Self {
+        Self { text, tone }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self {
+            text: text.into(),
+            tone: None,
+        }
+    }
+}
 
 /// A table; every row has a cell for each column.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
-    pub(crate) heading: Vec<String>,
-    pub(crate) alignment: Vec<Alignment>,
-    pub(crate) rows: Vec<Vec<String>>,
-    pub(crate) notes: Vec<String>,
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+    notes: Vec<String>,
 }
 
 impl Table {
+    /// A table without rows.
+    pub(crate) fn new(columns: impl IntoIterator<Item = Column>) -> Self {
+        Self {
+            columns: columns.into_iter().collect(),
+            rows: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// A table of figures whose first column names the rows.
+    pub(crate) fn of_figures<const N: usize>(names: [&str; N]) -> Self {
+        let column = |(number, name)| if number == 0 { left(name) } else { right(name) };
+        Self::new((0..).zip(names).map(column))
+    }
+
+    /// The table with more rows.
+    #[must_use]
+    pub(crate) fn with_rows<R, C>(mut self, rows: impl IntoIterator<Item = R>) -> Self
+    where
+        R: IntoIterator<Item = C>,
+        C: Into<Cell>,
+    {
+        for row in rows {
+            self.add_row(row);
+        }
+        self
+    }
+
+    /// The table with one more column behind the others.
+    #[must_use]
+    pub(crate) fn with_column(
+        mut self,
+        column: Column,
+        cells: impl IntoIterator<Item = String>,
+    ) -> Self {
+        self.columns.push(column);
+        for (row, cell) in self.rows.iter_mut().zip(cells) {
+            row.push(cell.into());
+        }
+        self
+    }
+
+    /// The table with notes below it.
+    #[must_use]
+    pub(crate) fn with_notes(mut self, notes: impl IntoIterator<Item = String>) -> Self {
+        self.notes.extend(notes);
+        self
+    }
+
+    /// Adds one row.
+    pub(crate) fn add_row<C: Into<Cell>>(&mut self, cells: impl IntoIterator<Item = C>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+
+    /// Whether it has no row.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// For a terminal; every line ends with a line feed.
     pub(crate) fn terminal(&self) -> String {
-        let lines = || std::iter::once(&self.heading).chain(&self.rows);
-        let width = |column: usize| {
-            let cells = lines().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
+        let widths = self.widths();
         let mut text = String::new();
-        for row in lines() {
-            let cells = row.iter().zip(&widths).zip(&self.alignment);
-            let padded: Vec<String> = cells
-                .map(|((cell, width), alignment)| {
-                    let cell = printable(cell);
-                    if alignment.is_right {
-                        format!("{cell:>width$}")
-                    } else {
-                        format!("{cell:<width$}")
-                    }
-                })
-                .collect();
-            text.push_str(padded.join("  ").trim_end());
+        for row in self.texts() {
+            text.push_str(self.padded(&row, &widths, "  ").trim_end());
             text.push('\n');
         }
         for note in &self.notes {
-            text.push_str(note);
+            text.push_str(&printable(note));
             text.push('\n');
         }
         text
     }
 
-    /// As Markdown.
-    pub(crate) fn markdown(&self) -> String {
-        let row = |cells: &[String]| {
-            let clean = |cell: &String| cell.replace('|', "\\|").replace('\n', " ");
-            let cells: Vec<String> = cells.iter().map(clean).collect();
-            format!("| {} |\n", cells.join(" | "))
+    /// As Markdown: as narrow as can be, or with its columns aligned for those who read it as it stands.
+    pub(crate) fn markdown(&self, is_aligned: bool) -> String {
+        let widths = if is_aligned {
+            self.widths()
+        } else {
+            vec![0; self.columns.len()]
         };
-        let mut text = row(&self.heading);
-        let rule = |one: &Alignment| if one.is_right { "--:|" } else { "---|" };
-        text.push('|');
-        text.extend(self.alignment.iter().map(rule));
-        text.push('\n');
-        text.extend(self.rows.iter().map(|cells| row(cells)));
+        let mut text = String::new();
+        for (number, row) in (0..).zip(self.texts()) {
+            let row: Vec<String> = row.iter().map(|cell| markdown(cell)).collect();
+            let row = self.padded(&row, &widths, " | ");
+            text.push_str(&format!("| {row} |\n"));
+            if number == 0 {
+                text.push('|');
+                let rule = |one: &Column| if one.is_right { "---:|" } else { "---|" };
+                text.extend(self.columns.iter().map(rule));
+                text.push('\n');
+            }
+        }
         for note in &self.notes {
-            text.push('\n');
-            text.push_str(note);
-            text.push('\n');
+            text.push_str(&format!("\n{}\n", markdown(note)));
         }
         text
+    }
+
+    /// As comma-separated values, RFC 4180, with a heading. Notes are left out.
+    pub(crate) fn csv(&self) -> String {
+        let line = |row: Vec<String>| {
+            let cells: Vec<String> = row.iter().map(|cell| csv(cell)).collect();
+            cells.join(",") + "\r\n"
+        };
+        self.texts().map(line).collect()
+    }
+
+    /// One row as a line for a terminal, as wide as the columns' least widths.
+    pub(crate) fn line(&self, number: usize) -> String {
+        let row = self.texts().nth(number).unwrap_or_default();
+        let widths: Vec<usize> = self.columns.iter().map(|one| one.width_min).collect();
+        self.padded(&row, &widths, "  ").trim_end().to_owned()
+    }
+
+    /// The heading, then the rows.
+    fn texts(&self) -> impl Iterator<Item = Vec<String>> {
+        let heading = self.columns.iter().map(|one| one.name.clone()).collect();
+        let texts = |row: &Vec<Cell>| row.iter().map(|cell| cell.text.clone()).collect();
+        std::iter::once(heading).chain(self.rows.iter().map(texts))
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths = vec![0; self.columns.len()];
+        for row in self.texts() {
+            for (width, cell) in widths.iter_mut().zip(&row) {
+                *width = cell.chars().count().max(*width);
+            }
+        }
+        widths
+    }
+
+    fn padded(&self, row: &[String], widths: &[usize], between: &str) -> String {
+        let cells = row.iter().zip(&self.columns).zip(widths);
+        let cells: Vec<String> = cells
+            .map(|((cell, column), &width)| {
+                let cell = printable(cell);
+                if column.is_right {
+                    format!("{cell:>width$}")
+                } else {
+                    format!("{cell:<width$}")
+                }
+            })
+            .collect();
+        cells.join(between)
+    }
+}
+
+impl maud::Render for Table {
+    fn render(&self) -> Markup {
+        let class = |column: usize| {
+            let column = self.columns.get(column);
+            column.filter(|one| !one.is_right).map(|_| "left")
+        };
+        html! {
+            div.scroll {
+                table {
+                    thead {
+                        tr {
+                            @for (number, column) in self.columns.iter().enumerate() {
+                                th scope="col" class=[class(number)] { (column.name) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for row in &self.rows {
+                            tr {
+                                @for (number, cell) in row.iter().enumerate() {
+                                    @if number == 0 {
+                                        th scope="row" class=[class(0)] { (cell.text) }
+                                    } @else {
+                                        td class=[cell.tone.map(Tone::class).or_else(|| class(number))] { (cell.text) }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            @for note in &self.notes { p.reading { (note) } }
+        }
+    }
+}
+
+/// Text that Markdown takes neither for a column nor for a tag.
+pub(crate) fn markdown(text: &str) -> String {
+    let text = printable(text).replace('|', "\\|").replace('\n', " ");
+    let begins_tag =
+        |rest: &str| rest.starts_with(|c: char| c.is_alphabetic() || "/!?".contains(c));
+    let mut parts = text.split('<');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        out.push_str(if begins_tag(part) { "&lt;" } else { "<" });
+        out.push_str(part);
+    }
+    out
+}
+
+/// A cell that no spreadsheet takes for several, or for a formula.
+fn csv(cell: &str) -> String {
+    let is_formula = cell.starts_with(['=', '+', '@', '\t'])
+        || (cell.starts_with('-') && cell.parse::<f64>().is_err());
+    if is_formula {
+        format!("\"'{}\"", cell.replace('"', "\"\""))
+    } else if cell.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", cell.replace('"', "\"\""))
+    } else {
+        cell.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maud::Render;
+
+    use super::*;
+
+    fn table() -> Table {
+        Table::new([left("name"), right("µs")])
+            .with_rows([["a|<b>", "1.5"], ["long\u{1b} name", "10"]])
+            .with_notes(["A note.".to_owned()])
+    }
+
+    #[test]
+    fn one_table_has_four_forms() {
+        let terminal = "name         µs\na|<b>       1.5\nlong\u{fffd} name   10\nA note.\n";
+        assert_eq!(table().terminal(), terminal);
+        let markdown = "| name | µs |\n|---|---:|\n| a\\|&lt;b> | 1.5 |\n| long\u{fffd} name | 10 |\n\nA note.\n";
+        assert_eq!(table().markdown(false), markdown);
+        assert!(
+            table()
+                .markdown(true)
+                .starts_with("| name       |  µs |\n|---|---:|\n")
+        );
+        assert_eq!(
+            table().csv(),
+            "name,µs\r\na|<b>,1.5\r\nlong\u{1b} name,10\r\n"
+        );
+        let html = table().render().into_string();
+        assert!(
+            html.contains("<th scope=\"row\" class=\"left\">a|&lt;b&gt;</th><td>1.5</td>"),
+            "{html}"
+        );
+        assert!(html.ends_with("<p class=\"reading\">A note.</p>"), "{html}");
+    }
+
+    #[test]
+    fn cells_stay_cells() {
+        assert_eq!(csv("a,\"b\""), "\"a,\"\"b\"\"\"");
+        assert_eq!(csv("=1+1"), "\"'=1+1\"");
+        assert_eq!(csv("-3.5"), "-3.5");
+        assert_eq!(csv("two\nlines"), "\"two\nlines\"");
     }
 }

@@ -129,7 +129,7 @@ fn pages_hold_what_the_terminal_shows_and_nothing_unescaped() {
         let page = html::render(&report);
         assert!(page.starts_with("<!DOCTYPE html>"));
         assert!(!page.contains("<script>\u{fffd}"), "escaped");
-        assert!(page.contains("default-src &#39;none&#39;"));
+        assert!(page.contains("default-src 'none'"));
         for part in [
             "weir h3 bench",
             "Load client",
@@ -188,4 +188,11 @@ fn every_report_follows_the_schema() {
         wrong["verdict"]["limit"] = "nobody".into();
         assert!(check(&wrong).is_err());
     }
+}
+#[test]
+#[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
+fn write_examples() {
+    let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+    let report = example::report(Some(99.0), 60.0);
+    std::fs::write(folder.join("h3.html"), html::render(&report)).unwrap();
 }

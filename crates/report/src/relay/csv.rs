@@ -1,10 +1,11 @@
 //! A report as tables for other programs: comma-separated values, RFC 4180, with a heading.
 
 use super::{Conduct, Report, Status};
+use crate::form::table::Table;
 
 /// One row per subscription.
 pub fn subscriptions(report: &Report) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::of_figures([
         "section",
         "subscriber",
         "track",
@@ -54,7 +55,7 @@ pub fn subscriptions(report: &Report) -> String {
                 Conduct::Churning => "churning",
             };
             let latency = |pick: fn(&super::Distribution) -> f64| one.latency.as_ref().map(pick);
-            table.row([
+            table.add_row([
                 track.definition.section.clone(),
                 one.index.to_string(),
                 one.track_name.clone(),
@@ -92,12 +93,12 @@ pub fn subscriptions(report: &Report) -> String {
             ]);
         }
     }
-    table.text
+    table.csv()
 }
 
 /// One row per track and second of the run, with what the relay spent in that second.
 pub fn seconds(report: &Report) -> String {
-    let mut table = Table::new(&[
+    let mut table = Table::of_figures([
         "second",
         "section",
         "objects",
@@ -113,7 +114,7 @@ pub fn seconds(report: &Report) -> String {
         for one in &track.latency.per_second {
             let mut relay = report.relay.per_second.iter();
             let relay = relay.find(|relay| relay.second == one.second);
-            table.row([
+            table.add_row([
                 one.second.to_string(),
                 track.definition.section.clone(),
                 one.objects.to_string(),
@@ -127,38 +128,7 @@ pub fn seconds(report: &Report) -> String {
             ]);
         }
     }
-    table.text
-}
-
-struct Table {
-    text: String,
-}
-
-impl Table {
-    fn new(heading: &[&str]) -> Self {
-        Self {
-            text: heading.join(",") + "\r\n",
-        }
-    }
-
-    fn row<const N: usize>(&mut self, cells: [String; N]) {
-        let cells = cells.map(|cell| quoted(&cell));
-        self.text.push_str(&cells.join(","));
-        self.text.push_str("\r\n");
-    }
-}
-
-/// A cell that no spreadsheet takes for several, or for a formula.
-fn quoted(cell: &str) -> String {
-    let is_formula = cell.starts_with(['=', '+', '@', '\t'])
-        || (cell.starts_with('-') && cell.parse::<f64>().is_err());
-    if is_formula {
-        format!("\"'{}\"", cell.replace('"', "\"\""))
-    } else if cell.contains([',', '"', '\r', '\n']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
+    table.csv()
 }
 
 fn optional(count: Option<u64>) -> String {
@@ -184,13 +154,5 @@ mod tests {
             seconds(&report).lines().count(),
             1 + report.tracks[0].latency.per_second.len()
         );
-    }
-
-    #[test]
-    fn cells_stay_cells() {
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("=1+1"), "\"'=1+1\"");
-        assert_eq!(quoted("-3.5"), "-3.5");
-        assert_eq!(quoted("two\nlines"), "\"two\nlines\"");
     }
 }

@@ -90,7 +90,10 @@ pub fn relay_between(before: &Second, after: &Second) -> Option<RelaySecond> {
     let (was, is) = (before.relay?, after.relay?);
     Some(RelaySecond {
         second: before.number,
-        cpu_percent: percent(is.cpu.saturating_sub(was.cpu), after.at - before.at),
+        cpu_percent: percent(
+            is.cpu.saturating_sub(was.cpu),
+            after.at.saturating_sub(before.at),
+        ),
         rss_bytes: is.resident_bytes,
         context_switches_voluntary: is.switches_voluntary.saturating_sub(was.switches_voluntary),
         context_switches_involuntary: is
@@ -104,7 +107,10 @@ pub fn generator_between(before: &Second, after: &Second) -> Option<GeneratorSec
     let (was, is) = (before.generator?, after.generator?);
     Some(GeneratorSecond {
         second: before.number,
-        cpu_percent: percent(is.cpu.saturating_sub(was.cpu), after.at - before.at),
+        cpu_percent: percent(
+            is.cpu.saturating_sub(was.cpu),
+            after.at.saturating_sub(before.at),
+        ),
         rss_bytes: is.resident_bytes,
         objects: after.objects,
     })

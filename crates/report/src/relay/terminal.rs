@@ -57,7 +57,7 @@ fn facts(screen: &mut Screen, report: &Report) {
 
 fn track_table(screen: &mut Screen, track: &TrackReport) {
     screen.paragraph(Paint::Strong, 0, &track.definition.section);
-    screen.paragraph(Paint::Faint, 2, &number::track_facts(&track.definition));
+    screen.paragraph(Paint::Faint, 2, &track.definition.in_words());
     let metrics = &track.completion;
     if track.subscribers.is_empty() && track.published.objects > 0 {
         let text = format!(

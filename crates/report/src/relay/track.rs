@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::heat_map::HeatMap;
 use super::proof::Fairness;
+use crate::form::number;
 use crate::statistics::{Bucket, Count, Distribution, Spread};
 
 /// All that was measured on the tracks of one definition (one section of the profile).
@@ -160,6 +161,39 @@ pub struct TrackDefinition {
     pub total_transmit_time_ms: u64,
     /// The data phase alone.
     pub duration_ms: u64,
+}
+
+impl TrackDefinition {
+    /// A track's settings in one line.
+    pub(super) fn in_words(&self) -> String {
+        let (first, other) = (self.first_object_size_bytes, self.object_size_bytes);
+        let group = number::counted(self.objects_per_group, "object");
+        let size = if first == other || self.objects_per_group < 2 {
+            format!("{} bytes", number::count(first))
+        } else {
+            format!(
+                "{} bytes, first of a group {}",
+                number::count(other),
+                number::count(first)
+            )
+        };
+        let mapping = self
+            .stream_mapping
+            .as_ref()
+            .map_or_else(String::new, |name| format!(", {}", name.replace('_', " ")));
+        let seconds = |ms| number::plain(std::time::Duration::from_millis(ms).as_secs_f64());
+        format!(
+            "{} {} · {}{mapping} · {size} every {} ms · {group} per group · priority {} · ttl {} ms · {} s, with the start delay {} s",
+            self.namespace,
+            self.name,
+            self.track_mode,
+            number::plain(self.time_interval_ms),
+            self.priority,
+            number::count(self.ttl_ms),
+            seconds(self.duration_ms),
+            seconds(self.total_transmit_time_ms),
+        )
+    }
 }
 
 /// What the publishers of one definition did, by their own count.

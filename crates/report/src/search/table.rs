@@ -1,15 +1,23 @@
 //! The probes of a search as lines of a table.
 
 use super::{Figures, Probe, ProbeOutcome};
+use crate::form::table::{Table, left, right};
 
 /// The heading above [`row`]s.
 pub fn heading(unit: &str) -> String {
+    table(unit).line(0)
+}
+
+/// Rows are printed as probes end: widths cannot wait for the longest cell.
+fn table(unit: &str) -> Table {
     let load = unit.split(' ').next().unwrap_or(unit);
-    line(
-        load,
-        "outcome",
-        &["p99", "lost", "relay CPU", "µs/object", "generator"].map(str::to_owned),
-        "",
+    let figures = ["p99", "lost", "relay CPU", "µs/object", "generator"];
+    let figures = figures.map(|name| right(name).wide(9));
+    Table::new(
+        [right(load).wide(11), left("outcome").wide(9)]
+            .into_iter()
+            .chain(figures)
+            .chain([left("")]),
     )
 }
 
@@ -59,24 +67,15 @@ pub fn row(probe: &Probe) -> String {
         }
         Some(_) | None => because,
     };
-    line(
-        &probe.load.to_string(),
-        word,
-        &[
-            figure(latency_p99_ms, 1, " ms"),
-            lost,
-            figure(cpu_percent, 0, " %"),
-            figure(cpu_us_per_delivered_object, 2, ""),
-            figure(generator_cpu_percent, 0, " %"),
-        ],
-        &because,
-    )
-}
-
-fn line(load: &str, outcome: &str, figures: &[String; 5], because: &str) -> String {
-    let [p99, lost, cpu, cost, generator] = figures;
-    let text = format!(
-        "{load:>11}  {outcome:<9} {p99:>10} {lost:>10} {cpu:>10} {cost:>10} {generator:>10}  {because}"
-    );
-    text.trim_end().to_owned()
+    let cells = [
+        probe.load.to_string(),
+        word.to_owned(),
+        figure(latency_p99_ms, 1, " ms"),
+        lost,
+        figure(cpu_percent, 0, " %"),
+        figure(cpu_us_per_delivered_object, 2, ""),
+        figure(generator_cpu_percent, 0, " %"),
+        because,
+    ];
+    table("").with_rows([cells]).line(1)
 }

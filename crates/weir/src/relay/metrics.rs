@@ -358,15 +358,18 @@ const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
     ),
 ];
 
+/// A part of a counter: the reason that its label names, and where it stands.
+type Reason = (&'static str, fn(&Snapshot) -> u64);
+
 /// Why newcomers were refused.
-const QUIC_REFUSED: [(&str, fn(&Snapshot) -> u64); 3] = [
+const QUIC_REFUSED: [Reason; 3] = [
     ("connections", |snapshot| snapshot.quic.refused_connections),
     ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
     ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
 ];
 
 /// Why datagrams were dropped.
-const QUIC_DATAGRAMS_DROPPED: [(&str, fn(&Snapshot) -> u64); 3] = [
+const QUIC_DATAGRAMS_DROPPED: [Reason; 3] = [
     ("oldest", |snapshot| snapshot.quic.datagrams_dropped_oldest),
     ("expired", |snapshot| {
         snapshot.quic.datagrams_dropped_expired

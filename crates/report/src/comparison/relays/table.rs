@@ -4,11 +4,13 @@ use super::{
     super::{
         Middle,
         column::{self, Column},
-        incomplete, with_version,
+        incomplete,
+        page::page,
+        with_version,
     },
     Comparison, Standing,
 };
-use crate::form::{league::page, number::NONE, table::Table};
+use crate::form::{number::NONE, table::Table};
 
 /// What is told of each relay.
 const COLUMNS: [Column<Standing>; 9] = [
@@ -62,7 +64,7 @@ fn table(comparison: &Comparison) -> Table {
     let mut notes = comparison.setting.clone();
     notes.push(READING.to_owned());
     notes.extend(incomplete("runs", comparison.broken_off.as_deref()));
-    column::table(&COLUMNS, comparison.relays.iter(), notes)
+    column::table(&COLUMNS, comparison.relays.iter()).with_notes(notes)
 }
 
 /// The table for a terminal; every line ends with a line feed.
@@ -72,14 +74,12 @@ pub fn terminal(comparison: &Comparison) -> String {
 
 /// The table as Markdown.
 pub fn markdown(comparison: &Comparison) -> String {
-    table(comparison).markdown()
+    table(comparison).markdown(false)
 }
 
 /// The table as one HTML file that needs no network.
 pub fn html(comparison: &Comparison) -> String {
-    let table = table(comparison);
-    let heading = COLUMNS.map(|column| column.heading);
-    page("Relays compared", &heading, &table.rows, &table.notes)
+    page("Relays compared", &table(comparison))
 }
 
 /// What the figures mean.

@@ -48,6 +48,13 @@ fn runs_that_are_missing_are_missed() {
 }
 
 #[test]
+#[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
+fn write_examples() {
+    let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+    std::fs::write(folder.join("h3-compare.html"), page(&example())).unwrap();
+}
+
+#[test]
 fn comparisons_as_text_and_as_a_page() {
     let comparison = example();
     insta::assert_snapshot!(table(&comparison));

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::form::{
     number::{self, printable},
-    table::Table,
+    table::{Table, left, markdown as markdown_text},
 };
 
 /// The comparison for a terminal.
@@ -39,35 +39,24 @@ pub fn table(comparison: &Comparison) -> String {
 pub fn markdown(comparison: &Comparison) -> String {
     let mut out: Vec<String> = Vec::new();
     for line in &comparison.setting {
-        out.push(format!("{}\n", escaped(line)));
+        out.push(format!("{}\n", markdown_text(line)));
     }
     out.push(READING.to_owned());
     for scenario in &comparison.scenarios {
         out.push(format!(
             "\n**{}**: {}\n\n",
-            escaped(&scenario.name),
-            escaped(&scenario.load)
+            markdown_text(&scenario.name),
+            markdown_text(&scenario.load)
         ));
-        let table = scenario_table(comparison, scenario);
-        let heading = table.heading.join(" | ");
-        out.push(format!("| {heading} | requests per CPU second |\n"));
-        let figures = "---:|".repeat(table.heading.len() - 1);
-        out.push(format!("|---|{figures}---|\n"));
         let best = scenario.best();
-        for (standing, row) in scenario.standings.iter().zip(&table.rows) {
-            let cells: Vec<String> = row.iter().map(|cell| escaped(cell)).collect();
-            out.push(format!(
-                "| {} | {} |\n",
-                cells.join(" | "),
-                bar(standing.requests_per_cpu_second, best)
-            ));
-        }
-        for problem in problems(scenario) {
-            out.push(format!("\n{}\n", escaped(&problem)));
-        }
+        let rate = |standing: &Standing| bar(standing.requests_per_cpu_second, best);
+        let rates = scenario.standings.iter().map(rate);
+        let table = scenario_table(comparison, scenario);
+        let table = table.with_column(left("requests per CPU second"), rates);
+        out.push(table.markdown(false));
     }
     if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
-        out.push(format!("\n{}\n", escaped(&note)));
+        out.push(format!("\n{}\n", markdown_text(&note)));
     }
     out.concat()
 }
@@ -99,7 +88,7 @@ fn columns<'a>() -> [Column<Row<'a>>; 8] {
     [
         Column::words("server", |row| {
             let name = &row.standing.entry.server;
-            printable(&row.comparison.full_name(name))
+            row.comparison.full_name(name)
         }),
         Column::figures("µs per request", |row| {
             spread(row.standing.cpu_us_per_request)
@@ -126,7 +115,7 @@ pub(super) fn scenario_table(comparison: &Comparison, scenario: &Scenario) -> Ta
         standing,
     });
     let rows: Vec<Row<'_>> = rows.collect();
-    column::table(&columns(), rows.iter(), problems(scenario))
+    column::table(&columns(), rows.iter()).with_notes(problems(scenario))
 }
 
 fn failed(standing: &Standing) -> String {
@@ -196,11 +185,6 @@ fn bar(rate: Option<Middle>, best: f64) -> String {
         "█".repeat(eighths / 8),
         number::count_of(rate.median)
     )
-}
-
-fn escaped(text: &str) -> String {
-    let text = printable(text).replace('|', "\\|");
-    text.replace('<', "&lt;").replace('\n', " ")
 }
 
 /// Length of the longest bar.

@@ -1,60 +1,46 @@
 //! The plots of a report, each as a captioned figure.
 
 pub(super) mod heat;
-pub(crate) mod latency;
 pub(super) mod relay;
 pub(super) mod subscribers;
 
-use crate::form::markup::Markup;
+use maud::{Markup, html};
+
+use crate::form::latency::{middle, second_strips, thinned, time_axis};
 use crate::form::number;
-use crate::form::plot::Labels;
+use crate::form::plot::{Plot, TIME};
+use crate::form::scale::Scale;
+use crate::relay::{LatencySecond, TrackReport};
+use crate::statistics::float;
 
-/// One entry of a legend: class of the swatch, and what it stands for.
-pub(crate) type Key = (&'static str, &'static str);
-
-/// A figure: heading, legend, plot, and a sentence that says what is to be seen.
-pub(crate) fn figure(
-    markup: &mut Markup,
-    title: &str,
-    keys: &[Key],
-    reading: &str,
-    plot: impl FnOnce(&mut Markup),
-) {
-    markup.element("figure", &[], |markup| {
-        markup.element("figcaption", &[], |markup| {
-            markup.leaf("h4", &[], &title);
-            if !keys.is_empty() {
-                markup.element("p", &[("class", &"legend")], |markup| {
-                    for (class, name) in keys {
-                        markup.leaf("span", &[("class", &format!("key {class}"))], name);
-                    }
-                });
-            }
-        });
-        markup.element("div", &[("class", &"canvas")], plot);
-        if !reading.is_empty() {
-            markup.leaf("p", &[("class", &"reading")], &reading);
-        }
-    });
-}
-
-pub(crate) const TIME: &str = "seconds since the start of the run";
-
-/// The words of a plot.
-pub(crate) fn labels<'a>(
-    title: &'a str,
-    description: &'a str,
-    x: &'a str,
-    y: &'a str,
-) -> Labels<'a> {
-    Labels {
-        title,
-        description,
-        x,
-        y,
+/// Arrivals second by second, against the plan.
+pub(super) fn objects_over_time(track: &TrackReport) -> Markup {
+    let (seconds, step) = thinned(&track.latency.per_second);
+    let interval_ms = track.definition.time_interval_ms;
+    if seconds.is_empty() || interval_ms <= 0.0 || track.subscribers.is_empty() {
+        return html! {};
     }
-}
-
-fn ms(value: f64) -> String {
-    number::milliseconds(value)
+    let planned = 1000.0 / interval_ms * float(track.subscribers.len() as u64);
+    let rate = |one: &LatencySecond| float(one.objects) / float(step);
+    let largest = seconds.iter().map(rate).fold(planned, f64::max);
+    let rounded = number::plain(planned.round());
+    let y = ("objects per second", Scale::from_zero(largest * 1.08));
+    let mut plot = Plot::new("Objects received", (TIME, time_axis(&seconds)), y)
+        .reading("The first and the last second are cut by the run's own beginning and end.")
+        .described(format!(
+            "Objects that arrived per second, over all subscribers; the plan is {rounded} per second."
+        ))
+        .keys([("bar", "received")])
+        .height(210.0);
+    let points = seconds.iter();
+    let points: Vec<(f64, f64)> = points
+        .map(|one| (middle(one.second, step), rate(one)))
+        .collect();
+    plot.area("bar", &points);
+    plot.curve("bar", &points, f64::INFINITY);
+    plot.level("plan", planned, &format!("planned {rounded}"));
+    plot.strips(&second_strips(&seconds, step, |one| {
+        format!("{} objects per second", number::plain(rate(one).round()))
+    }));
+    plot.figure()
 }

@@ -1,8 +1,10 @@
 //! The tables of a report.
 
-use super::{ENTRIES_MAX, cut};
-use crate::form::markup::Markup;
-use crate::form::number;
+use maud::{Markup, html};
+
+use crate::form::page::{ENTRIES_MAX, cut, facts, table_title};
+use crate::form::table::{Table, left, right};
+use crate::form::{latency, number};
 use crate::relay::{
     Generator, Headroom, ObjectPosition, RelayCost, Report, Run, Status, SubscriberReport,
     TrackReport,
@@ -12,56 +14,8 @@ use crate::statistics::{Count, Distribution, Spread, float};
 /// Subscriptions listed at most, the worst of them; the JSON has them all.
 pub(super) const ROWS_MAX: usize = 250;
 
-/// A table's head.
-pub(crate) fn head(markup: &mut Markup, names: &[&str]) {
-    markup.element("thead", &[], |markup| {
-        markup.element("tr", &[], |markup| {
-            for name in names {
-                markup.leaf("th", &[("scope", &"col")], name);
-            }
-        });
-    });
-}
-
-/// A table whose first column names the rows.
-pub(crate) fn table(markup: &mut Markup, title: &str, names: &[&str], rows: &[Vec<String>]) {
-    if !title.is_empty() {
-        markup.leaf("h4", &[("class", &"table-title")], &title);
-    }
-    markup.element("div", &[("class", &"scroll")], |markup| {
-        markup.element("table", &[], |markup| {
-            head(markup, names);
-            markup.element("tbody", &[], |markup| {
-                for row in rows {
-                    markup.element("tr", &[], |markup| {
-                        for (column, cell) in row.iter().enumerate() {
-                            if column == 0 {
-                                markup.leaf("th", &[("scope", &"row")], cell);
-                            } else {
-                                markup.leaf("td", &[], cell);
-                            }
-                        }
-                    });
-                }
-            });
-        });
-    });
-}
-
-/// Names with their values, side by side as far as there is room.
-pub(crate) fn facts(markup: &mut Markup, facts: &[(&str, String)]) {
-    markup.element("dl", &[("class", &"fact-grid")], |markup| {
-        for (name, value) in facts {
-            markup.element("div", &[], |markup| {
-                markup.leaf("dt", &[], name);
-                markup.leaf("dd", &[], value);
-            });
-        }
-    });
-}
-
 /// Table 3 of the draft over the subscribers.
-pub(super) fn completion(markup: &mut Markup, track: &TrackReport) {
+pub(super) fn completion(track: &TrackReport) -> Markup {
     let metrics = &track.completion;
     let milliseconds = |name, spread| spread_row(name, spread, number::milliseconds);
     let bits = |name, spread| spread_row(name, spread, number::bits_per_second);
@@ -84,16 +38,14 @@ pub(super) fn completion(markup: &mut Markup, track: &TrackReport) {
         bits("Average bits per second", metrics.average_bits_per_second),
         bits("Expected bits per second", metrics.expected_bits_per_second),
     ];
-    table(
-        markup,
-        "Metrics on completion, over subscribers (Table 3)",
-        &OVER_SUBSCRIBERS,
-        &rows,
-    );
+    html! {
+        (table_title("Metrics on completion, over subscribers (Table 3)"))
+        (Table::of_figures(OVER_SUBSCRIBERS).with_rows(rows))
+    }
 }
 
 /// Table 2 of the draft over the subscribers, folded away.
-pub(super) fn progress(markup: &mut Markup, track: &TrackReport) {
+pub(super) fn progress(track: &TrackReport) -> Markup {
     let metrics = &track.progress;
     let milliseconds = |name, spread| spread_row(name, spread, number::milliseconds);
     let rows = [
@@ -110,14 +62,12 @@ pub(super) fn progress(markup: &mut Markup, track: &TrackReport) {
             number::bits_per_second,
         ),
     ];
-    markup.element("details", &[], |markup| {
-        markup.leaf(
-            "summary",
-            &[],
-            &"Metrics in progress, as they stood at the end (Table 2)",
-        );
-        table(markup, "", &OVER_SUBSCRIBERS, &rows);
-    });
+    html! {
+        details {
+            summary { "Metrics in progress, as they stood at the end (Table 2)" }
+            (Table::of_figures(OVER_SUBSCRIBERS).with_rows(rows))
+        }
+    }
 }
 
 const OVER_SUBSCRIBERS: [&str; 5] = ["Per subscriber", "Mean", "Min", "Max", "Sum"];
@@ -144,48 +94,20 @@ fn spread_row(name: &str, spread: Option<Spread>, format: fn(f64) -> String) -> 
 }
 
 /// Everything that has percentiles.
-pub(super) fn distributions(markup: &mut Markup, track: &TrackReport) {
-    markup.leaf(
-        "h4",
-        &[("class", &"table-title")],
-        &"Distributions, over all objects",
-    );
-    quantiles(
-        markup,
-        &[
-            ("Latency from the planned send time", track.latency.overall),
-            ("Receive variance, absolute", track.variance.receive),
-            ("Publisher lateness", track.published.lateness),
-        ],
-    );
-}
-
-/// A table of percentiles.
-pub(crate) fn quantiles(markup: &mut Markup, rows: &[(&str, Option<Distribution>)]) {
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|(name, distribution)| {
-            let cell = |pick: fn(&Distribution) -> f64| {
-                distribution.as_ref().map_or_else(
-                    || number::NONE.to_owned(),
-                    |one| number::milliseconds(pick(one)),
-                )
-            };
-            vec![
-                (*name).to_owned(),
-                cell(|one| one.p50_ms),
-                cell(|one| one.p90_ms),
-                cell(|one| one.p99_ms),
-                cell(|one| one.max_ms),
-                cell(|one| one.mean_ms),
-            ]
-        })
-        .collect();
-    table(markup, "", &["", "p50", "p90", "p99", "Max", "Mean"], &rows);
+pub(super) fn distributions(track: &TrackReport) -> Markup {
+    let rows = [
+        ("Latency from the planned send time", track.latency.overall),
+        ("Receive variance, absolute", track.variance.receive),
+        ("Publisher lateness", track.published.lateness),
+    ];
+    html! {
+        (table_title("Distributions, over all objects"))
+        (latency::quantiles(&rows))
+    }
 }
 
 /// Irregularities, and how the subscriptions ended.
-pub(super) fn delivery(markup: &mut Markup, track: &TrackReport) {
+pub(super) fn delivery(track: &TrackReport) -> Markup {
     let delivery = &track.delivery;
     let spread = |spread: Option<Spread>| {
         spread.map_or_else(
@@ -194,48 +116,44 @@ pub(super) fn delivery(markup: &mut Markup, track: &TrackReport) {
         )
     };
     let status = &track.status;
-    markup.leaf(
-        "h4",
-        &[("class", &"table-title")],
-        &"Delivery, summed over subscribers",
-    );
-    facts(
-        markup,
-        &[
-            ("Subscriptions good", number::count(status.good)),
-            ("Incomplete", number::count(status.incomplete)),
-            ("Failed", number::count(status.failed)),
-            ("Groups complete", number::count(delivery.groups_complete)),
-            ("Late", number::count(delivery.late)),
-            ("Reordered", number::count(delivery.reordered)),
-            ("Duplicates", number::count(delivery.duplicates)),
-            ("Lost to resets", number::count(delivery.cut_by_reset)),
-            ("Lost without a word", number::count(delivery.dropped)),
-            ("First lost", place(delivery.first_lost)),
-            ("First late", place(delivery.first_late)),
-            ("Malformed messages", number::count(delivery.malformed)),
-            ("With other content", number::count(delivery.corrupt)),
-            ("Under another number", number::count(delivery.misplaced)),
-            ("Of other runs", number::count(delivery.foreign)),
-            (
-                "Arrived before they were sent",
-                number::count(delivery.negative_latencies),
-            ),
-            (
-                "Expired at the publisher",
-                number::count(track.published.expired_objects),
-            ),
-            (
-                "Crowded out at the publisher",
-                number::count(track.published.crowded_out_objects),
-            ),
-            ("Signed drift, mean", spread(track.variance.signed_drift_ms)),
-            (
-                "Jitter (RFC 3550), mean",
-                spread(track.variance.jitter_rfc3550_ms),
-            ),
-        ],
-    );
+    let rows = [
+        ("Subscriptions good", number::count(status.good)),
+        ("Incomplete", number::count(status.incomplete)),
+        ("Failed", number::count(status.failed)),
+        ("Groups complete", number::count(delivery.groups_complete)),
+        ("Late", number::count(delivery.late)),
+        ("Reordered", number::count(delivery.reordered)),
+        ("Duplicates", number::count(delivery.duplicates)),
+        ("Lost to resets", number::count(delivery.cut_by_reset)),
+        ("Lost without a word", number::count(delivery.dropped)),
+        ("First lost", place(delivery.first_lost)),
+        ("First late", place(delivery.first_late)),
+        ("Malformed messages", number::count(delivery.malformed)),
+        ("With other content", number::count(delivery.corrupt)),
+        ("Under another number", number::count(delivery.misplaced)),
+        ("Of other runs", number::count(delivery.foreign)),
+        (
+            "Arrived before they were sent",
+            number::count(delivery.negative_latencies),
+        ),
+        (
+            "Expired at the publisher",
+            number::count(track.published.expired_objects),
+        ),
+        (
+            "Crowded out at the publisher",
+            number::count(track.published.crowded_out_objects),
+        ),
+        ("Signed drift, mean", spread(track.variance.signed_drift_ms)),
+        (
+            "Jitter (RFC 3550), mean",
+            spread(track.variance.jitter_rfc3550_ms),
+        ),
+    ];
+    html! {
+        (table_title("Delivery, summed over subscribers"))
+        (facts(rows))
+    }
 }
 
 /// Where an object stands.
@@ -253,76 +171,70 @@ fn place(position: Option<ObjectPosition>) -> String {
 }
 
 /// Those that figures over subscribers leave out.
-pub(super) fn set_apart(markup: &mut Markup, track: &TrackReport) {
+pub(super) fn set_apart(track: &TrackReport) -> Markup {
     let apart = &track.set_apart;
     if !apart.is_anybody() {
-        return;
+        return html! {};
     }
-    let title = "Set apart: subscribers that made it hard on purpose";
-    markup.leaf("h4", &[("class", &"table-title")], &title);
-    facts(
-        markup,
-        &[
-            ("Slow readers", number::count(apart.slow_readers)),
-            ("Coming and going", number::count(apart.churning)),
-            ("Their sessions", number::count(apart.sessions)),
-            ("Objects received", number::count(apart.objects_received)),
-            ("Objects missed", number::count(apart.lost_objects)),
-            ("Of these lost to resets", number::count(apart.cut_by_reset)),
-        ],
-    );
+    let rows = [
+        ("Slow readers", apart.slow_readers),
+        ("Coming and going", apart.churning),
+        ("Their sessions", apart.sessions),
+        ("Objects received", apart.objects_received),
+        ("Objects missed", apart.lost_objects),
+        ("Of these lost to resets", apart.cut_by_reset),
+    ];
+    html! {
+        (table_title("Set apart: subscribers that made it hard on purpose"))
+        (facts(rows.map(|(name, count)| (name, number::count(count)))))
+    }
 }
 
 /// Each subscription, folded away: the worst first, and only so many.
-pub(super) fn subscribers(markup: &mut Markup, track: &TrackReport, number: usize) {
+pub(super) fn subscribers(track: &TrackReport, number: usize) -> Markup {
     if track.subscribers.is_empty() {
-        return;
+        return html! {};
     }
     let mut worst_first: Vec<&SubscriberReport> = track.subscribers.iter().collect();
     worst_first.sort_by(|a, b| {
-        badness(b)
-            .partial_cmp(&badness(a))
-            .unwrap_or(std::cmp::Ordering::Equal)
+        let order = badness(b).partial_cmp(&badness(a));
+        order.unwrap_or(std::cmp::Ordering::Equal)
     });
-    let shown = worst_first.len().min(ROWS_MAX);
-    let title = if shown < worst_first.len() {
-        format!(
-            "Each subscription, the worst first ({} of {}; the JSON has them all)",
-            number::count(shown as u64),
-            number::count(worst_first.len() as u64)
-        )
+    let all = number::count(worst_first.len() as u64);
+    let how_many = if worst_first.len() > ROWS_MAX {
+        let shown = number::count(ROWS_MAX as u64);
+        format!("{shown} of {all}; the JSON has them all")
     } else {
-        format!(
-            "Each subscription, the worst first ({})",
-            number::count(shown as u64)
-        )
+        all
     };
-    let names = [
-        "Subscriber",
-        "Status",
-        "Received",
-        "Lost",
-        "Groups",
-        "p50",
-        "p99",
-        "Slowest",
-        "Jitter",
-        "Late",
-        "Handshake",
-        "First object",
-        "Reason",
-    ];
-    let rows: Vec<Vec<String>> = worst_first
-        .iter()
-        .take(shown)
-        .map(|one| subscriber_row(one))
-        .collect();
-    let id = format!("subscribers-{number}");
-    markup.element("details", &[("id", &id), ("class", &"dense")], |markup| {
-        markup.leaf("summary", &[], &title);
-        table(markup, "", &names, &rows);
-    });
+    let names = SUBSCRIBER.into_iter().map(right);
+    let columns = [left("Subscriber")]
+        .into_iter()
+        .chain(names)
+        .chain([left("Reason")]);
+    let rows = worst_first.into_iter().take(ROWS_MAX).map(subscriber_row);
+    html! {
+        details.dense id={ "subscribers-" (number) } {
+            summary { "Each subscription, the worst first (" (how_many) ")" }
+            (Table::new(columns).with_rows(rows))
+        }
+    }
 }
+
+/// The columns of a subscription, between its name and why it ended.
+const SUBSCRIBER: [&str; 11] = [
+    "Status",
+    "Received",
+    "Lost",
+    "Groups",
+    "p50",
+    "p99",
+    "Slowest",
+    "Jitter",
+    "Late",
+    "Handshake",
+    "First object",
+];
 
 /// Failed before incomplete before good, then by loss, then by p99.
 fn badness(subscriber: &SubscriberReport) -> (u8, u64, f64) {
@@ -335,7 +247,7 @@ fn badness(subscriber: &SubscriberReport) -> (u8, u64, f64) {
     (status, subscriber.completion.lost_objects, p99_ms)
 }
 
-fn subscriber_row(subscriber: &SubscriberReport) -> Vec<String> {
+fn subscriber_row(subscriber: &SubscriberReport) -> [String; 13] {
     let status = match subscriber.status {
         Status::Good => "good",
         Status::Incomplete => "incomplete",
@@ -345,7 +257,7 @@ fn subscriber_row(subscriber: &SubscriberReport) -> Vec<String> {
         |value: Option<f64>| value.map_or_else(|| number::NONE.to_owned(), number::milliseconds);
     let latency = |pick: fn(&Distribution) -> f64| time(subscriber.latency.as_ref().map(pick));
     let arrived = subscriber.latency.is_some();
-    vec![
+    [
         format!(
             "{} {}",
             number::count(subscriber.index),
@@ -377,29 +289,21 @@ fn short(text: &str) -> String {
 }
 
 /// The threads of the generator.
-pub(super) fn threads(markup: &mut Markup, generator: &Generator) {
+pub(super) fn threads(generator: &Generator) -> Markup {
     if generator.threads.is_empty() {
-        return;
+        return html! {};
     }
-    let rows: Vec<Vec<String>> = generator
-        .threads
-        .iter()
-        .take(ENTRIES_MAX)
-        .map(|thread| {
-            vec![
-                cut(&thread.name),
-                format!("{} %", number::decimal(thread.cpu_percent)),
-                number::milliseconds(thread.event_loop_lag_p99_ms),
-                number::milliseconds(thread.event_loop_lag_max_ms),
-            ]
-        })
-        .collect();
-    table(
-        markup,
-        "",
-        &["Thread", "CPU", "Event-loop lag p99", "Event-loop lag max"],
-        &rows,
-    );
+    let threads = generator.threads.iter().take(ENTRIES_MAX);
+    let rows = threads.map(|thread| {
+        [
+            cut(&thread.name),
+            format!("{} %", number::decimal(thread.cpu_percent)),
+            number::milliseconds(thread.event_loop_lag_p99_ms),
+            number::milliseconds(thread.event_loop_lag_max_ms),
+        ]
+    });
+    let names = ["Thread", "CPU", "Event-loop lag p99", "Event-loop lag max"];
+    html! { (Table::of_figures(names).with_rows(rows)) }
 }
 
 /// The rest of what is known of the generator.

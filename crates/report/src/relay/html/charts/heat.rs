@@ -1,159 +1,142 @@
 //! Loss and latency by subscriber and time, as maps of coloured cells.
 
-use super::{Key, figure, labels, ms};
-use crate::form::markup::Markup;
-use crate::form::number;
-use crate::form::plot::{Cell, Plot, Scale};
+use maud::{Markup, html};
+
+use crate::form::number::{self, milliseconds as ms};
+use crate::form::plot::{Cell, Plot, Strip};
+use crate::form::scale::Scale;
 use crate::relay::{HeatMap, HeatMapRow, TrackReport};
 use crate::statistics::float;
 
-/// The levels of latency: up to so many milliseconds, the last without end. The same in every report, so that maps can
-/// be compared.
-const LATENCY_MS: [f64; 4] = [10.0, 30.0, 100.0, 300.0];
-const LATENCY_KEYS: [Key; 5] = [
-    ("heat0", "to 10 ms"),
-    ("heat1", "to 30"),
-    ("heat2", "to 100"),
-    ("heat3", "to 300"),
-    ("heat4", "above"),
-];
+/// A kind of map: its title, the class of its cells, and what each level stands for.
+struct Kind {
+    title: &'static str,
+    keys: [(&'static str, &'static str); 5],
+    /// The largest value of each level; the last has no end.
+    bounds: [f64; 4],
+}
 
-/// The levels of loss: up to such a share of what was due.
-const LOSS_SHARES: [f64; 4] = [0.001, 0.01, 0.1, 0.5];
-const LOSS_KEYS: [Key; 5] = [
-    ("loss0", "to 0.1 %"),
-    ("loss1", "to 1 %"),
-    ("loss2", "to 10 %"),
-    ("loss3", "to half"),
-    ("loss4", "more"),
-];
+/// In milliseconds. The levels are the same in every report, so that maps can be compared.
+const LATENCY: Kind = Kind {
+    title: "Latency by subscriber and time",
+    keys: [
+        ("heat0", "to 10 ms"),
+        ("heat1", "to 30"),
+        ("heat2", "to 100"),
+        ("heat3", "to 300"),
+        ("heat4", "above"),
+    ],
+    bounds: [10.0, 30.0, 100.0, 300.0],
+};
+
+/// In shares of what was due.
+const LOSS: Kind = Kind {
+    title: "Loss by subscriber and time",
+    keys: [
+        ("loss0", "to 0.1 %"),
+        ("loss1", "to 1 %"),
+        ("loss2", "to 10 %"),
+        ("loss3", "to half"),
+        ("loss4", "more"),
+    ],
+    bounds: [0.001, 0.01, 0.1, 0.5],
+};
 
 /// The slowest object of every subscriber in every second.
-pub(in crate::relay::html) fn latency(markup: &mut Markup, track: &TrackReport) {
-    let Some(heat) = &track.heat else { return };
-    let worst = heat.latency_max_ms();
-    if worst <= 0.0 {
-        return;
-    }
+pub(in crate::relay::html) fn latency(track: &TrackReport) -> Markup {
+    let heat = track.heat.as_ref();
+    let Some(heat) = heat.filter(|heat| heat.latency_max_ms() > 0.0) else {
+        return html! {};
+    };
     let reading = format!(
         "The slowest object of each cell; the slowest of all took {}.{}",
-        ms(worst),
+        ms(heat.latency_max_ms()),
         about_rows(heat)
     );
-    let level = |row: &HeatMapRow, column: usize| {
-        let latency = row.latency_max_ms.get(column).copied()?;
-        (latency > 0.0).then(|| level_of(latency, &LATENCY_MS))
-    };
+    let value = |row: &HeatMapRow, column: usize| row.latency_max_ms.get(column).copied();
     let tip = |column: usize| {
-        let slowest = heat
-            .rows
-            .iter()
-            .filter_map(|row| Some((row, row.latency_max_ms.get(column).copied()?)))
+        let rows = heat.rows.iter();
+        let slowest = rows
+            .filter_map(|row| Some((row, value(row, column)?)))
             .max_by(|a, b| a.1.total_cmp(&b.1));
         slowest.map_or_else(String::new, |(row, latency)| {
             format!("slowest {}\n{}", ms(latency), who(row))
         })
     };
-    let title = "Latency by subscriber and time";
-    map(
-        markup,
-        heat,
-        (title, &reading, "heat", &LATENCY_KEYS),
-        level,
-        tip,
-    );
+    map(heat, &LATENCY, reading, value, tip)
 }
 
 /// Where objects were lost, and to whom; nothing without a loss.
-pub(in crate::relay::html) fn loss(markup: &mut Markup, track: &TrackReport) {
-    let Some(heat) = &track.heat else { return };
+pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
+    let Some(heat) = &track.heat else {
+        return html! {};
+    };
     let lost_in = |row: &HeatMapRow| row.lost.iter().sum::<u64>();
     let lost: u64 = heat.rows.iter().map(lost_in).sum();
     if lost == 0 {
-        return;
+        return html! {};
     }
     let hit = heat.rows.iter().filter(|row| lost_in(row) > 0).count();
     let reading = format!(
-        "{} lost objects by their planned times, in {} of {} rows.{}",
+        "{} lost objects by their planned times, in {hit} of {} rows.{}",
         number::count(lost),
-        hit,
         heat.rows.len(),
         about_rows(heat)
     );
-    let level = |row: &HeatMapRow, column: usize| {
-        let share = heat.lost_share(row, column)?;
-        (share > 0.0).then(|| level_of(share, &LOSS_SHARES))
-    };
+    let value = |row: &HeatMapRow, column: usize| heat.lost_share(row, column);
     let tip = |column: usize| {
-        let lost: u64 = heat
-            .rows
-            .iter()
-            .filter_map(|row| row.lost.get(column))
-            .sum();
+        let rows = heat.rows.iter();
+        let lost: u64 = rows.filter_map(|row| row.lost.get(column)).sum();
         format!("{} lost", number::count(lost))
     };
-    let title = "Loss by subscriber and time";
-    map(
-        markup,
-        heat,
-        (title, &reading, "loss", &LOSS_KEYS),
-        level,
-        tip,
-    );
+    map(heat, &LOSS, reading, value, tip)
 }
 
 fn map(
-    markup: &mut Markup,
     heat: &HeatMap,
-    (title, reading, class, keys): (&str, &str, &str, &[Key]),
-    level: impl Fn(&HeatMapRow, usize) -> Option<usize>,
+    kind: &Kind,
+    reading: String,
+    value: impl Fn(&HeatMapRow, usize) -> Option<f64>,
     tip: impl Fn(usize) -> String,
-) {
+) -> Markup {
     let columns = heat.planned.len();
+    let scale = |high: f64| Scale::Linear { low: 0.0, high };
+    let x = scale(heat.seconds_at(columns));
+    let y = scale(float(subscribers(heat).max(1)));
+    let axes = (("seconds since the first object", x), ("subscriber", y));
+    let mut plot = Plot::new(kind.title, axes.0, axes.1)
+        .reading(reading)
+        .keys(kind.keys);
+    let level = |row: &HeatMapRow, column: usize| {
+        let value = value(row, column).filter(|value| *value > 0.0)?;
+        Some(kind.bounds.iter().filter(|bound| value > **bound).count())
+    };
+    for ((class, _), cells) in kind.keys.iter().zip(levels(heat, &level)) {
+        plot.cells(class, &cells);
+    }
+    let strip = |column: usize| -> Strip {
+        let (from, to) = (heat.seconds_at(column), heat.seconds_at(column + 1));
+        (
+            from,
+            to,
+            format!("second {}\n{}", number::plain(from), tip(column)),
+        )
+    };
+    plot.strips(&(0..columns).map(strip).collect::<Vec<_>>());
+    plot.figure()
+}
+
+/// How many subscribers the rows stand for.
+fn subscribers(heat: &HeatMap) -> u64 {
     let last = heat.rows.last();
-    let subscribers = last.map_or(0, |row| row.first_subscriber + row.subscriptions.max(1));
-    let labels = labels(
-        title,
-        reading,
-        "seconds since the first object",
-        "subscriber",
-    );
-    figure(markup, title, keys, reading, |markup| {
-        let x = Scale::Linear {
-            low: 0.0,
-            high: heat.seconds_at(columns),
-        };
-        let y = Scale::Linear {
-            low: 0.0,
-            high: float(subscribers.max(1)),
-        };
-        Plot::new(x, y).draw(markup, &labels, |plot, markup| {
-            for (number, (_, cells)) in (0_usize..).zip(levels(heat, &level)) {
-                plot.cells(markup, &format!("{class}{number}"), &cells);
-            }
-            let strips: Vec<(f64, f64, String)> = (0..columns)
-                .map(|column| {
-                    let (from, to) = (heat.seconds_at(column), heat.seconds_at(column + 1));
-                    let text = format!("second {}\n{}", number::plain(from), tip(column));
-                    (from, to, text)
-                })
-                .collect();
-            plot.strips(markup, &strips);
-        });
-    });
+    last.map_or(0, |row| row.first_subscriber + row.subscriptions.max(1))
 }
 
 /// The cells of each level; neighbours of one row and level are one.
-fn levels(
-    heat: &HeatMap,
-    level: &impl Fn(&HeatMapRow, usize) -> Option<usize>,
-) -> Vec<(usize, Vec<Cell>)> {
-    let mut levels: Vec<(usize, Vec<Cell>)> = (0..LATENCY_KEYS.len())
-        .map(|number| (number, Vec::new()))
-        .collect();
+fn levels(heat: &HeatMap, level: &impl Fn(&HeatMapRow, usize) -> Option<usize>) -> [Vec<Cell>; 5] {
+    let mut levels: [Vec<Cell>; 5] = Default::default();
     let ends = heat.rows.iter().skip(1).map(|row| row.first_subscriber);
-    let last = heat.rows.last();
-    let end = last.map_or(0, |row| row.first_subscriber + row.subscriptions.max(1));
+    let end = subscribers(heat);
     for (row, to) in heat.rows.iter().zip(ends.chain([end])) {
         let heights = (float(row.first_subscriber), float(to));
         let mut run: Option<(usize, usize)> = None;
@@ -163,17 +146,13 @@ fn levels(
                 && here != Some(number)
             {
                 let span = (heat.seconds_at(from), heat.seconds_at(column));
-                levels[number].1.push((span, heights));
+                levels[number].push((span, heights));
                 run = None;
             }
             run = run.or_else(|| here.map(|number| (number, column)));
         }
     }
     levels
-}
-
-fn level_of(value: f64, bounds: &[f64]) -> usize {
-    bounds.iter().filter(|bound| value > **bound).count()
 }
 
 fn about_rows(heat: &HeatMap) -> String {

@@ -1,9 +1,11 @@
 //! Plots that set a track's subscribers side by side, and of what was lost on the way to them.
 
-use super::{figure, labels, ms};
-use crate::form::markup::Markup;
-use crate::form::number;
-use crate::form::plot::{Plot, STRIPS_MAX, Scale};
+use maud::{Markup, html};
+
+use crate::form::number::{self, milliseconds as ms};
+use crate::form::plot::{Plot, STRIPS_MAX, Strip};
+use crate::form::scale::Scale;
+use crate::form::{latency, page};
 use crate::relay::{Delivery, Distribution, Status, SubscriberReport, TrackReport};
 use crate::statistics::{self, float};
 
@@ -11,78 +13,59 @@ use crate::statistics::{self, float};
 const COLUMNS_MAX: usize = STRIPS_MAX;
 
 /// Every subscriber's latency, the steadiest first.
-pub(in crate::relay::html) fn spread(markup: &mut Markup, track: &TrackReport) {
-    let mut latencies: Vec<Distribution> = track
-        .subscribers
-        .iter()
-        .filter_map(|one| one.latency)
-        .collect();
+pub(in crate::relay::html) fn spread(track: &TrackReport) -> Markup {
+    let subscribers = track.subscribers.iter();
+    let mut latencies: Vec<Distribution> = subscribers.filter_map(|one| one.latency).collect();
     latencies.sort_by(|a, b| {
-        a.p99_ms
-            .total_cmp(&b.p99_ms)
-            .then(a.max_ms.total_cmp(&b.max_ms))
+        let by_p99 = a.p99_ms.total_cmp(&b.p99_ms);
+        by_p99.then(a.max_ms.total_cmp(&b.max_ms))
     });
-    let (Some(best), Some(worst)) = (latencies.first(), latencies.last()) else {
-        return;
-    };
     if latencies.len() < 2 {
-        return;
+        return html! {};
     }
-    let median = latencies[latencies.len() / 2];
     let largest = latencies.iter().map(|one| one.max_ms).fold(0.0, f64::max);
-    let smallest = latencies
-        .iter()
-        .map(|one| one.p50_ms)
-        .fold(f64::INFINITY, f64::min);
-    let log = largest > 12.0 * smallest;
-    let y = if log {
-        Scale::log_around(smallest, largest)
-    } else {
-        Scale::from_zero(largest)
-    };
+    let medians = latencies.iter().map(|one| one.p50_ms);
+    let smallest = medians.fold(f64::INFINITY, f64::min);
     let columns = columns(&latencies);
-    let without = track.subscribers.len() - latencies.len();
-    let mut reading = format!(
-        "p99: best {}, median {}, worst {}.",
-        ms(best.p99_ms),
-        ms(median.p99_ms),
-        ms(worst.p99_ms)
-    );
-    if columns.len() < latencies.len() {
+    let x = Scale::Ranks {
+        high: float(latencies.len() as u64),
+    };
+    let x = ("subscribers, steadiest first", x);
+    let mut plot = Plot::new(
+        "Spread over subscribers",
+        x,
+        latency::axis(smallest, largest),
+    )
+    .reading(spread_in_words(track, &latencies, columns.len()))
+    .keys([("max", "up to the slowest"), ("p99", "p99"), ("p50", "p50")]);
+    for column in &columns {
+        let span = inset(column.span, latencies.len());
+        plot.bar("max", span, (column.p99_ms, column.max_ms));
+        plot.bar("range", span, (column.p50_ms, column.p99_ms));
+        plot.cap("p99", span, column.p99_ms);
+        plot.cap("p50", span, column.p50_ms);
+    }
+    plot.strips(&columns.iter().map(Column::strip).collect::<Vec<_>>());
+    plot.figure()
+}
+
+fn spread_in_words(track: &TrackReport, latencies: &[Distribution], columns: usize) -> String {
+    let p99 = |place: usize| latencies.get(place).map_or(0.0, |one| one.p99_ms);
+    let last = latencies.len() - 1;
+    let [best, median, worst] = [0, latencies.len() / 2, last].map(|place| ms(p99(place)));
+    let mut reading = format!("p99: best {best}, median {median}, worst {worst}.");
+    if columns < latencies.len() {
         reading = format!(
             "{reading} Each column stands for up to {} subscribers and shows the worst.",
-            latencies.len().div_ceil(columns.len())
+            latencies.len().div_ceil(columns)
         );
     }
+    let without = track.subscribers.len() - latencies.len();
     if without > 0 {
-        reading = format!(
-            "{reading} {} received nothing.",
-            number::counted(without as u64, "subscriber")
-        );
+        let without = number::counted(without as u64, "subscriber");
+        reading = format!("{reading} {without} received nothing.");
     }
-    let labels = labels(
-        "Spread over subscribers",
-        &reading,
-        "subscribers, steadiest first",
-        if log { "ms, log scale" } else { "ms" },
-    );
-    let keys = [("max", "up to the slowest"), ("p99", "p99"), ("p50", "p50")];
-    figure(markup, labels.title, &keys, &reading, |markup| {
-        let x = Scale::Ranks {
-            high: float(latencies.len() as u64),
-        };
-        Plot::new(x, y).draw(markup, &labels, |plot, markup| {
-            for column in &columns {
-                let span = inset(column.span, latencies.len());
-                plot.bar(markup, "max", span, (column.p99_ms, column.max_ms));
-                plot.bar(markup, "range", span, (column.p50_ms, column.p99_ms));
-                plot.cap(markup, "p99", span, column.p99_ms);
-                plot.cap(markup, "p50", span, column.p50_ms);
-            }
-            let strips: Vec<(f64, f64, String)> = columns.iter().map(Column::strip).collect();
-            plot.strips(markup, &strips);
-        });
-    });
+    reading
 }
 
 /// Neighbours in the order of subscribers, drawn as one.
@@ -94,7 +77,7 @@ struct Column {
 }
 
 impl Column {
-    fn strip(&self) -> (f64, f64, String) {
+    fn strip(&self) -> Strip {
         let text = format!(
             "{}\np50 {}\np99 {}\nslowest {}",
             ranks(self.span),
@@ -143,130 +126,102 @@ fn ranks(span: (f64, f64)) -> String {
 }
 
 /// Where objects were lost: one bar, split by place. Without a loss, the sentence alone.
-pub(in crate::relay::html) fn loss_by_place(markup: &mut Markup, track: &TrackReport) {
-    let lost = &track.completion.lost_objects;
-    let due = lost
-        .sum
-        .saturating_add(track.completion.objects_received.sum);
+pub(in crate::relay::html) fn loss_by_place(track: &TrackReport) -> Markup {
+    let (lost, received) = (
+        track.completion.lost_objects.sum,
+        track.completion.objects_received.sum,
+    );
+    let due = lost.saturating_add(received);
     if due == 0 {
-        return;
+        return html! {};
+    }
+    if lost == 0 {
+        return html! {
+            figure.calm {
+                figcaption { h4 { "Loss by place" } }
+                p.all-well { "All " (number::count(due)) " objects arrived." }
+                p.reading { "Nothing was lost at join, in the middle or at the tail." }
+            }
+        };
     }
     let Delivery {
         lost_join,
         lost_middle,
         lost_tail,
+        first_lost,
         ..
     } = track.delivery;
-    if lost.sum == 0 {
-        markup.element("figure", &[("class", &"calm")], |markup| {
-            markup.element("figcaption", &[], |markup| {
-                markup.leaf("h4", &[], &"Loss by place");
-            });
-            let all = format!("All {} objects arrived.", number::count(due));
-            markup.leaf("p", &[("class", &"all-well")], &all);
-            let reading = "Nothing was lost at join, in the middle or at the tail.";
-            markup.leaf("p", &[("class", &"reading")], &reading);
-        });
-        return;
-    }
+    let all = lost_join + lost_middle + lost_tail;
     let places = [
-        ("join", lost_join),
-        ("middle", lost_middle),
-        ("tail", lost_tail),
+        ("join", lost_join, "at join", "before the first arrival"),
+        ("middle", lost_middle, "in the middle", "between arrivals"),
+        ("tail", lost_tail, "at the tail", "after the last arrival"),
     ];
-    let mut reading = format!(
-        "{} of {} objects.",
-        number::loss(lost.sum, due),
+    let first = first_lost.map_or_else(String::new, |first| {
+        let (group, object) = (number::count(first.group), number::count(first.object));
+        format!(" The first is object {object} of group {group}.")
+    });
+    let grow = |count: u64| {
+        let share = statistics::ratio(count, all).unwrap_or(0.0);
+        format!("flex-grow:{share:.4}")
+    };
+    let reading = format!(
+        "{} of {} objects.{first}",
+        number::loss(lost, due),
         number::count(due)
     );
-    if let Some(first) = track.delivery.first_lost {
-        let (group, object) = (number::count(first.group), number::count(first.object));
-        reading = format!("{reading} The first is object {object} of group {group}.");
-    }
-    figure(markup, "Loss by place", &[], &reading, |markup| {
-        markup.element(
-            "div",
-            &[("class", &"stack"), ("aria-hidden", &"true")],
-            |markup| {
-                for (class, count) in places.iter().filter(|(_, count)| *count > 0) {
-                    let share = statistics::ratio(*count, lost_join + lost_middle + lost_tail);
-                    let grow = format!("flex-grow:{:.4}", share.unwrap_or(0.0));
-                    markup.empty_block("span", &[("class", class), ("style", &grow)]);
-                }
-            },
-        );
-        markup.element("dl", &[("class", &"places")], |markup| {
-            let names = ["at join", "in the middle", "at the tail"];
-            let meanings = [
-                "before the first arrival",
-                "between arrivals",
-                "after the last arrival",
-            ];
-            for (((class, count), name), meaning) in places.iter().zip(names).zip(meanings) {
-                markup.element("div", &[], |markup| {
-                    markup.leaf("dt", &[("class", &format!("key {class}"))], &name);
-                    markup.element("dd", &[], |markup| {
-                        markup.leaf("b", &[], &number::count(*count));
-                        markup.leaf("small", &[], &meaning);
-                    });
-                });
+    let stack = html! {
+        div.stack aria-hidden="true" {
+            @for (class, count, ..) in places.iter().filter(|(_, count, ..)| *count > 0) {
+                span.(class) style=(grow(*count)) {}
             }
-        });
-    });
+        }
+        dl.places {
+            @for (class, count, name, meaning) in places {
+                div {
+                    dt.key.(class) { (name) }
+                    dd { b { (number::count(count)) } small { (meaning) } }
+                }
+            }
+        }
+    };
+    page::figure("Loss by place", &[], &reading, &stack)
 }
 
 /// Every subscriber's loss, the worst first; nothing without a loss.
-pub(in crate::relay::html) fn loss(markup: &mut Markup, track: &TrackReport) {
-    let mut losers: Vec<&SubscriberReport> = track
-        .subscribers
-        .iter()
-        .filter(|one| one.completion.lost_objects > 0)
-        .collect();
-    losers.sort_by_key(|one| (std::cmp::Reverse(one.completion.lost_objects), one.index));
-    let Some(worst) = losers.first() else { return };
-    if track.subscribers.len() < 2 {
-        return;
-    }
-    let largest = worst.completion.lost_objects;
-    let failed = losers
-        .iter()
-        .filter(|one| one.status == Status::Failed)
-        .count();
+pub(in crate::relay::html) fn loss(track: &TrackReport) -> Markup {
+    let lost = |one: &SubscriberReport| one.completion.lost_objects;
+    let subscribers = track.subscribers.iter();
+    let mut losers: Vec<&SubscriberReport> = subscribers.filter(|one| lost(one) > 0).collect();
+    losers.sort_by_key(|one| (std::cmp::Reverse(lost(one)), one.index));
+    let Some(worst) = losers.first().filter(|_| track.subscribers.len() > 1) else {
+        return html! {};
+    };
+    let is_failed = |one: &&&SubscriberReport| one.status == Status::Failed;
     let reading = format!(
-        "{} of {} subscriptions lost something; {failed} of them failed.",
+        "{} of {} subscriptions lost something; {} of them failed.",
         number::count(losers.len() as u64),
         number::count(track.subscribers.len() as u64),
+        losers.iter().filter(is_failed).count()
     );
-    let labels = labels(
-        "Loss over subscribers",
-        &reading,
-        "subscribers, worst first",
-        "objects lost",
-    );
+    let x = Scale::Ranks {
+        high: float(losers.len() as u64),
+    };
+    let y = ("objects lost", Scale::from_zero(float(lost(worst))));
+    let mut plot = Plot::new("Loss over subscribers", ("subscribers, worst first", x), y)
+        .reading(reading)
+        .keys([("bad", "lost objects")])
+        .height(210.0);
     let per_column = losers.len().div_ceil(COLUMNS_MAX);
-    figure(
-        markup,
-        labels.title,
-        &[("bad", "lost objects")],
-        &reading,
-        |markup| {
-            let x = Scale::Ranks {
-                high: float(losers.len() as u64),
-            };
-            let plot = Plot::new(x, Scale::from_zero(float(largest)));
-            plot.with_height(210.0)
-                .draw(markup, &labels, |plot, markup| {
-                    let mut strips = Vec::new();
-                    for (number, column) in losers.chunks(per_column).enumerate() {
-                        let from = float((number * per_column) as u64);
-                        let span = (from, from + float(column.len() as u64));
-                        let lost = column[0].completion.lost_objects;
-                        plot.bar(markup, "bad", inset(span, losers.len()), (0.0, float(lost)));
-                        let text = format!("{}\n{} lost", ranks(span), number::count(lost));
-                        strips.push((span.0, span.1, text));
-                    }
-                    plot.strips(markup, &strips);
-                });
-        },
-    );
+    let mut strips: Vec<Strip> = Vec::new();
+    for (number, column) in losers.chunks(per_column).enumerate() {
+        let from = float((number * per_column) as u64);
+        let span = (from, from + float(column.len() as u64));
+        let lost = lost(column[0]);
+        plot.bar("bad", inset(span, losers.len()), (0.0, float(lost)));
+        let text = format!("{}\n{} lost", ranks(span), number::count(lost));
+        strips.push((span.0, span.1, text));
+    }
+    plot.strips(&strips);
+    plot.figure()
 }

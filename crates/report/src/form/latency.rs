@@ -1,0 +1,270 @@
+//! Latency on a page: over time, as a histogram, as percentiles. The same for objects and for requests.
+
+use maud::{Markup, Render, html};
+
+use super::number::{self, milliseconds as ms};
+use super::page::Card;
+use super::plot::{Plot, STRIPS_MAX, Strip, TIME};
+use super::scale::Scale;
+use super::table::Table;
+use crate::relay::{Latency, LatencySecond};
+use crate::statistics::{Bucket, Distribution, float};
+
+/// Points of a curve at most; longer series are thinned, and keep their worst.
+const POINTS_MAX: u64 = 400;
+/// Bars of the histogram at most.
+const BARS_MAX: u32 = 72;
+
+/// The 99th percentile as a key figure.
+pub(crate) fn card(latency: &Distribution) -> Card {
+    Card {
+        name: "Latency p99",
+        value: number::decimal(latency.p99_ms),
+        unit: "ms".to_owned(),
+        beside: format!("p50 {}, slowest {}", ms(latency.p50_ms), ms(latency.max_ms)),
+        is_alarm: false,
+    }
+}
+
+/// A table of percentiles.
+pub(crate) fn quantiles(rows: &[(&str, Option<Distribution>)]) -> Markup {
+    let row = |(name, distribution): &(&str, Option<Distribution>)| {
+        let cell = |pick: fn(&Distribution) -> f64| {
+            let value = distribution.as_ref().map(pick);
+            value.map_or_else(|| number::NONE.to_owned(), ms)
+        };
+        [
+            (*name).to_owned(),
+            cell(|one| one.p50_ms),
+            cell(|one| one.p90_ms),
+            cell(|one| one.p99_ms),
+            cell(|one| one.max_ms),
+            cell(|one| one.mean_ms),
+        ]
+    };
+    Table::of_figures(["", "p50", "p90", "p99", "Max", "Mean"])
+        .with_rows(rows.iter().map(row))
+        .render()
+}
+
+/// An axis for times between these: logarithmic where they are far apart.
+pub(crate) fn axis(smallest_ms: f64, largest_ms: f64) -> (&'static str, Scale) {
+    if largest_ms > 12.0 * smallest_ms {
+        ("ms, log scale", Scale::log_around(smallest_ms, largest_ms))
+    } else {
+        ("ms", Scale::from_zero(largest_ms))
+    }
+}
+
+/// Latency second by second. `what` is what took so long, in the singular.
+pub(crate) fn over_time(latency: &Latency, what: &str) -> Markup {
+    let (seconds, step) = thinned(&latency.per_second);
+    let worst = seconds
+        .iter()
+        .copied()
+        .reduce(|a, b| if b.max_ms > a.max_ms { b } else { a });
+    let (Some(overall), Some(worst)) = (latency.overall, worst) else {
+        return html! {};
+    };
+    let largest = seconds.iter().map(|one| one.max_ms).fold(0.0, f64::max);
+    let medians = seconds.iter().map(|one| one.p50_ms);
+    let smallest = medians.fold(f64::INFINITY, f64::min);
+    let reading = format!(
+        "The slowest {what} took {}, in second {}.{}",
+        ms(worst.max_ms),
+        number::count(worst.second),
+        thinning(step)
+    );
+    let description = format!(
+        "Latency per second over {} seconds; over the whole run p50 {}, p99 {}, largest {}.",
+        seconds.len(),
+        ms(overall.p50_ms),
+        ms(overall.p99_ms),
+        ms(overall.max_ms)
+    );
+    let axes = ((TIME, time_axis(&seconds)), axis(smallest, largest));
+    let mut plot = Plot::new("Latency over time", axes.0, axes.1)
+        .reading(reading)
+        .described(description)
+        .keys([("max", "slowest"), ("p99", "p99"), ("p50", "p50")]);
+    let curve = |pick: fn(&LatencySecond) -> f64| -> Vec<(f64, f64)> {
+        let points = seconds.iter();
+        points
+            .map(|one| (middle(one.second, step), pick(one)))
+            .collect()
+    };
+    let gap = float(step) * 1.5;
+    plot.curve("max", &curve(|one| one.max_ms), gap);
+    plot.curve("p99", &curve(|one| one.p99_ms), gap);
+    plot.curve("p50", &curve(|one| one.p50_ms), gap);
+    plot.strips(&second_strips(&seconds, step, |one| {
+        let [p50, p99, max] = [one.p50_ms, one.p99_ms, one.max_ms].map(ms);
+        format!("p50 {p50}\np99 {p99}\nslowest {max}")
+    }));
+    plot.figure()
+}
+
+/// How many took how long. `what` is what took so long, in the singular.
+pub(crate) fn histogram(latency: &Latency, what: &str) -> Markup {
+    let (Some(overall), Some(bars)) = (latency.overall, Bars::of(&latency.histogram)) else {
+        return html! {};
+    };
+    let all: f64 = bars.counts.iter().sum();
+    let percent = |count: f64| count / all * 100.0;
+    let tallest = bars.counts.iter().copied().fold(0.0, f64::max);
+    let marks = [
+        ("p50", overall.p50_ms),
+        ("p90", overall.p90_ms),
+        ("p99", overall.p99_ms),
+        ("max", overall.max_ms),
+    ];
+    let description = format!(
+        "Histogram of latency over {} {what}s; p50 {}, p90 {}, p99 {}, largest {}.",
+        number::count(overall.count),
+        ms(overall.p50_ms),
+        ms(overall.p90_ms),
+        ms(overall.p99_ms),
+        ms(overall.max_ms)
+    );
+    let share_of_all = format!("% of {what}s");
+    let y = (&*share_of_all, Scale::from_zero(percent(tallest)));
+    let mut plot = Plot::new("Latency histogram", ("ms, log scale", bars.scale), y)
+        .reading(format!(
+            "Every bar that holds one {what} is drawn at least as tall as can be seen."
+        ))
+        .described(description);
+    let filled = || (0..).zip(&bars.counts).filter(|(_, count)| **count > 0.0);
+    for (bar, count) in filled() {
+        plot.bar("bar", bars.span(bar), (0.0, percent(*count)));
+    }
+    plot.marks(
+        &marks.map(|(name, value)| (value, name, format!("{name} {}", number::brief(value)))),
+    );
+    let strip = |(bar, count): (usize, &f64)| {
+        let (from, to) = bars.span(bar);
+        let share = match percent(*count) {
+            share if share < 0.001 => "<0.001".to_owned(),
+            share => number::decimal(share),
+        };
+        let (from_ms, to_ms) = (number::decimal(from), number::decimal(to));
+        (
+            from,
+            to,
+            format!("{from_ms} to {to_ms} ms\n{share} {share_of_all}"),
+        )
+    };
+    plot.strips(&filled().map(strip).collect::<Vec<_>>());
+    plot.figure()
+}
+
+/// A histogram on equal steps of a logarithmic scale.
+struct Bars {
+    scale: Scale,
+    counts: Vec<f64>,
+}
+
+impl Bars {
+    /// Spreads buckets over bars, each by its share of the bucket's width; none without a value.
+    fn of(buckets: &[Bucket]) -> Option<Self> {
+        let sound = || {
+            buckets
+                .iter()
+                .filter(|one| one.count > 0 && one.to_ms > one.from_ms)
+        };
+        let low = sound()
+            .map(|one| one.from_ms.max(FLOOR_MS))
+            .reduce(f64::min)?;
+        let high = sound().map(|one| one.to_ms).reduce(f64::max)?;
+        let scale = Scale::log_around(low, high);
+        let number = BARS_MAX;
+        let mut bars = Self {
+            scale,
+            counts: vec![0.0; number as usize],
+        };
+        for bucket in sound() {
+            let (from, to) = (
+                bucket.from_ms.max(FLOOR_MS),
+                bucket.to_ms.max(FLOOR_MS * 1.001),
+            );
+            let whole = to - from;
+            for bar in 0..number as usize {
+                let (left, right) = bars.span(bar);
+                let overlap = to.min(right) - from.max(left);
+                if overlap > 0.0 {
+                    bars.counts[bar] += float(bucket.count) * overlap / whole;
+                }
+            }
+        }
+        Some(bars)
+    }
+
+    fn span(&self, bar: usize) -> (f64, f64) {
+        let edge = |bar: usize| self.scale.value(float(bar as u64) / f64::from(BARS_MAX));
+        (edge(bar), edge(bar + 1))
+    }
+}
+
+/// The least latency that is told apart.
+const FLOOR_MS: f64 = 0.001;
+
+pub(crate) fn middle(second: u64, step: u64) -> f64 {
+    float(second) + float(step) / 2.0
+}
+
+fn thinning(step: u64) -> String {
+    if step > 1 {
+        format!(" Each point covers {step} seconds and shows the worst.")
+    } else {
+        String::new()
+    }
+}
+
+/// The axis of seconds with data; it begins where the data begins, since set-up may take long.
+pub(crate) fn time_axis(seconds: &[LatencySecond]) -> Scale {
+    let low = seconds.first().map_or(0, |one| one.second);
+    let high = seconds.last().map_or(1, |one| one.second + 1);
+    Scale::Linear {
+        low: float(low),
+        high: float(high.max(low + 1)),
+    }
+}
+
+/// At most [`POINTS_MAX`] points, and how many seconds each covers; the worst of them stands for all.
+pub(crate) fn thinned(seconds: &[LatencySecond]) -> (Vec<LatencySecond>, u64) {
+    let first = seconds.first().map_or(0, |one| one.second);
+    let last = seconds.last().map_or(0, |one| one.second);
+    let step = (last.saturating_sub(first) + 1).div_ceil(POINTS_MAX).max(1);
+    let mut points: Vec<LatencySecond> = Vec::new();
+    for one in seconds {
+        let second = first + one.second.saturating_sub(first) / step * step;
+        match points.last_mut() {
+            Some(point) if point.second == second => {
+                point.objects += one.objects;
+                point.p50_ms = point.p50_ms.max(one.p50_ms);
+                point.p99_ms = point.p99_ms.max(one.p99_ms);
+                point.max_ms = point.max_ms.max(one.max_ms);
+            }
+            Some(_) | None => points.push(LatencySecond { second, ..*one }),
+        }
+    }
+    (points, step)
+}
+
+pub(crate) fn second_strips(
+    seconds: &[LatencySecond],
+    step: u64,
+    text: impl Fn(&LatencySecond) -> String,
+) -> Vec<Strip> {
+    let per_strip = seconds.len().div_ceil(STRIPS_MAX).max(1);
+    seconds
+        .chunks(per_strip)
+        .map(|chunk| {
+            let worst = chunk
+                .iter()
+                .fold(chunk[0], |a, b| if b.max_ms > a.max_ms { *b } else { a });
+            let end = chunk[chunk.len() - 1].second + step;
+            let text = format!("second {}\n{}", number::count(worst.second), text(&worst));
+            (float(chunk[0].second), float(end), text)
+        })
+        .collect()
+}
