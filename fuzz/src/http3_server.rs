@@ -8,7 +8,7 @@ use weir_http3::{
     Limits,
     server::{Peer, Service, Site, SiteLimits},
 };
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// Plays `input` as a script. The first byte says how the client's bytes are cut; each step is a byte that says what
 /// happens, one that says to which stream, and what it needs.

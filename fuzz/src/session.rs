@@ -29,7 +29,7 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{Config, RequestId, Session, Side};
 use weir_moqt::token::Token;
-use weir_moqt::transport::{Direction, Read, StreamId};
+use weir_transport::{Direction, Read, StreamId};
 
 use self::peer::Peer;
 use self::script::*;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
 use weir_quic::web_transport::{Event, Offer, Request, WebTransport};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// Plays `input` as a script. The first byte says which end it is and how the peer's bytes are cut; each step is a byte
 /// that says what happens, one that says to which stream or how often, and what it needs.

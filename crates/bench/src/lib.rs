@@ -11,7 +11,6 @@
 //! [`outcome`] makes into a report.
 
 pub mod clock;
-mod handles;
 pub mod interpolate;
 pub mod limits;
 pub mod lookout;
@@ -22,8 +21,6 @@ pub mod null_relay;
 pub mod observable;
 pub mod outcome;
 pub mod payload;
-mod peer;
-mod peers;
 pub mod profile;
 pub mod publisher;
 pub mod qperf;
@@ -32,6 +29,5 @@ pub mod schedule;
 #[cfg(test)]
 mod stories;
 pub mod subscriber;
-pub mod target;
 #[cfg(test)]
 mod test_transport;

@@ -1,7 +1,7 @@
 //! A transport for tests that takes bytes and remembers what was asked of it.
 
 use bytes::{Buf as _, Bytes};
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 #[derive(Debug)]
 pub(crate) struct TestTransport {

@@ -20,7 +20,7 @@ use weir_http3::{
     client::{Client, Greeting, Load, Target, transport_limits},
     server::{self, Server, Site, SiteLimits},
 };
-use weir_quic::{App, EcnCodepoint, Endpoint, EndpointConfig, Packets, TimeSource, h3};
+use weir_quic::{App, EcnCodepoint, Endpoint, EndpointConfig, Packets, TimeSource};
 use weir_sim::{SERVER_NAME, Sim};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -165,7 +165,7 @@ fn client_side(sim: &Sim) -> Result<Side<Client>, Box<dyn Error>> {
         greeting: Greeting::Patient,
         sockets: 1,
     };
-    let config = sim.client_config(&[h3::ALPN]);
+    let config = sim.client_config(&[weir_h3::ALPN]);
     Ok(Side {
         app: Client::new(load, config, Limits::default(), sim.now())?,
         endpoint: Endpoint::new(EndpointConfig {
@@ -183,7 +183,7 @@ fn server_side(sim: &Sim) -> Result<Side<Server>, Box<dyn Error>> {
     Ok(Side {
         app: Server::new(server::Config::default(), site),
         endpoint: Endpoint::new(EndpointConfig {
-            server: Some(sim.server_tls(&[h3::ALPN])),
+            server: Some(sim.server_tls(&[weir_h3::ALPN])),
             ..endpoint(3)
         })?,
         address: SERVER.into(),

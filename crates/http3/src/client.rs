@@ -18,8 +18,9 @@ mod response;
 use std::{collections::VecDeque, time::Instant};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, StreamId, Transport as _, WriteError};
-use weir_quic::{App, ClientConfig, Endpoint, Event, Handle, h3::Code};
+use weir_h3::Code;
+use weir_quic::{App, ClientConfig, Endpoint, Event, Handle};
+use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use self::{
     connection::{Connection, Outcome, Stage},

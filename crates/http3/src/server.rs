@@ -15,11 +15,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Transport as _};
-use weir_quic::{
-    App, Endpoint, Event, Handle,
-    h3::{Code, Violation},
-};
+use weir_h3::{Code, Violation};
+use weir_quic::{App, Endpoint, Event, Handle};
+use weir_transport::{Direction, Transport as _};
 
 use self::{
     deciding::{Plan, Plans},

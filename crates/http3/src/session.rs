@@ -4,14 +4,14 @@
 mod instructions;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
-use weir_quic::h3::{
+use weir_h3::{
     Code, Violation,
     control::{Control, ControlReader},
     frame::{self, frame_type},
     settings::{Settings, setting},
     stream_type, varint,
 };
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use self::instructions::DecoderReader;
 use crate::Limits;

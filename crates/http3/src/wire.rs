@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
-use weir_quic::h3::{
+use weir_h3::{
     Code,
     frame::{self, frame_type},
     qpack,
     settings::Settings,
 };
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// One stream, as the test sees it.
 #[derive(Debug, Default)]

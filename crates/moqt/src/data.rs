@@ -15,33 +15,9 @@ pub use self::subgroup::{ObjectHeader, SubgroupHeader, SubgroupId};
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::DecodeError;
+pub use crate::kinds::{ObjectStatus, StreamKind};
 use crate::property::Properties;
 use crate::varint;
-
-/// What an object is, besides its payload [moqt-18 §11.2.1.1].
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ObjectStatus {
-    /// An object with a payload, which may be empty.
-    #[default]
-    Normal,
-    /// No object with this ID or a larger one exists in the group.
-    EndOfGroup,
-    /// No object at this location or a larger one exists in the track.
-    EndOfTrack,
-}
-
-/// What a unidirectional stream carries, as its first field says [moqt-18 §3.4].
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum StreamKind {
-    /// Control messages, beginning with SETUP. The type is the one of SETUP itself, not a field before it.
-    Control,
-    /// The objects of a subgroup.
-    Subgroup,
-    /// The objects of a fetch.
-    Fetch,
-    /// Bytes to discard.
-    Padding,
-}
 
 impl StreamKind {
     /// What the stream that starts with the bytes of `start` carries. Needs 9 bytes at most, and leaves them where they

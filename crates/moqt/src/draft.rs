@@ -2,9 +2,8 @@
 //!
 //! To add a draft, add a variant to [`Draft`] and answer its questions here.
 
-use crate::data::{ObjectStatus, StreamKind};
-use crate::message::{MessageKind, RequestKind};
-use crate::parameter::{Scopes, Step};
+use crate::kinds::{MessageKind, ObjectStatus, RequestKind, StreamKind};
+use crate::scope::{Scopes, Step};
 
 /// A draft of the protocol this crate speaks.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]

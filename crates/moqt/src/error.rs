@@ -70,6 +70,14 @@ impl Violation {
         }
     }
 
+    /// A message has more bytes behind its length than its reader takes.
+    pub(crate) const MESSAGE_TOO_LONG: Self =
+        Self::beyond_limit("a message is longer than this endpoint takes");
+
+    /// An object has more bytes before its payload than its reader takes.
+    pub(crate) const HEADER_TOO_LONG: Self =
+        Self::beyond_limit("a header is longer than this endpoint takes");
+
     /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
     pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
         Self {

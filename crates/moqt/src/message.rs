@@ -16,6 +16,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, MessageTooLong, PublishDoneCode, RequestErrorCode};
+pub use crate::kinds::{MessageKind, RequestKind};
 use crate::location::Location;
 use crate::name::{FullTrackName, Namespace, TrackName};
 use crate::parameter::Parameters;
@@ -286,105 +287,6 @@ pub struct Redirect {
     pub connect_uri: String,
     /// The track or namespace to ask for; without a byte for the one asked for before.
     pub track: FullTrackName,
-}
-
-/// The kinds of request, each named after its first message.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RequestKind {
-    /// SUBSCRIBE.
-    Subscribe,
-    /// PUBLISH.
-    Publish,
-    /// FETCH.
-    Fetch,
-    /// `TRACK_STATUS`.
-    TrackStatus,
-    /// `PUBLISH_NAMESPACE`.
-    PublishNamespace,
-    /// `SUBSCRIBE_NAMESPACE`.
-    SubscribeNamespace,
-    /// `SUBSCRIBE_TRACKS`.
-    SubscribeTracks,
-}
-
-impl RequestKind {
-    /// All kinds.
-    pub const ALL: [Self; 7] = [
-        Self::Subscribe,
-        Self::Publish,
-        Self::Fetch,
-        Self::TrackStatus,
-        Self::PublishNamespace,
-        Self::SubscribeNamespace,
-        Self::SubscribeTracks,
-    ];
-}
-
-/// The kinds of message.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum MessageKind {
-    /// SETUP.
-    Setup,
-    /// GOAWAY.
-    GoAway,
-    /// SUBSCRIBE.
-    Subscribe,
-    /// `SUBSCRIBE_OK`.
-    SubscribeOk,
-    /// PUBLISH.
-    Publish,
-    /// `PUBLISH_DONE`.
-    PublishDone,
-    /// FETCH.
-    Fetch,
-    /// `FETCH_OK`.
-    FetchOk,
-    /// `TRACK_STATUS`.
-    TrackStatus,
-    /// `PUBLISH_NAMESPACE`.
-    PublishNamespace,
-    /// NAMESPACE.
-    Namespace,
-    /// `NAMESPACE_DONE`.
-    NamespaceDone,
-    /// `SUBSCRIBE_NAMESPACE`.
-    SubscribeNamespace,
-    /// `SUBSCRIBE_TRACKS`.
-    SubscribeTracks,
-    /// `PUBLISH_BLOCKED`.
-    PublishBlocked,
-    /// `REQUEST_UPDATE`.
-    RequestUpdate,
-    /// `REQUEST_OK`.
-    RequestOk,
-    /// `REQUEST_ERROR`.
-    RequestError,
-}
-
-impl MessageKind {
-    /// The draft's name of the message.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Setup => "SETUP",
-            Self::GoAway => "GOAWAY",
-            Self::Subscribe => "SUBSCRIBE",
-            Self::SubscribeOk => "SUBSCRIBE_OK",
-            Self::Publish => "PUBLISH",
-            Self::PublishDone => "PUBLISH_DONE",
-            Self::Fetch => "FETCH",
-            Self::FetchOk => "FETCH_OK",
-            Self::TrackStatus => "TRACK_STATUS",
-            Self::PublishNamespace => "PUBLISH_NAMESPACE",
-            Self::Namespace => "NAMESPACE",
-            Self::NamespaceDone => "NAMESPACE_DONE",
-            Self::SubscribeNamespace => "SUBSCRIBE_NAMESPACE",
-            Self::SubscribeTracks => "SUBSCRIBE_TRACKS",
-            Self::PublishBlocked => "PUBLISH_BLOCKED",
-            Self::RequestUpdate => "REQUEST_UPDATE",
-            Self::RequestOk => "REQUEST_OK",
-            Self::RequestError => "REQUEST_ERROR",
-        }
-    }
 }
 
 impl Message {

@@ -7,9 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::cursor::Cursor;
 use crate::draft::{Draft, ParameterEncoding, ParameterKind, ParameterRow};
 use crate::error::{DecodeError, Violation};
+use crate::kinds::RequestKind;
 use crate::location::Location;
-use crate::message::RequestKind;
 use crate::name::Namespace;
+use crate::scope::Scopes;
+pub use crate::scope::Step;
 use crate::token::Token;
 use crate::varint;
 
@@ -77,23 +79,6 @@ pub enum GroupOrder {
     Descending,
 }
 
-/// The moment of a request at which parameters are sent.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// The request itself.
-    Request,
-    /// The message that grants the request.
-    Answer,
-    /// A `REQUEST_UPDATE` of it.
-    Update,
-    /// The `REQUEST_OK` that grants an update.
-    UpdateAnswer,
-}
-
-/// A set of requests and moments in which a parameter may stand.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Scopes(u32);
-
 impl GroupOrder {
     /// The order of code 1 or 2.
     pub(crate) const fn from_code(code: u64) -> Option<Self> {
@@ -109,33 +94,6 @@ impl GroupOrder {
             Self::Ascending => 1,
             Self::Descending => 2,
         }
-    }
-}
-
-impl Scopes {
-    pub(crate) const NONE: Self = Self(0);
-
-    pub(crate) const fn of(kind: RequestKind, step: Step) -> Self {
-        Self(1 << (kind as u32 * 4 + step as u32))
-    }
-
-    /// The scope of `step` in all requests of `kinds`.
-    pub(crate) const fn each(step: Step, kinds: &[RequestKind]) -> Self {
-        let mut all = Self::NONE;
-        let mut index = 0;
-        while index < kinds.len() {
-            all = all.or(Self::of(kinds[index], step));
-            index += 1;
-        }
-        all
-    }
-
-    pub(crate) const fn or(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    const fn overlaps(self, other: Self) -> bool {
-        self.0 & other.0 != 0
     }
 }
 

@@ -9,19 +9,9 @@ mod input;
 mod message;
 mod subgroup;
 
-use crate::error::Violation;
-
 pub use self::fetch::{FetchItem, FetchReader};
 pub use self::message::MessageReader;
 pub use self::subgroup::{SubgroupItem, SubgroupReader};
-
-/// A message has more bytes behind its length than its reader takes.
-pub(crate) const MESSAGE_TOO_LONG: Violation =
-    Violation::beyond_limit("a message is longer than this endpoint takes");
-
-/// An object has more bytes before its payload than its reader takes.
-pub(crate) const HEADER_TOO_LONG: Violation =
-    Violation::beyond_limit("a header is longer than this endpoint takes");
 
 #[cfg(test)]
 mod tests;

@@ -9,22 +9,25 @@
 //! It does not send objects: the role encodes them with [`crate::data`] and writes them straight to
 //! its connection. It knows neither tracks nor caches, only whose objects arrive.
 
-mod answers;
 mod control;
 mod counters;
 mod data_streams;
 mod event;
-mod incoming;
-mod outgoing;
-mod questions;
-mod replies;
+mod fetches;
 mod request_ids;
+mod request_state;
 mod requests;
+mod requests_received;
+mod requests_sent;
+mod responses_received;
+mod responses_sent;
+mod send_stream;
 mod state;
+mod stream_state;
 mod streams;
 mod tokens;
-mod tracks;
-mod waiting;
+mod track_aliases;
+mod unknown_aliases;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -33,52 +36,31 @@ use bytes::{Bytes, BytesMut};
 
 use self::control::Control;
 pub use self::counters::Counters;
-use self::data_streams::Fetches;
 pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd};
+use self::fetches::Fetches;
 use self::request_ids::RequestIds;
+pub use self::request_ids::{RequestId, Side};
+use self::request_state::End;
 use self::requests::Requests;
-use self::state::End;
-use self::streams::{Stream, refuse};
+use self::state::State;
+use self::stream_state::Stream;
+use self::streams::refuse;
 use self::tokens::TokenCache;
-use self::tracks::{Resolved, Tracks};
-use self::waiting::WaitingRoom;
+use self::track_aliases::{Resolved, TrackAliases};
+use self::unknown_aliases::UnknownAliases;
 use crate::data::ObjectDatagram;
 use crate::draft::Draft;
 use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
-use crate::reader::{HEADER_TOO_LONG, MESSAGE_TOO_LONG, MessageReader};
-use crate::transport::{Direction, StreamId, Transport};
+use crate::reader::MessageReader;
+use weir_transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;
 
 /// The send order of request streams, above all data [moqt-18 §7].
 pub const REQUEST_PRIORITY: i32 = i32::MAX - 1;
-
-/// Which endpoint of the connection this is.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Side {
-    /// It opened the connection; its Request IDs are even.
-    Client,
-    /// It accepted the connection; its Request IDs are odd.
-    Server,
-}
-
-impl Side {
-    /// The other endpoint.
-    #[must_use]
-    pub fn peer(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-}
-
-/// Names a request of either endpoint; the parity says whose.
-#[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct RequestId(pub u64);
 
 /// What a session is made from.
 #[derive(Clone, Debug)]
@@ -99,13 +81,13 @@ pub struct Session {
     draft: Draft,
     side: Side,
     limits: Limits,
-    is_closed: bool,
+    state: State,
     control: Control,
     ids: RequestIds,
     requests: Requests,
     tokens: TokenCache,
-    tracks: Tracks,
-    waiting: WaitingRoom,
+    aliases: TrackAliases,
+    unknown_aliases: UnknownAliases,
     fetches: Fetches,
     /// Streams opened by the peer, and the request streams opened here.
     streams: BTreeMap<StreamId, Stream>,
@@ -144,7 +126,7 @@ impl Session {
     /// Makes a session for a transport that is yet to connect.
     ///
     /// # Panics
-    /// If a server is to send a path or an authority, which only clients do.
+    /// If a server is to send a path or an authority, which only clients do, or if `setup` does not fit a message.
     pub fn new(config: Config) -> Self {
         let Config {
             draft,
@@ -157,17 +139,19 @@ impl Session {
             side == Side::Client || !names_server,
             "only a client names a path or authority"
         );
+        let tokens = TokenCache::new(setup.max_auth_token_cache_size.unwrap_or(0));
+        let setup = encode(draft, &Message::Setup(setup)).expect("the own SETUP fits");
         let reader = MessageReader::new(draft, limits.message_bytes_max);
         Self {
             draft,
             side,
-            is_closed: false,
+            state: State::AwaitingControl { deadline: None },
             ids: RequestIds::new(side, limits.request_id_gaps_max),
             requests: Requests::default(),
-            tokens: TokenCache::new(setup.max_auth_token_cache_size.unwrap_or(0)),
+            tokens,
             control: Control::new(setup, reader),
-            tracks: Tracks::default(),
-            waiting: WaitingRoom::default(),
+            aliases: TrackAliases::default(),
+            unknown_aliases: UnknownAliases::default(),
             fetches: Fetches::default(),
             streams: BTreeMap::new(),
             streams_from_peer: 0,
@@ -180,8 +164,9 @@ impl Session {
     /// Opens the control stream and sends SETUP; to be called once, when the transport is
     /// connected.
     pub fn start(&mut self, now: Instant, transport: &mut dyn Transport) {
-        if !self.is_closed {
-            self.control.set_deadline(now + self.limits.setup_timeout);
+        if !self.state.is_closed() {
+            self.state
+                .await_setup_until(now + self.limits.setup_timeout);
             self.open_control(transport);
         }
     }
@@ -194,7 +179,7 @@ impl Session {
         stream: StreamId,
         direction: Direction,
     ) {
-        if self.is_closed {
+        if self.state.is_closed() {
             return;
         }
         if self.streams_from_peer >= self.limits.streams_max {
@@ -218,7 +203,7 @@ impl Session {
         transport: &mut dyn Transport,
         stream: StreamId,
     ) {
-        if !self.is_closed
+        if !self.state.is_closed()
             && let Err(error) = self.read(now, transport, stream)
         {
             self.violate(transport, error.into_violation());
@@ -282,7 +267,7 @@ impl Session {
         transport: &mut dyn Transport,
         direction: Direction,
     ) {
-        if self.is_closed {
+        if self.state.is_closed() {
             return;
         }
         match direction {
@@ -301,7 +286,7 @@ impl Session {
         transport: &mut dyn Transport,
         data: Bytes,
     ) -> Option<(RequestId, ObjectDatagram)> {
-        if self.is_closed {
+        if self.state.is_closed() {
             return None;
         }
         let size_bytes = data.len() as u64;
@@ -345,14 +330,14 @@ impl Session {
 
     /// Closes the session and its transport; nothing follows but events not yet taken.
     pub fn close(&mut self, transport: &mut dyn Transport, code: SessionError, reason: &str) {
-        if self.is_closed {
+        if self.state.is_closed() {
             return;
         }
         transport.close(code.0, reason.as_bytes());
-        self.is_closed = true;
+        self.state.close();
         self.requests = Requests::default();
-        self.tracks = Tracks::default();
-        self.waiting = WaitingRoom::default();
+        self.aliases = TrackAliases::default();
+        self.unknown_aliases = UnknownAliases::default();
         self.fetches = Fetches::default();
         self.streams = BTreeMap::new();
         self.streams_from_peer = 0;
@@ -360,17 +345,17 @@ impl Session {
 
     /// Whether both SETUP messages are through and the session is open.
     pub fn is_ready(&self) -> bool {
-        !self.is_closed && self.control.peer().is_some()
+        self.state.is_ready()
     }
 
     /// Whether the session closed its transport.
     pub fn is_closed(&self) -> bool {
-        self.is_closed
+        self.state.is_closed()
     }
 
     /// What the peer said in its SETUP, once it is there.
     pub fn peer_setup(&self) -> Option<&Setup> {
-        self.control.peer()
+        self.state.peer()
     }
 
     /// Which endpoint this is.
@@ -394,15 +379,15 @@ impl Session {
     }
 
     fn deadline(&self, timer: Timer) -> Option<Instant> {
-        if self.is_closed {
+        if self.state.is_closed() {
             return None;
         }
         match timer {
-            Timer::Setup => self.control.deadline(),
-            Timer::ControlClosed => self.control.closed().map(|(until, _)| until),
-            Timer::WaitingDatagram => self.waiting.datagrams_deadline(),
-            Timer::WaitingStream => self.waiting.streams_deadline(),
-            Timer::Linger => self.tracks.first_lingering().map(|(until, _)| until),
+            Timer::Setup => self.state.setup_deadline(),
+            Timer::ControlClosed => self.control.ended().map(|(until, _)| until),
+            Timer::WaitingDatagram => self.unknown_aliases.datagrams_deadline(),
+            Timer::WaitingStream => self.unknown_aliases.streams_deadline(),
+            Timer::Linger => self.aliases.first_lingering().map(|(until, _)| until),
         }
     }
 
@@ -420,22 +405,23 @@ impl Session {
                 );
             }
             Timer::ControlClosed => {
-                if let Some((_, violation)) = self.control.closed() {
+                if let Some((_, violation)) = self.control.ended() {
                     self.counters.control_closed += 1;
                     self.violate(transport, violation);
                 }
             }
             Timer::WaitingDatagram => {
-                self.counters.datagrams_unknown_expired += self.waiting.expire_datagrams(now);
+                self.counters.datagrams_unknown_expired +=
+                    self.unknown_aliases.expire_datagrams(now);
             }
             Timer::WaitingStream => {
-                while let Some(stream) = self.waiting.pop_expired_stream(now) {
+                while let Some(stream) = self.unknown_aliases.pop_expired_stream(now) {
                     self.counters.streams_unknown_expired += 1;
                     self.stop_data(transport, stream, ResetCode::CANCELLED);
                 }
             }
             Timer::Linger => {
-                while let Some((until, request)) = self.tracks.first_lingering()
+                while let Some((until, request)) = self.aliases.first_lingering()
                     && until <= now
                 {
                     self.retire(request);
@@ -447,30 +433,35 @@ impl Session {
     /// Ends a subscription for objects too; late ones are dropped from now on.
     fn retire(&mut self, request: RequestId) {
         let max = self.limits.aliases_retired_max;
-        self.counters.aliases_forgotten += u64::from(self.tracks.retire(request, max));
+        self.counters.aliases_forgotten += u64::from(self.aliases.retire(request, max));
     }
 
     /// The peer closed a control stream, as it must not [moqt-18 §3.3]. What it said on other
     /// streams before may only now arrive.
     fn on_control_closed(&mut self, now: Instant, violation: Violation) {
         self.control
-            .close(now + self.limits.control_closed_grace, violation);
+            .end(now + self.limits.control_closed_grace, violation);
     }
 
     fn violate(&mut self, transport: &mut dyn Transport, violation: Violation) {
-        if !self.is_closed {
-            self.counters.messages_too_long += u64::from(violation == MESSAGE_TOO_LONG);
-            self.counters.object_headers_too_long += u64::from(violation == HEADER_TOO_LONG);
+        if !self.state.is_closed() {
+            self.counters.messages_too_long += u64::from(violation == Violation::MESSAGE_TOO_LONG);
+            self.counters.object_headers_too_long +=
+                u64::from(violation == Violation::HEADER_TOO_LONG);
             self.close(transport, violation.code, violation.reason);
             self.events.push_back(Event::Violated(violation));
         }
     }
 
     fn encode(&self, message: &Message) -> Result<Bytes, MessageTooLong> {
-        let mut out = BytesMut::new();
-        message.encode(self.draft, &mut out)?;
-        Ok(out.freeze())
+        encode(self.draft, message)
     }
+}
+
+fn encode(draft: Draft, message: &Message) -> Result<Bytes, MessageTooLong> {
+    let mut out = BytesMut::new();
+    message.encode(draft, &mut out)?;
+    Ok(out.freeze())
 }
 
 /// Room for events that a session keeps while it has none; what a burst needed beyond is freed.

@@ -19,7 +19,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _};
 use weir_net::{
     Host, HostConfig, MAILBOX_ITEMS, SocketConfig, Stop, Telemetry, TelemetrySnapshot, UdpSocket,
     certificate::Certificate,
@@ -31,6 +30,7 @@ use weir_quic::{
     NeighbourCounters, Shard,
     tls::{ClientTls, ServerTls, Trust},
 };
+use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 /// Sends every stream's bytes back, and knows whom it has served.
 #[derive(Default)]
@@ -305,7 +305,7 @@ fn run(is_crossed: bool) -> Vec<Ended> {
     }
     #[expect(clippy::disallowed_methods, reason = "a test's time limit")]
     thread::spawn(move || {
-        thread::sleep(Duration::from_mins(1));
+        stop.wait(Duration::from_mins(5));
         stop.request();
     });
     let mut clients = Clients::default();

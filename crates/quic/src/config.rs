@@ -157,7 +157,7 @@ impl fmt::Debug for EndpointConfig {
 pub struct ClientConfig {
     /// Trust and protocols.
     pub tls: ClientTls,
-    /// The session to ask for if the server chooses HTTP/3 ([`h3`](crate::h3::ALPN)); the connection is then
+    /// The session to ask for if the server chooses HTTP/3 ([`h3`](weir_h3::ALPN)); the connection is then
     /// `Connected` when that session stands.
     pub web_transport: Option<Request>,
 }

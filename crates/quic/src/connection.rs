@@ -6,7 +6,7 @@ mod engine;
 use std::{collections::VecDeque, net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 pub(crate) use self::{
     bare::{Bare, application_protocol, direction, from_engine},

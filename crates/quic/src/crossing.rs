@@ -17,7 +17,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use quinn_proto::EcnCodepoint;
-use weir_moqt::transport::{Direction, Read, StreamId, WriteError};
+use weir_transport::{Direction, Read, StreamId, WriteError};
 
 use self::streams::Streams;
 use crate::{Event, Handle, Lost};

@@ -18,7 +18,7 @@ use quinn_proto::{
     Transmit, TransportConfig,
 };
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
-use weir_moqt::transport::Transport as _;
+use weir_transport::Transport as _;
 
 pub use self::neighbours::NeighbourCounters;
 use self::neighbours::Neighbours;

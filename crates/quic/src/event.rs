@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
-use weir_moqt::transport::{Direction, StreamId};
+use weir_transport::{Direction, StreamId};
 
 use crate::{Handle, tls::refusing};
 
@@ -74,6 +74,24 @@ pub enum Event {
         /// Its payload.
         data: Bytes,
     },
+}
+
+impl Event {
+    /// The connection that the event happened on.
+    #[inline]
+    pub fn handle(&self) -> Handle {
+        match self {
+            Self::Connected { handle }
+            | Self::Lost { handle, .. }
+            | Self::Opened { handle, .. }
+            | Self::Readable { handle, .. }
+            | Self::Writable { handle, .. }
+            | Self::Stopped { handle, .. }
+            | Self::Finished { handle, .. }
+            | Self::StreamsAvailable { handle, .. }
+            | Self::Datagram { handle, .. } => *handle,
+        }
+    }
 }
 
 /// Why a connection was lost. The `Display` text names who ended it.

@@ -24,7 +24,6 @@ mod crossing;
 mod datagrams;
 mod endpoint;
 mod event;
-pub mod h3;
 mod outbox;
 mod shard;
 mod slots;

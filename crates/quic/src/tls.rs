@@ -134,7 +134,7 @@ impl ServerTls {
         })
     }
 
-    /// Serves WebTransport on connections whose ALPN is [`h3`](crate::h3::ALPN), which has to be among the
+    /// Serves WebTransport on connections whose ALPN is [`h3`](weir_h3::ALPN), which has to be among the
     /// protocols: the role hears of them when their session stands, and meets them as any others.
     #[must_use]
     pub fn with_web_transport(mut self, offer: Offer) -> Self {

@@ -24,12 +24,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 pub(crate) use self::closing::lost;
 pub use self::request::{Offer, Request};
 use self::{incoming::Own, session::Prefixes};
-use crate::{Lost, h3::settings::Settings};
+use crate::Lost;
+use weir_h3::settings::Settings;
 
 /// One end of a session and of the HTTP/3 connection that carries it.
 #[derive(Debug)]
@@ -240,7 +241,7 @@ impl WebTransport {
     /// All of a finished stream was acknowledged. Returns whether the role is to learn of it.
     pub fn handle_finished(&mut self, transport: &mut dyn Transport, stream: StreamId) -> bool {
         if self.state == State::Closing && self.session == Some(stream) {
-            self.end(transport, crate::h3::Code::NO_ERROR, "", None);
+            self.end(transport, weir_h3::Code::NO_ERROR, "", None);
             return false;
         }
         let is_role_stream = self.is_role_stream(stream);
@@ -248,7 +249,7 @@ impl WebTransport {
             // The peer has the answer. Told earlier that the rest of its request is not wanted (RFC 9114 §4.1),
             // Chromium 156 would give up before it looks at the answer.
             self.own.remove(&stream);
-            transport.stop(stream, crate::h3::Code::NO_ERROR.0);
+            transport.stop(stream, weir_h3::Code::NO_ERROR.0);
         }
         is_role_stream
     }
@@ -295,9 +296,7 @@ impl WebTransport {
         let Some(unsent) = self.unsent.get_mut(&stream) else {
             return true;
         };
-        if transport.write(stream, &mut unsent.data)
-            == Err(weir_moqt::transport::WriteError::Blocked)
-        {
+        if transport.write(stream, &mut unsent.data) == Err(weir_transport::WriteError::Blocked) {
             return false;
         }
         // Also if the stream is gone: then nobody waits for these bytes.

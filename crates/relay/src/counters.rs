@@ -1,8 +1,8 @@
 //! What a relay has done and what it holds.
 
-use weir_moqt::numbers;
+use weir_moqt::metrics;
 
-numbers! {
+metrics! {
     /// Numbers that only grow.
     Counters {
         /// Sessions that were set up.
@@ -173,7 +173,7 @@ numbers! {
     }
 }
 
-numbers! {
+metrics! {
     /// Numbers that rise and fall: what the relay holds now.
     Gauges {
         /// Sessions.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weir_moqt::message::{Message, RequestKind};
 use weir_moqt::reader::MessageReader;
 use weir_moqt::session::Side;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::DRAFT;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weir_moqt::error::ResetCode;
-use weir_moqt::transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::{Direction, StreamId, Transport, WriteError};
 
 use crate::limits::{STREAM_QUEUE_BYTES_MAX, STREAM_QUEUE_OBJECTS_MAX};
 use crate::metrics::{Refusal, TrackSender};

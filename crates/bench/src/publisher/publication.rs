@@ -14,8 +14,8 @@ use weir_moqt::location::Location;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::property::Properties;
 use weir_moqt::session::RequestId;
-use weir_moqt::transport::{StreamId, Transport};
 use weir_quic::{Connection, SendDatagramError};
+use weir_transport::{StreamId, Transport};
 
 use super::outgoing::Outgoing;
 use crate::limits::STREAMS_PER_TRACK_MAX;

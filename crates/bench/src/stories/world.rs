@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
-use weir_moqt::limits::Limits as SessionLimits;
-use weir_moqt::message::Setup;
 use weir_quic::tls::{ClientTls, ServerTls, Trust};
 use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource};
 
@@ -21,7 +19,7 @@ use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
 use crate::scenario::Scenario;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
-use crate::target::Target;
+use weir_client::target::Target;
 use weir_report::relay::{Generator, Relay, Report, Run};
 use weir_report::service_level::ServiceLevel;
 
@@ -103,13 +101,7 @@ pub(crate) fn endpoints(protocol: &'static str) -> (Target, Endpoint, Endpoint) 
         tls: ClientTls::new(Trust::Anyone, &[protocol]).unwrap(),
         web_transport: None,
     };
-    let target = Target {
-        remote: RELAY,
-        server_name: "localhost".to_owned(),
-        client,
-        setup: Setup::default(),
-        sockets: 1,
-    };
+    let target = Target::new(RELAY, "localhost", client);
     (target, endpoint(None, 1), endpoint(Some(server), 2))
 }
 
@@ -131,7 +123,6 @@ impl World {
             flow: options.flow,
             ramp_per_second: 0,
             tokens: Vec::new(),
-            session_limits: SessionLimits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
@@ -146,7 +137,6 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(20),
             verify_content: true,
-            session_limits: SessionLimits::default(),
         };
         Self {
             start,

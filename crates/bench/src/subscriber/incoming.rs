@@ -2,7 +2,7 @@
 
 use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::property::Properties;
-use weir_moqt::transport::StreamId;
+use weir_transport::StreamId;
 
 use crate::message::DATA_HEADER_BYTES;
 use crate::metrics::Delivered;

@@ -3,11 +3,9 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Read, StreamId, Transport, WriteError};
-use weir_quic::{
-    Handle,
-    h3::{Code, Violation},
-};
+use weir_h3::{Code, Violation};
+use weir_quic::Handle;
+use weir_transport::{Read, StreamId, Transport, WriteError};
 
 use super::{
     figures::Failure,

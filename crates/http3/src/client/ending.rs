@@ -2,11 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use weir_moqt::transport::{StreamId, Transport as _};
-use weir_quic::{
-    Endpoint, Handle, Lost,
-    h3::{Code, Violation},
-};
+use weir_h3::{Code, Violation};
+use weir_quic::{Endpoint, Handle, Lost};
+use weir_transport::{StreamId, Transport as _};
 
 use super::{
     Client, Greeting,

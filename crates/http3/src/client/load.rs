@@ -6,13 +6,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_quic::{
-    Limits,
-    h3::{
-        frame::{self, frame_type},
-        qpack,
-    },
+use weir_h3::{
+    frame::{self, frame_type},
+    qpack,
 };
+use weir_quic::Limits;
 
 use super::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
 
@@ -219,7 +217,7 @@ const RATE_MAX: f64 = 10_000_000.0;
 
 #[cfg(test)]
 mod tests {
-    use weir_quic::h3::head::RequestHead;
+    use weir_h3::head::RequestHead;
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! One answer, as far as it has come: its status, its length, and whether the two belong together.
 
 use bytes::Bytes;
-use weir_quic::h3::{
+use weir_h3::{
     Code, Violation,
     head::{HeadError, ResponseHead},
     qpack::SectionError,
@@ -175,7 +175,7 @@ const MALFORMED: Fault = Fault::Stream(Failure::Malformed, Code::MESSAGE_ERROR);
 #[cfg(test)]
 mod tests {
     use bytes::BufMut as _;
-    use weir_quic::h3::{
+    use weir_h3::{
         frame::{self, frame_type},
         qpack,
     };

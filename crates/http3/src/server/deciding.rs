@@ -1,7 +1,7 @@
 //! What a request's head asks for, and what is answered. The same head is decided about once.
 
 use bytes::Bytes;
-use weir_quic::h3::{
+use weir_h3::{
     Violation,
     head::{HeadError, RequestHead},
     qpack::SectionError,
@@ -137,7 +137,7 @@ const SECTION_BYTES_MAX: usize = 1024;
 mod tests {
     use super::*;
     use crate::server::SiteLimits;
-    use weir_quic::h3::{Code, qpack};
+    use weir_h3::{Code, qpack};
 
     const GET: [(&str, &str); 4] = [
         (":method", "GET"),

@@ -1,8 +1,8 @@
 //! One request and its answer.
 
 use bytes::Bytes;
-use weir_moqt::transport::{StreamId, Transport, WriteError};
-use weir_quic::h3::{Code, Violation, qpack};
+use weir_h3::{Code, Violation, qpack};
+use weir_transport::{StreamId, Transport, WriteError};
 
 use super::{Service, deciding::Plan, site::Answer};
 use crate::message::{MessageReader, Piece};

@@ -1,8 +1,8 @@
 //! One client's connection.
 
 use rustc_hash::FxHashMap;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport};
-use weir_quic::h3::{Code, Violation};
+use weir_h3::{Code, Violation};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::{
     Service,

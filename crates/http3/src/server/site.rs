@@ -2,7 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
-use weir_quic::h3::{
+use weir_h3::{
     frame::{self, frame_type},
     qpack,
 };

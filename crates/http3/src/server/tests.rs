@@ -1,7 +1,7 @@
 //! One client's connection, with a transport whose other end is the test.
 
-use weir_moqt::transport::{Read, StreamId};
-use weir_quic::h3::frame::frame_type;
+use weir_h3::frame::frame_type;
+use weir_transport::{Read, StreamId};
 
 use super::*;
 use crate::wire::{Wire, control, framed, headers};

@@ -1,6 +1,6 @@
 //! Instructions of field compression about a dynamic table that has no bytes (RFC 9204 §4).
 
-use weir_quic::h3::{Code, Violation};
+use weir_h3::{Code, Violation};
 
 /// Refuses all that the peer's encoder may say but that the table has no bytes (RFC 9204 §4.3.1).
 pub(super) fn check_encoder(data: &[u8]) -> Result<(), Violation> {

@@ -3,18 +3,15 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_http3::client::{Failure, Figures, Refusal};
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _};
-use weir_quic::{
-    App, Connection, Endpoint, Event,
-    h3::{
-        self, Code,
-        frame::{self, frame_type},
-        qpack,
-        settings::Settings,
-    },
-    tls::Sessions,
+use weir_h3::{
+    self, Code,
+    frame::{self, frame_type},
+    qpack,
+    settings::Settings,
 };
+use weir_http3::client::{Failure, Figures, Refusal};
+use weir_quic::{App, Connection, Endpoint, Event, tls::Sessions};
+use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 use crate::stage::{Stage, distrustful, millis, secs};
 
@@ -124,7 +121,7 @@ fn send(connection: &mut Connection<'_>, stream: StreamId, data: Bytes) {
 }
 
 fn run(odd: Odd) -> Figures {
-    Stage::with(1, odd, &[h3::ALPN]).run()
+    Stage::with(1, odd, &[weir_h3::ALPN]).run()
 }
 
 /// All requests failed in this way, often.
@@ -315,7 +312,7 @@ fn connections_that_an_open_loop_does_not_need_are_no_failures() {
 
 #[test]
 fn a_silent_server_without_a_handshake() {
-    let mut stage = Stage::silent(1, &[h3::ALPN]);
+    let mut stage = Stage::silent(1, &[weir_h3::ALPN]);
     let figures = stage.run();
     assert_eq!((figures.successes, figures.requests_sent), (0, 0));
     assert!(figures.refusals(Refusal::TimedOut) >= 4, "{figures:?}");
@@ -326,7 +323,7 @@ fn a_silent_server_without_a_handshake() {
     );
     let words = figures.refusal_words(Refusal::TimedOut);
     assert_eq!(words, Some("no handshake within 0.3 s"));
-    let mut stage = Stage::silent(1, &[h3::ALPN]).short(Sessions::Forgotten);
+    let mut stage = Stage::silent(1, &[weir_h3::ALPN]).short(Sessions::Forgotten);
     let figures = stage.run();
     let failed = figures.failures(Failure::NoConnection);
     assert_eq!(failed, figures.refusals(Refusal::TimedOut));
@@ -434,7 +431,7 @@ fn a_flood_of_streams_from_the_server() {
             false
         }
     }
-    let figures = Stage::with(1, Flood, &[h3::ALPN]).run();
+    let figures = Stage::with(1, Flood, &[weir_h3::ALPN]).run();
     assert_only(&figures, Failure::TimedOut, 6);
     assert!(figures.handshake_time.max().unwrap() < millis(100));
 }

@@ -9,7 +9,7 @@ use weir_http3::{
 };
 use weir_link::{Delay, Loss, Probability};
 use weir_quic::{
-    App, ClientConfig, h3,
+    App, ClientConfig,
     tls::{ClientTls, ServerTls, Sessions, Trust},
 };
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim, certificate};
@@ -37,7 +37,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// The server that there is, 10 ms away in each direction, so that six requests are answered in 20 ms.
     pub(crate) fn new(seed: u64) -> Self {
-        Self::with(seed, files(), &[h3::ALPN])
+        Self::with(seed, files(), &[weir_h3::ALPN])
     }
 
     /// Another server.
@@ -60,7 +60,7 @@ impl Stage {
             bidi_streams_max: 0,
             ..weir_quic::Limits::default()
         };
-        let mut stage = Self::silent_with(1, &[h3::ALPN], 1000, limits, idle_timeout);
+        let mut stage = Self::silent_with(1, &[weir_h3::ALPN], 1000, limits, idle_timeout);
         let node = stage.server;
         stage.sim.start(node, server);
         stage
@@ -69,7 +69,7 @@ impl Stage {
     /// The server that there is, which keeps no sessions.
     pub(crate) fn forgetful(seed: u64) -> Self {
         let limits = weir_quic::Limits::default();
-        let mut stage = Self::silent_with(seed, &[h3::ALPN], 0, limits, IDLE_TIMEOUT);
+        let mut stage = Self::silent_with(seed, &[weir_h3::ALPN], 0, limits, IDLE_TIMEOUT);
         let node = stage.server;
         stage.sim.start(node, files());
         stage
@@ -194,7 +194,7 @@ fn files() -> Server {
 }
 
 fn config(sessions: Sessions, trust: Trust) -> ClientConfig {
-    let tls = ClientTls::with_sessions(trust, &[h3::ALPN], sessions);
+    let tls = ClientTls::with_sessions(trust, &[weir_h3::ALPN], sessions);
     ClientConfig {
         tls: tls.expect("the certificate is a well-formed one"),
         web_transport: None,

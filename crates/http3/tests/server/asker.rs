@@ -3,21 +3,19 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
+use weir_h3::{
+    frame::{self, frame_type},
+    head::ResponseHead,
+    qpack,
+};
 use weir_http3::{
     Limits,
     message::{MessageReader, Piece},
     session::{Session, Side},
 };
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _};
-use weir_quic::{
-    App, ClientConfig, Connection, Endpoint, Event, Handle, Lost,
-    h3::{
-        frame::{self, frame_type},
-        head::ResponseHead,
-        qpack,
-    },
-};
+use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::SERVER_NAME;
+use weir_transport::{Direction, Read, StreamId, Transport as _};
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use weir_http3::server::{Config, Counters, Server, Site, SiteLimits};
 use weir_link::{Bitrate, Config as LinkConfig, Delay, Loss, Probability, Rate};
-use weir_quic::{Limits, h3};
+use weir_quic::Limits;
 use weir_sim::{End, NodeConfig, NodeId, Sim};
 
 use crate::asker::{Asker, Got};
@@ -35,13 +35,13 @@ impl Stage {
         });
         site.add("/file", &[7; 5000]).unwrap();
         let server = sim.add_node(NodeConfig {
-            server: Some(sim.server_tls(&[h3::ALPN])),
+            server: Some(sim.server_tls(&[weir_h3::ALPN])),
             limits,
             ..NodeConfig::default()
         });
         sim.start(server, Server::new(Config::default(), Arc::new(site)));
         let client = sim.add_node(NodeConfig::default());
-        let config = sim.client_config(&[h3::ALPN]);
+        let config = sim.client_config(&[weir_h3::ALPN]);
         let asker = Asker::new(sim.now(), config, sim.address(server), paths);
         sim.start(client, asker);
         Self {
@@ -162,14 +162,14 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
             });
         });
         stage.wait();
-        let rejected = Got::Reset(h3::Code::REQUEST_REJECTED.0);
+        let rejected = Got::Reset(weir_h3::Code::REQUEST_REJECTED.0);
         assert_eq!(stage.asker().got(), [ok(2 << 20), rejected]);
         assert_eq!(stage.asker().goaway(), Some(4));
         let end = stage
             .sim
             .run_until(Duration::from_secs(10), |sim| !sim.is_busy(server));
         assert_eq!(end, End::Finished);
-        assert_eq!(stage.wait_for_close(), Some(h3::Code::NO_ERROR.0));
+        assert_eq!(stage.wait_for_close(), Some(weir_h3::Code::NO_ERROR.0));
         assert!(stage.sim.elapsed() < Duration::from_secs(3), "at once");
         stage.sim.trace_hash()
     });
@@ -210,7 +210,7 @@ fn a_client_that_breaks_a_rule_is_told_which() {
                 asker.send(now, endpoint, &[0x00, 0x01, 0x07]);
             });
         });
-        let code = h3::Code::FRAME_UNEXPECTED.0;
+        let code = weir_h3::Code::FRAME_UNEXPECTED.0;
         assert_eq!(stage.wait_for_close(), Some(code));
         assert_eq!(stage.counters().violations, 1);
         stage.sim.trace_hash()

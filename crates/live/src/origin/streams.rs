@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
-use weir_moqt::transport::{StreamId, Transport};
+use weir_transport::{StreamId, Transport};
 
-use super::outgoing::{Object, Outgoing, Place};
+use super::send_stream::{Object, Outgoing, Place};
 use crate::strategy::StreamKey;
 
 /// All streams that have not arrived.

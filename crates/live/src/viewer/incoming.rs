@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use weir_moqt::data::ObjectHeader;
 use weir_moqt::property::Properties;
 use weir_moqt::session::RequestId;
-use weir_moqt::transport::StreamId;
+use weir_transport::StreamId;
 
 use super::unpacking::Unpacker;
 use crate::limits::PARTIAL_BYTES_MAX;

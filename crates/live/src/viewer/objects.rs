@@ -5,12 +5,12 @@ use std::time::Instant;
 use bytes::Bytes;
 use weir_moqt::data::{ObjectHeader, ObjectStatus};
 use weir_moqt::error::ResetCode;
-use weir_moqt::transport::StreamId;
 use weir_quic::Endpoint;
+use weir_transport::StreamId;
 
 use super::Viewer;
 use super::incoming::{Current, Of, Whole, has_room};
-use super::succession::Sender;
+use super::publisher_change::Sender;
 use super::unpacking::Unpacked;
 use crate::limits::{HELD_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;

@@ -4,13 +4,13 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{read_properties, write_properties};
 use crate::cursor::Cursor;
-use crate::data::StreamKind;
 use crate::draft::{
     Draft, FETCH_DATAGRAM, FETCH_GROUP_ID, FETCH_OBJECT_ID, FETCH_PRIORITY, FETCH_PROPERTIES,
     FETCH_SUBGROUP_EXPLICIT, FETCH_SUBGROUP_MODE, FETCH_SUBGROUP_NEXT, FETCH_SUBGROUP_PRIOR,
     FETCH_SUBGROUP_ZERO, FetchFlags,
 };
 use crate::error::DecodeError;
+use crate::kinds::StreamKind;
 use crate::location::Location;
 use crate::parameter::{GroupOrder, read_location, write_location};
 use crate::property::Properties;

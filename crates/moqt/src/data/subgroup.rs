@@ -6,13 +6,13 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
 use crate::cursor::Cursor;
-use crate::data::StreamKind;
 use crate::draft::{
     Draft, SUBGROUP_DEFAULT_PRIORITY, SUBGROUP_END_OF_GROUP, SUBGROUP_FIRST_OBJECT,
     SUBGROUP_ID_EXPLICIT, SUBGROUP_ID_FIRST_OBJECT, SUBGROUP_ID_MODE, SUBGROUP_ID_ZERO,
     SUBGROUP_PROPERTIES,
 };
 use crate::error::DecodeError;
+use crate::kinds::StreamKind;
 use crate::property::Properties;
 use crate::varint;
 

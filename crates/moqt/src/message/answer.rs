@@ -13,7 +13,8 @@ use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, PublishDoneCode, RequestErrorCode, Violation};
 use crate::name::FullTrackName;
-use crate::parameter::{Parameters, Scopes, Step, millis, read_duration};
+use crate::parameter::{Parameters, Step, millis, read_duration};
+use crate::scope::Scopes;
 use crate::varint;
 
 impl GoAway {

@@ -11,7 +11,8 @@ use crate::draft::Draft;
 use crate::error::{DecodeError, Violation};
 use crate::location::Location;
 use crate::name::{FullTrackName, Namespace};
-use crate::parameter::{Parameters, Scopes, Step, read_location, write_location};
+use crate::parameter::{Parameters, Step, read_location, write_location};
+use crate::scope::Scopes;
 use crate::varint;
 
 const STANDALONE: u64 = 1;

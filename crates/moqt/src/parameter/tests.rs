@@ -21,102 +21,68 @@ fn places(parameters: &Parameters) -> String {
     words.join(" ")
 }
 
+fn with(set: impl FnOnce(&mut Parameters)) -> Parameters {
+    let mut parameters = Parameters::none();
+    set(&mut parameters);
+    parameters
+}
+
 #[test]
 fn each_parameter_may_stand_where_the_draft_says() {
-    let none = Parameters::none;
     let second = Some(Duration::from_secs(1));
     let tokens = vec![Token::UseAlias { alias: 1 }];
     for (parameters, expected) in [
-        (none(), "SPFTnNT SPFTnNT SPFTnNT SPFTnNT"),
+        (Parameters::none(), "SPFTnNT SPFTnNT SPFTnNT SPFTnNT"),
         (
-            Parameters {
-                object_delivery_timeout: second,
-                ..none()
-            },
+            with(|parameters| parameters.object_delivery_timeout = second),
             "S------ -P----- SPFTnNT -------",
         ),
         (
-            Parameters {
-                subgroup_delivery_timeout: second,
-                ..none()
-            },
+            with(|parameters| parameters.subgroup_delivery_timeout = second),
             "S------ -P----- SPFTnNT -------",
         ),
         (
-            Parameters {
-                authorization_tokens: tokens,
-                ..none()
-            },
+            with(|parameters| parameters.authorization_tokens = tokens),
             "SPFTnNT ------- SPFTnNT -------",
         ),
         (
-            Parameters {
-                rendezvous_timeout: second,
-                ..none()
-            },
+            with(|parameters| parameters.rendezvous_timeout = second),
             "S------ ------- ------- -------",
         ),
         (
-            Parameters {
-                expires: second,
-                ..none()
-            },
+            with(|parameters| parameters.expires = second),
             "-P----- SP-T--- ------- SP-----",
         ),
         (
-            Parameters {
-                largest_object: Some(Location::ZERO),
-                ..none()
-            },
+            with(|parameters| parameters.largest_object = Some(Location::ZERO)),
             "-P----- S--T--- ------- SP-----",
         ),
         (
-            Parameters {
-                fill_timeout: second,
-                ..none()
-            },
+            with(|parameters| parameters.fill_timeout = second),
             "--F---- ------- ------- -------",
         ),
         (
-            Parameters {
-                forward: Some(true),
-                ..none()
-            },
+            with(|parameters| parameters.forward = Some(true)),
             "SP----T -P----- SP----- -------",
         ),
         (
-            Parameters {
-                subscriber_priority: Some(1),
-                ..none()
-            },
+            with(|parameters| parameters.subscriber_priority = Some(1)),
             "S-F---- -P----- SPF---- -------",
         ),
         (
-            Parameters {
-                filter: Some(Filter::LargestObject),
-                ..none()
-            },
+            with(|parameters| parameters.filter = Some(Filter::LargestObject)),
             "S------ -P----- SP----- -------",
         ),
         (
-            Parameters {
-                group_order: Some(GroupOrder::Ascending),
-                ..none()
-            },
+            with(|parameters| parameters.group_order = Some(GroupOrder::Ascending)),
             "S-F---- -P----- ------- -------",
         ),
         (
-            Parameters {
-                new_group_request: Some(0),
-                ..none()
-            },
+            with(|parameters| parameters.new_group_request = Some(0)),
             "S------ -P----- SP----- -------",
         ),
         (
-            Parameters {
-                track_namespace_prefix: Some(Namespace::EMPTY),
-                ..none()
-            },
+            with(|parameters| parameters.track_namespace_prefix = Some(Namespace::EMPTY)),
             "------- ------- -----NT -------",
         ),
     ] {

@@ -5,9 +5,7 @@ use std::mem;
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::cursor::Cursor;
-use crate::error::DecodeError;
-
-use super::HEADER_TOO_LONG;
+use crate::error::{DecodeError, Violation};
 
 /// The part of a stream that has arrived and was not read yet.
 ///
@@ -130,7 +128,7 @@ impl Input {
 
     fn check_limit(&self, bytes: usize) -> Result<(), DecodeError> {
         if bytes > self.header_bytes_max {
-            return Err(HEADER_TOO_LONG.into());
+            return Err(Violation::HEADER_TOO_LONG.into());
         }
         Ok(())
     }

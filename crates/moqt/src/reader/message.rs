@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 
-use super::MESSAGE_TOO_LONG;
 use super::input::Input;
 use crate::cursor::Cursor;
 use crate::draft::Draft;
-use crate::error::DecodeError;
+use crate::error::{DecodeError, Violation};
 use crate::message::{MESSAGE_BYTES_MAX, Message, UNKNOWN_MESSAGE};
 use crate::varint;
 
@@ -81,7 +80,7 @@ fn read_frame(
     }
     let len = cursor.uint16()?;
     if usize::from(len) > payload_bytes_max {
-        return Err(MESSAGE_TOO_LONG.into());
+        return Err(Violation::MESSAGE_TOO_LONG.into());
     }
     Ok((message_type, cursor.take(u64::from(len))?))
 }

@@ -4,88 +4,52 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::outgoing::Outgoing;
 use super::request_ids::parity;
+use super::send_stream::SendStream;
+use super::state::{Input, Verdict, judge};
 use super::{CONTROL_PRIORITY, Event, Session, Side};
 use crate::error::{DecodeError, SessionError, Violation};
 use crate::message::{GoAway, Message, Setup};
 use crate::reader::MessageReader;
-use crate::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 /// Both control streams of a session.
 #[derive(Debug)]
 pub(super) struct Control {
-    /// This endpoint's SETUP, until it is sent.
-    setup: Option<Box<Setup>>,
-    /// This endpoint's stream, once the transport allowed it.
-    stream: Option<StreamId>,
-    outgoing: Outgoing,
+    sending: SendStream,
     reader: MessageReader,
-    /// Whether the peer opened its stream.
-    pub(super) is_received: bool,
-    /// The peer's SETUP, once it came.
-    peer: Option<Box<Setup>>,
-    /// When it is overdue.
-    deadline: Option<Instant>,
-    /// The peer closed a control stream: when and with what the session closes.
-    closed: Option<(Instant, Violation)>,
-    pub(super) goaway_sent: bool,
-    pub(super) goaway_received: bool,
+    /// The peer ended a control stream: when and with what the session closes.
+    ended: Option<(Instant, Violation)>,
 }
 
 impl Control {
-    pub(super) fn new(setup: Setup, reader: MessageReader) -> Self {
+    /// Makes the control streams of a session; this endpoint's stream begins with these bytes.
+    pub(super) fn new(setup: Bytes, reader: MessageReader) -> Self {
         Self {
-            setup: Some(Box::new(setup)),
-            stream: None,
-            outgoing: Outgoing::default(),
+            sending: SendStream::beginning_with(setup),
             reader,
-            is_received: false,
-            peer: None,
-            deadline: None,
-            closed: None,
-            goaway_sent: false,
-            goaway_received: false,
+            ended: None,
         }
     }
 
     /// This endpoint's control stream, once open.
     pub(super) fn stream(&self) -> Option<StreamId> {
-        self.stream
+        self.sending.stream()
     }
 
-    /// The peer's SETUP.
-    pub(super) fn peer(&self) -> Option<&Setup> {
-        self.peer.as_deref()
+    /// When the session closes because the peer ended a control stream, and with what.
+    pub(super) fn ended(&self) -> Option<(Instant, Violation)> {
+        self.ended
     }
 
-    /// When the session closes because the peer closed a control stream, and with what.
-    pub(super) fn closed(&self) -> Option<(Instant, Violation)> {
-        self.closed
-    }
-
-    /// The peer closed a control stream; the session closes at `until`.
-    pub(super) fn close(&mut self, until: Instant, violation: Violation) {
-        self.closed.get_or_insert((until, violation));
-    }
-
-    /// When the peer's SETUP is overdue.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.deadline
-    }
-
-    /// Starts the wait for the peer's SETUP, unless it is there already.
-    pub(super) fn set_deadline(&mut self, deadline: Instant) {
-        if self.peer.is_none() {
-            self.deadline = Some(deadline);
-        }
+    /// Records that the peer ended a control stream; the session closes at `until`.
+    pub(super) fn end(&mut self, until: Instant, violation: Violation) {
+        self.ended.get_or_insert((until, violation));
     }
 
     /// Sends what waits for room.
     pub(super) fn flush(&mut self, transport: &mut dyn Transport) {
-        if let Some(stream) = self.stream {
-            self.outgoing.flush(transport, stream);
-        }
+        self.sending.flush(transport);
     }
 }
 
@@ -93,15 +57,18 @@ impl Session {
     /// Announces the end of the session. The session fills in the Request ID, rejects the peer's
     /// newer requests with `GOING_AWAY`, and leaves it to the role to close when the time is over.
     ///
+    /// Does nothing unless the session is ready; the role closes one that is not.
+    ///
     /// # Panics
     /// If it was called before, or if a client names a URI [moqt-18 §10.4].
     pub fn goaway(&mut self, transport: &mut dyn Transport, goaway: GoAway) {
-        if self.is_closed {
+        let verdict = judge(&self.state, Input::OwnGoAway);
+        assert_ne!(verdict, Verdict::Misuse, "GOAWAY is sent once");
+        if verdict != Verdict::Accept {
             return;
         }
-        assert!(!self.control.goaway_sent, "GOAWAY is sent once");
         self.check_goaway(&goaway);
-        self.control.goaway_sent = true;
+        self.state.on_goaway_sent();
         let request_id = Some(self.ids.first_unseen().0);
         let message = Message::GoAway(GoAway {
             request_id,
@@ -112,33 +79,27 @@ impl Session {
 
     /// Opens the control stream if that has not succeeded yet, with SETUP as its first message.
     pub(super) fn open_control(&mut self, transport: &mut dyn Transport) {
-        if self.control.stream.is_some() {
+        if self.control.stream().is_some() {
             return;
         }
         let Some(stream) = transport.open(Direction::Uni) else {
             return;
         };
         transport.set_priority(stream, CONTROL_PRIORITY);
-        self.control.stream = Some(stream);
-        if let Some(setup) = self.control.setup.take() {
-            let bytes = self
-                .encode(&Message::Setup(*setup))
-                .expect("the own SETUP fits");
-            self.control.outgoing.hold_first(bytes);
-        }
-        self.control.flush(transport);
+        self.control.sending.open(transport, stream);
         self.open_queued(transport);
     }
 
-    /// Finds out what a stream from the peer carries, once its first bytes say so.
+    /// Takes the peer's control stream.
     pub(super) fn on_control_opened(&mut self) -> Result<(), Violation> {
-        if self.control.is_received {
-            return Err(Violation::protocol("a second control stream"));
+        if let Verdict::Violate(reason) = judge(&self.state, Input::ControlStream) {
+            return Err(Violation::protocol(reason));
         }
-        self.control.is_received = true;
+        self.state.on_control_stream();
         Ok(())
     }
 
+    /// Reads the messages of the peer's control stream.
     pub(super) fn on_control_data(
         &mut self,
         now: Instant,
@@ -146,22 +107,15 @@ impl Session {
         data: Bytes,
     ) -> Result<(), DecodeError> {
         self.control.reader.push(data);
-        while let Some(message) = self.control.reader.poll()? {
-            match (message, self.control.peer.is_some()) {
-                (Message::Setup(setup), false) => self.on_setup(now, transport, setup)?,
-                (Message::GoAway(goaway), true) => self.on_goaway(goaway)?,
-                (Message::Setup(_), true) => {
-                    return Err(Violation::protocol("a second SETUP").into());
-                }
-                (_, false) => {
-                    return Err(Violation::protocol("a message before SETUP").into());
-                }
-                (_, true) => {
-                    return Err(Violation::protocol("not a message of the control stream").into());
-                }
-            }
-            if self.is_closed {
-                return Ok(());
+        while !self.state.is_closed()
+            && let Some(message) = self.control.reader.poll()?
+        {
+            let verdict = judge(&self.state, Input::Message(message.kind()));
+            match (verdict, message) {
+                (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
+                (Verdict::Accept, Message::Setup(setup)) => self.on_setup(now, transport, setup)?,
+                (Verdict::Accept, Message::GoAway(goaway)) => self.on_goaway(goaway)?,
+                (_, _) => {}
             }
         }
         Ok(())
@@ -201,8 +155,7 @@ impl Session {
             }
             .into());
         }
-        self.control.peer = Some(Box::new(setup.clone()));
-        self.control.deadline = None;
+        self.state.on_setup(Box::new(setup.clone()));
         self.events.push_back(Event::Ready { peer: setup });
         self.read_early(now, transport)
     }
@@ -224,9 +177,6 @@ impl Session {
     }
 
     fn on_goaway(&mut self, goaway: GoAway) -> Result<(), Violation> {
-        if self.control.goaway_received {
-            return Err(Violation::protocol("a second GOAWAY"));
-        }
         let Some(request_id) = goaway.request_id else {
             return Err(Violation::protocol(
                 "GOAWAY on the control stream has no Request ID",
@@ -240,7 +190,7 @@ impl Session {
             });
         }
         self.check_uri_received(&goaway.new_session_uri)?;
-        self.control.goaway_received = true;
+        self.state.on_goaway_received();
         self.events.push_back(Event::GoAway(goaway));
         Ok(())
     }
@@ -249,8 +199,7 @@ impl Session {
         let bytes = self
             .encode(message)
             .expect("a GOAWAY with a bounded URI fits");
-        self.control.outgoing.hold(bytes);
-        self.control.flush(transport);
+        self.control.sending.push(transport, bytes);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a session dropped, refused or gave up, by reason.
 
-crate::numbers! {
+crate::metrics! {
     /// Counts of everything a session did not pass on, each from zero at its start.
     Counters {
         /// Sessions closed because no SETUP came within `setup_timeout`.
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_listed_and_added_up() {
+    fn metrics_are_listed_and_summed() {
         let one = Counters {
             setup_overdue: 1,
             padding_bytes: 2,

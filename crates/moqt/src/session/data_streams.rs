@@ -1,92 +1,18 @@
-//! Streams from the peer: what they carry, and the objects on them.
+//! The objects from the peer: data streams and datagrams, and those that wait until their track alias is known.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use bytes::BytesMut;
 
-use super::streams::Stream;
-use super::tracks::Resolved;
-use super::waiting::WaitingStream;
+use super::stream_state::{Owner, Stream};
+use super::track_aliases::Resolved;
+use super::unknown_aliases::WaitingStream;
 use super::{Event, RequestId, Session, StreamEnd};
 use crate::data::{FetchHeader, ObjectDatagram, SubgroupHeader};
 use crate::error::{DecodeError, ResetCode, Violation};
 use crate::message::RequestKind;
-use crate::parameter::GroupOrder;
-use crate::reader::{FetchItem, FetchReader, SubgroupItem, SubgroupReader};
-use crate::transport::{StreamId, Transport};
-
-/// A subgroup stream and whose it is.
-#[derive(Debug)]
-pub(super) struct SubgroupStream {
-    pub(super) reader: SubgroupReader,
-    pub(super) owner: Owner,
-}
-
-/// Whose objects a subgroup stream carries.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Owner {
-    /// The header is not complete.
-    Headless,
-    /// Nothing explained the alias of this header; the stream is left unread.
-    Waiting(SubgroupHeader),
-    /// This subscription's.
-    Request(RequestId),
-}
-
-/// A fetch stream and whose it is.
-#[derive(Debug)]
-pub(super) struct FetchStream {
-    pub(super) reader: FetchReader,
-    /// `None` until the header is complete.
-    pub(super) request: Option<RequestId>,
-    /// The role does not want it read for now.
-    pub(super) is_paused: bool,
-}
-
-/// Own fetches that wait for their data stream or its end.
-#[derive(Debug, Default)]
-pub(super) struct Fetches {
-    table: BTreeMap<RequestId, Fetching>,
-}
-
-#[derive(Debug)]
-struct Fetching {
-    order: GroupOrder,
-    has_stream: bool,
-}
-
-impl Fetches {
-    /// Expects the data stream of a fetch; the oldest expectation goes if there are too many.
-    pub(super) fn insert(&mut self, id: RequestId, order: GroupOrder, fetches_max: usize) {
-        self.table.insert(
-            id,
-            Fetching {
-                order,
-                has_stream: false,
-            },
-        );
-        if self.table.len() > fetches_max {
-            self.table.pop_first();
-        }
-    }
-
-    /// Stops expecting data.
-    pub(super) fn remove(&mut self, id: RequestId) {
-        self.table.remove(&id);
-    }
-
-    /// Whether a fetch expects data.
-    pub(super) fn contains(&self, id: RequestId) -> bool {
-        self.table.contains_key(&id)
-    }
-
-    /// How many fetches expect data.
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.table.len()
-    }
-}
+use crate::reader::{FetchItem, SubgroupItem};
+use weir_transport::{StreamId, Transport};
 
 impl Session {
     /// Asks the peer to stop an inbound data stream; nothing more comes of it.
@@ -216,7 +142,7 @@ impl Session {
     /// Finds the subscription of an alias. While a subscription of this endpoint is not answered,
     /// an alias that has ended may be the one its answer brings back.
     pub(super) fn resolve(&self, alias: u64) -> Resolved {
-        match self.tracks.resolve(alias) {
+        match self.aliases.resolve(alias) {
             Resolved::Retired if self.requests.is_awaiting_alias() => Resolved::Unknown,
             resolved @ (Resolved::Live(_) | Resolved::Retired | Resolved::Unknown) => resolved,
         }
@@ -228,7 +154,7 @@ impl Session {
         datagram.encode(self.draft, &mut copy);
         let alias = datagram.track_alias;
         let dropped = self
-            .waiting
+            .unknown_aliases
             .hold_datagram(now, alias, copy.freeze(), &self.limits);
         self.counters.datagrams_unknown_over_limit += dropped.over_count;
         self.counters.datagrams_unknown_over_bytes += dropped.over_bytes;
@@ -242,12 +168,12 @@ impl Session {
         alias: u64,
         request: RequestId,
     ) -> Result<(), DecodeError> {
-        for data in self.waiting.take_datagrams(alias) {
+        for data in self.unknown_aliases.take_datagrams(alias) {
             if let Some(datagram) = ObjectDatagram::decode(self.draft, data)? {
                 self.events.push_back(Event::Datagram { request, datagram });
             }
         }
-        for stream in self.waiting.take_streams(alias) {
+        for stream in self.unknown_aliases.take_streams(alias) {
             if let Some(Stream::Subgroup(subgroup)) = self.streams.get_mut(&stream)
                 && let Owner::Waiting(header) = subgroup.owner
             {
@@ -266,8 +192,8 @@ impl Session {
 
     /// Drops what waited for an alias nobody wants.
     pub(super) fn drop_waiting(&mut self, transport: &mut dyn Transport, alias: u64) {
-        self.counters.datagrams_late += self.waiting.take_datagrams(alias).len() as u64;
-        for stream in self.waiting.take_streams(alias) {
+        self.counters.datagrams_late += self.unknown_aliases.take_datagrams(alias).len() as u64;
+        for stream in self.unknown_aliases.take_streams(alias) {
             self.counters.streams_late += 1;
             self.stop_data(transport, stream, ResetCode::CANCELLED);
         }
@@ -319,7 +245,7 @@ impl Session {
                     stream,
                     alias: header.track_alias,
                 };
-                if !self.waiting.hold_stream(waiting, &self.limits) {
+                if !self.unknown_aliases.hold_stream(waiting, &self.limits) {
                     self.counters.streams_unknown_over_limit += 1;
                     return self.stop_data(transport, stream, ResetCode::EXCESSIVE_LOAD);
                 }
@@ -352,17 +278,13 @@ impl Session {
                 "a fetch stream names another kind of request",
             ));
         }
-        let Some(fetching) = self.fetches.table.get_mut(&request) else {
+        let Some(order) = self.fetches.open(request)? else {
             self.counters.streams_late += 1;
             self.stop_data(transport, stream, ResetCode::CANCELLED);
             return Ok(());
         };
-        if fetching.has_stream {
-            return Err(Violation::protocol("a second stream for one fetch"));
-        }
-        fetching.has_stream = true;
         if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
-            fetch.reader.set_group_order(fetching.order);
+            fetch.reader.set_group_order(order);
             fetch.request = Some(request);
         }
         self.events.push_back(Event::Fetched { stream, request });

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::RequestId;
+use super::request_ids::RequestId;
 use crate::data::{FetchEntry, ObjectDatagram, ObjectHeader, SubgroupHeader};
 use crate::error::{ResetCode, Violation};
 use crate::message::{
@@ -11,7 +11,7 @@ use crate::message::{
 };
 use crate::name::{Namespace, TrackName};
 use crate::parameter::Parameters;
-use crate::transport::StreamId;
+use weir_transport::StreamId;
 
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,31 @@
 
 use std::collections::BTreeMap;
 
-use super::{RequestId, Side};
 use crate::error::{SessionError, Violation};
+
+/// Which endpoint of the connection this is.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Side {
+    /// It opened the connection; its Request IDs are even.
+    Client,
+    /// It accepted the connection; its Request IDs are odd.
+    Server,
+}
+
+impl Side {
+    /// The other endpoint.
+    #[must_use]
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+/// Names a request of either endpoint; the parity says whose.
+#[derive(Copy, Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct RequestId(pub u64);
 
 /// Assigns this endpoint's Request IDs and checks the peer's.
 ///

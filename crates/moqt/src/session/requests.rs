@@ -3,21 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use bytes::Bytes;
-
-use super::RequestId;
-use super::outgoing::Outgoing;
-use super::state::{Opener, State};
+use super::request_ids::RequestId;
+use super::request_state::{EndedBy, Opener, State};
+use super::send_stream::SendStream;
 use crate::location::Location;
 use crate::message::{RequestKind, RequestOk};
 use crate::name::{FullTrackName, Namespace};
 use crate::reader::MessageReader;
-use crate::transport::StreamId;
 
 /// All requests whose stream is not over, and those that wait for one.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    table: BTreeMap<RequestId, Request>,
+    table: BTreeMap<RequestId, Entry>,
     /// Own requests without a stream, in the order of the calls.
     queued: VecDeque<RequestId>,
     /// Ended requests whose stream is not over, oldest first.
@@ -28,29 +25,16 @@ pub(super) struct Requests {
     awaiting_alias: usize,
 }
 
-/// One request.
+/// One request, and its stream.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(super) struct Entry {
     pub(super) kind: RequestKind,
     pub(super) opener: Opener,
-    /// Without `updating`, which follows from `updates_sent`.
-    state: State,
-    /// `None` while queued.
-    pub(super) stream: Option<StreamId>,
-    pub(super) outgoing: Outgoing,
-    /// Whether the peer's direction is open.
-    pub(super) receiving: bool,
-    pub(super) reader: MessageReader,
-    /// Own updates without an answer: the new prefix of each that has one.
-    pub(super) updates_sent: VecDeque<Option<Namespace>>,
-    /// The peer's updates without an answer.
-    pub(super) updates_due: usize,
-    /// The answers to the oldest of them, which follow the one to the request.
-    pub(super) updates_granted: VecDeque<RequestOk>,
-    pub(super) goaway_sent: bool,
-    pub(super) goaway_received: bool,
-    /// Whether the role has heard the last of it.
-    pub(super) silent: bool,
+    pub(super) state: State,
+    /// This endpoint's direction of the stream; not open while the request is queued.
+    pub(super) sending: SendStream,
+    /// Reads the peer's direction of the stream, until its end.
+    pub(super) reader: Option<MessageReader>,
     pub(super) subject: Subject,
 }
 
@@ -84,35 +68,21 @@ impl Announced {
     }
 }
 
-impl Request {
-    pub(super) fn new(kind: RequestKind, opener: Opener, reader: MessageReader) -> Self {
+impl Entry {
+    /// A request that is not answered.
+    pub(super) fn new(
+        kind: RequestKind,
+        opener: Opener,
+        sending: SendStream,
+        reader: MessageReader,
+    ) -> Self {
         Self {
             kind,
             opener,
-            state: State::Pending,
-            stream: None,
-            outgoing: Outgoing::default(),
-            receiving: true,
-            reader,
-            updates_sent: VecDeque::new(),
-            updates_due: 0,
-            updates_granted: VecDeque::new(),
-            goaway_sent: false,
-            goaway_received: false,
-            silent: false,
+            state: State::new(),
+            sending,
+            reader: Some(reader),
             subject: Subject::None,
-        }
-    }
-
-    /// How far the request has come.
-    pub(super) fn state(&self) -> State {
-        match self.state {
-            State::Established { .. } => State::Established {
-                updating: !self.updates_sent.is_empty(),
-            },
-            State::Pending | State::DoneUnanswered | State::EndedByPeer | State::EndedHere => {
-                self.state
-            }
         }
     }
 
@@ -128,31 +98,31 @@ impl Request {
     fn awaits_alias(&self) -> bool {
         self.opener == Opener::Here
             && self.kind == RequestKind::Subscribe
-            && self.state == State::Pending
+            && self.state.is_pending()
     }
 
     /// Whether neither side has ended the request.
     pub(super) fn is_live(&self) -> bool {
-        matches!(self.state, State::Pending | State::Established { .. })
+        self.state.live().is_some()
     }
 
     /// Whether both directions of the stream are over.
     pub(super) fn is_gone(&self) -> bool {
-        !self.receiving && self.outgoing.is_closed()
+        self.reader.is_none() && self.sending.is_closed()
     }
 }
 
 impl Requests {
-    pub(super) fn get(&self, id: RequestId) -> Option<&Request> {
+    pub(super) fn get(&self, id: RequestId) -> Option<&Entry> {
         self.table.get(&id)
     }
 
-    pub(super) fn get_mut(&mut self, id: RequestId) -> Option<&mut Request> {
+    pub(super) fn get_mut(&mut self, id: RequestId) -> Option<&mut Entry> {
         self.table.get_mut(&id)
     }
 
     /// Adds a request with a stream.
-    pub(super) fn insert(&mut self, id: RequestId, request: Request) {
+    pub(super) fn insert(&mut self, id: RequestId, request: Entry) {
         match request.opener {
             Opener::Here => self.own_live += 1,
             Opener::Peer => self.peer_live += 1,
@@ -162,9 +132,8 @@ impl Requests {
         assert!(previous.is_none(), "a Request ID is used once");
     }
 
-    /// Adds an own request that waits for a stream, with the bytes that open it.
-    pub(super) fn queue(&mut self, id: RequestId, mut request: Request, first: Bytes) {
-        request.outgoing.hold(first);
+    /// Adds an own request that waits for a stream.
+    pub(super) fn queue(&mut self, id: RequestId, request: Entry) {
         self.queued.push_back(id);
         self.insert(id, request);
     }
@@ -174,26 +143,50 @@ impl Requests {
         self.queued.front().copied()
     }
 
-    /// Gives the request that waits longest its stream.
-    pub(super) fn open_first_queued(&mut self, stream: StreamId) -> Option<&mut Request> {
-        let request = self.table.get_mut(&self.queued.pop_front()?)?;
-        request.stream = Some(stream);
-        Some(request)
+    /// Takes the request that waits longest out of the queue, since there is a stream for it.
+    pub(super) fn pop_first_queued(&mut self) -> Option<&mut Entry> {
+        self.table.get_mut(&self.queued.pop_front()?)
     }
 
-    /// Takes note of the OK to a request.
-    pub(super) fn establish(&mut self, id: RequestId) {
+    /// Records the OK to a request; returns the OKs to its updates that follow it.
+    pub(super) fn establish(&mut self, id: RequestId) -> VecDeque<RequestOk> {
         let Some(request) = self.table.get_mut(&id) else {
-            return;
+            return VecDeque::new();
         };
-        assert_eq!(request.state, State::Pending, "a request is answered once");
         self.awaiting_alias -= usize::from(request.awaits_alias());
-        request.state = State::Established { updating: false };
+        let State::Pending { live, granted } = &mut request.state else {
+            panic!("a request is answered once");
+        };
+        let granted = std::mem::take(granted);
+        request.state = State::Established(std::mem::take(live));
+        granted
     }
 
-    /// Ends a request in one of the states after its life, and keeps it until its stream is over.
-    pub(super) fn end(&mut self, id: RequestId, state: State) {
-        assert!(!matches!(state, State::Pending | State::Established { .. }));
+    /// Records the peer's `PUBLISH_DONE`; returns whether this endpoint still has to answer the `PUBLISH`.
+    pub(super) fn done(&mut self, id: RequestId) -> bool {
+        let Some(request) = self.table.get_mut(&id) else {
+            return false;
+        };
+        let is_unanswered = request.state.is_pending();
+        let state = match &mut request.state {
+            State::Pending { live, granted } => State::DoneUnanswered {
+                updates_due: live.updates_due,
+                granted: std::mem::take(granted),
+            },
+            State::Established(_) | State::DoneUnanswered { .. } | State::Ended(_) => {
+                State::Ended(EndedBy::Peer { is_reported: false })
+            }
+        };
+        self.leave_life(id, state);
+        is_unanswered
+    }
+
+    /// Ends a request, and keeps it until its stream is over.
+    pub(super) fn end(&mut self, id: RequestId, by: EndedBy) {
+        self.leave_life(id, State::Ended(by));
+    }
+
+    fn leave_life(&mut self, id: RequestId, state: State) {
         let Some(request) = self.table.get_mut(&id) else {
             return;
         };
@@ -208,7 +201,7 @@ impl Requests {
     }
 
     /// Forgets a request.
-    pub(super) fn remove(&mut self, id: RequestId) -> Option<Request> {
+    pub(super) fn remove(&mut self, id: RequestId) -> Option<Entry> {
         let request = self.table.remove(&id)?;
         self.awaiting_alias -= usize::from(request.awaits_alias());
         if request.is_live() {
@@ -216,7 +209,7 @@ impl Requests {
         } else if let Some(at) = self.draining.iter().position(|&other| other == id) {
             self.draining.remove(at);
         }
-        if request.stream.is_none() {
+        if request.sending.stream().is_none() {
             self.queued.retain(|&other| other != id);
         }
         Some(request)

@@ -1,224 +1,230 @@
-//! What a request makes of each thing its peer does: one table, free of side effects.
+//! The states of a session, and what each event means in them: one table, free of side effects.
 //!
-//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a
-//! snapshot.
-//!
-//! Two decisions stand behind the rows for the ends of a stream. A FIN of the requester ends only
-//! the requests for which the draft says so (`SUBSCRIBE_NAMESPACE` and `SUBSCRIBE_TRACKS`
-//! [moqt-18 §6.1]) and a `PUBLISH`, which can have no `PUBLISH_DONE` any more; elsewhere it means
-//! that no update follows, and deployed peers send it right after the request. `STOP_SENDING` ends
-//! a request at once if it comes from the receiver of the data [moqt-18 §5.1]; elsewhere it closes
-//! one direction, since a `REQUEST_ERROR` may be on its way in the other. A request whose two
-//! directions are both gone is over in any case.
+//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a snapshot. The states of
+//! a single request are in [`request_state`](super::request_state).
 
-use crate::message::{MessageKind, RequestKind};
+use std::time::Instant;
 
-/// Which endpoint sent the request.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum Opener {
-    /// This endpoint: the peer answers.
-    Here,
-    /// The peer: this endpoint answers.
-    Peer,
-}
+use super::event::Refused;
+use crate::message::{MessageKind, Setup};
 
-/// How far a request has come.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+/// How far a session has come.
+#[derive(Debug)]
 pub(super) enum State {
-    /// Not answered.
-    Pending,
-    /// Answered with an OK.
-    Established {
-        /// Whether the peer owes an answer to an update.
-        updating: bool,
+    /// The peer has not opened its control stream.
+    AwaitingControl {
+        /// When the peer's SETUP is overdue; `None` before the transport is connected.
+        deadline: Option<Instant>,
     },
-    /// `PUBLISH_DONE` came before this endpoint answered the `PUBLISH`.
-    DoneUnanswered,
-    /// The peer sent its last message; only the end of the stream may follow.
-    EndedByPeer,
-    /// This endpoint ended it; the peer may not know yet.
-    EndedHere,
+    /// The peer has opened its control stream, and its SETUP is not complete.
+    AwaitingSetup {
+        /// When the peer's SETUP is overdue; `None` before the transport is connected.
+        deadline: Option<Instant>,
+    },
+    /// The peer's SETUP is there. Requests are sent and served as far as the GOAWAYs allow.
+    Ready {
+        /// The peer's SETUP.
+        peer: Box<Setup>,
+        /// Which endpoints are about to close the session.
+        goaways: GoAways,
+    },
+    /// The session closed its transport.
+    Closed {
+        /// The peer's SETUP, if it came.
+        peer: Option<Box<Setup>>,
+    },
 }
 
-/// What a peer can do on a request stream after its first message.
+impl State {
+    /// Whether the peer's SETUP is there and the session is open.
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self, Self::Ready { .. })
+    }
+
+    /// Whether the session closed its transport.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed { .. })
+    }
+
+    /// The peer's SETUP, once it came; after the close too.
+    pub(super) fn peer(&self) -> Option<&Setup> {
+        match self {
+            Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
+            Self::Ready { peer, .. } => Some(peer),
+            Self::Closed { peer } => peer.as_deref(),
+        }
+    }
+
+    /// When the peer's SETUP is overdue.
+    pub(super) fn setup_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => *deadline,
+            Self::Ready { .. } | Self::Closed { .. } => None,
+        }
+    }
+
+    /// Starts the wait for the peer's SETUP, unless it is there already.
+    pub(super) fn await_setup_until(&mut self, until: Instant) {
+        match self {
+            Self::AwaitingControl { deadline } | Self::AwaitingSetup { deadline } => {
+                *deadline = Some(until);
+            }
+            Self::Ready { .. } | Self::Closed { .. } => {}
+        }
+    }
+
+    /// Records that the peer opened its control stream.
+    pub(super) fn on_control_stream(&mut self) {
+        if let Self::AwaitingControl { deadline } = *self {
+            *self = Self::AwaitingSetup { deadline };
+        }
+    }
+
+    /// Records the peer's SETUP.
+    pub(super) fn on_setup(&mut self, peer: Box<Setup>) {
+        let goaways = GoAways::None;
+        *self = Self::Ready { peer, goaways };
+    }
+
+    /// Records a GOAWAY of this endpoint.
+    pub(super) fn on_goaway_sent(&mut self) {
+        if let Self::Ready { goaways, .. } = self {
+            goaways.send();
+        }
+    }
+
+    /// Records a GOAWAY of the peer.
+    pub(super) fn on_goaway_received(&mut self) {
+        if let Self::Ready { goaways, .. } = self {
+            goaways.receive();
+        }
+    }
+
+    /// Records that the session closed its transport.
+    pub(super) fn close(&mut self) {
+        let peer = match std::mem::replace(self, Self::Closed { peer: None }) {
+            Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
+            Self::Ready { peer, .. } => Some(peer),
+            Self::Closed { peer } => peer,
+        };
+        *self = Self::Closed { peer };
+    }
+}
+
+/// Which endpoints have sent GOAWAY, for a session or for one request. Each may do so once [moqt-18 §10.4].
+#[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
+pub(super) enum GoAways {
+    /// Neither.
+    #[default]
+    None,
+    /// This endpoint.
+    Sent,
+    /// The peer.
+    Received,
+    /// Both endpoints.
+    Both,
+}
+
+impl GoAways {
+    fn is_sent(self) -> bool {
+        matches!(self, Self::Sent | Self::Both)
+    }
+
+    fn is_received(self) -> bool {
+        matches!(self, Self::Received | Self::Both)
+    }
+
+    /// Records a GOAWAY of this endpoint; returns whether it is its first.
+    pub(super) fn send(&mut self) -> bool {
+        let is_first = !self.is_sent();
+        *self = match self {
+            Self::None | Self::Sent => Self::Sent,
+            Self::Received | Self::Both => Self::Both,
+        };
+        is_first
+    }
+
+    /// Records a GOAWAY of the peer; returns whether it is its first.
+    pub(super) fn receive(&mut self) -> bool {
+        let is_first = !self.is_received();
+        *self = match self {
+            Self::None | Self::Received => Self::Received,
+            Self::Sent | Self::Both => Self::Both,
+        };
+        is_first
+    }
+}
+
+/// What can happen to a session.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Input {
-    /// It sends a message.
+    /// The peer opens a control stream.
+    ControlStream,
+    /// The peer sends a message on its control stream.
     Message(MessageKind),
-    /// It ends a direction.
-    End(End),
-}
-
-/// How a peer can end a direction of a request stream.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum End {
-    /// A clean end of its own direction.
-    Fin,
-    /// A reset of its own direction.
-    Reset,
-    /// `STOP_SENDING` for this endpoint's direction.
-    Stopped,
+    /// The peer sends a request.
+    Request,
+    /// The role sends a request.
+    OwnRequest,
+    /// The role sends GOAWAY.
+    OwnGoAway,
 }
 
 /// What the session does about it.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// The request is answered with an OK.
+    /// It is carried out.
     Accept,
-    /// The request is answered with an error.
+    /// It stays unread until the peer's SETUP is there.
+    Defer,
+    /// The peer's request is answered with `GOING_AWAY`.
     Reject,
-    /// The oldest own update is answered.
-    UpdateAnswer,
-    /// The peer updates the request.
-    Update,
-    /// The publisher is done.
-    Done,
-    /// A namespace appears.
-    Namespace,
-    /// A namespace goes.
-    NamespaceDone,
-    /// A track cannot be published for want of streams.
-    PublishBlocked,
-    /// The peer wants the request moved.
-    GoAway,
-    /// The request is over; the role hears of it.
-    Close,
-    /// One direction is over, the request is not.
-    HalfClose,
-    /// It crossed with an end sent from here.
+    /// The role's request is not sent.
+    Refuse(Refused),
+    /// Nothing happens.
     Ignore,
-    /// The peer may not do that.
+    /// The role must not do that.
+    Misuse,
+    /// The peer must not do that.
     Violate(&'static str),
 }
 
-/// The table: what `input` means to a request of this kind, from this opener, in this state.
-pub(super) fn judge(opener: Opener, kind: RequestKind, state: State, input: Input) -> Verdict {
+/// The table: what `input` means to a session in this state.
+pub(super) fn judge(state: &State, input: Input) -> Verdict {
+    match (state, input) {
+        (State::AwaitingControl { .. }, Input::ControlStream) => Verdict::Accept,
+        (State::AwaitingSetup { .. } | State::Ready { .. }, Input::ControlStream) => {
+            Verdict::Violate("a second control stream")
+        }
+        (State::AwaitingControl { .. } | State::AwaitingSetup { .. }, input) => before_setup(input),
+        (State::Ready { goaways, .. }, input) => after_setup(*goaways, input),
+        (State::Closed { .. }, Input::OwnRequest) => Verdict::Refuse(Refused::Closed),
+        (State::Closed { .. }, _) => Verdict::Ignore,
+    }
+}
+
+fn before_setup(input: Input) -> Verdict {
     match input {
-        Input::Message(MessageKind::Setup) => Verdict::Violate("SETUP on a request stream"),
-        Input::Message(
-            MessageKind::Subscribe
-            | MessageKind::Publish
-            | MessageKind::Fetch
-            | MessageKind::TrackStatus
-            | MessageKind::PublishNamespace
-            | MessageKind::SubscribeNamespace
-            | MessageKind::SubscribeTracks,
-        ) => Verdict::Violate("a second request on a request stream"),
-        Input::Message(message) => judge_message(opener, kind, state, message),
-        Input::End(end) => judge_end(opener, kind, state, end),
+        Input::Message(MessageKind::Setup) | Input::OwnRequest => Verdict::Accept,
+        Input::Message(_) => Verdict::Violate("a message before SETUP"),
+        Input::ControlStream | Input::Request => Verdict::Defer,
+        Input::OwnGoAway => Verdict::Ignore,
     }
 }
 
-fn judge_message(opener: Opener, kind: RequestKind, state: State, message: MessageKind) -> Verdict {
-    match (state, opener) {
-        (State::EndedHere, _) => Verdict::Ignore,
-        (State::EndedByPeer, _) => Verdict::Violate("a message after the last of its request"),
-        (State::DoneUnanswered, _) => Verdict::Violate("a message after PUBLISH_DONE"),
-        (State::Pending | State::Established { .. }, _) if message == MessageKind::GoAway => {
-            Verdict::GoAway
+fn after_setup(goaways: GoAways, input: Input) -> Verdict {
+    match input {
+        Input::Message(MessageKind::Setup) => Verdict::Violate("a second SETUP"),
+        Input::Message(MessageKind::GoAway) if goaways.is_received() => {
+            Verdict::Violate("a second GOAWAY")
         }
-        (State::Pending, Opener::Here) => answer(kind, message),
-        (State::Established { updating }, Opener::Here) => from_responder(kind, updating, message),
-        (State::Pending, Opener::Peer) => from_requester(kind, false, message),
-        (State::Established { updating }, Opener::Peer) => from_requester(kind, updating, message),
-    }
-}
-
-fn answer(kind: RequestKind, message: MessageKind) -> Verdict {
-    match (message, kind) {
-        (MessageKind::RequestError, _) => Verdict::Reject,
-        (MessageKind::SubscribeOk, RequestKind::Subscribe)
-        | (MessageKind::FetchOk, RequestKind::Fetch)
-        | (
-            MessageKind::RequestOk,
-            RequestKind::Publish
-            | RequestKind::TrackStatus
-            | RequestKind::PublishNamespace
-            | RequestKind::SubscribeNamespace
-            | RequestKind::SubscribeTracks,
-        ) => Verdict::Accept,
-        _ => Verdict::Violate("not an answer to this request"),
-    }
-}
-
-fn from_responder(kind: RequestKind, updating: bool, message: MessageKind) -> Verdict {
-    match (message, kind) {
-        (MessageKind::RequestOk | MessageKind::RequestError, _) if updating => {
-            Verdict::UpdateAnswer
+        Input::Message(MessageKind::GoAway) => Verdict::Accept,
+        Input::Message(_) => Verdict::Violate("not a message of the control stream"),
+        Input::Request if goaways.is_sent() => Verdict::Reject,
+        Input::OwnRequest if goaways.is_received() => Verdict::Refuse(Refused::GoingAway),
+        Input::OwnGoAway if goaways.is_sent() => Verdict::Misuse,
+        Input::ControlStream | Input::Request | Input::OwnRequest | Input::OwnGoAway => {
+            Verdict::Accept
         }
-        (
-            MessageKind::SubscribeOk
-            | MessageKind::FetchOk
-            | MessageKind::RequestOk
-            | MessageKind::RequestError,
-            _,
-        ) => Verdict::Violate("a second answer to a request"),
-        (MessageKind::PublishDone, RequestKind::Subscribe) => Verdict::Done,
-        (MessageKind::RequestUpdate, RequestKind::Publish) => Verdict::Update,
-        (MessageKind::Namespace, RequestKind::SubscribeNamespace) => Verdict::Namespace,
-        (MessageKind::NamespaceDone, RequestKind::SubscribeNamespace) => Verdict::NamespaceDone,
-        (MessageKind::PublishBlocked, RequestKind::SubscribeTracks) => Verdict::PublishBlocked,
-        _ => Verdict::Violate("not a message of this request's responder"),
-    }
-}
-
-fn from_requester(kind: RequestKind, updating: bool, message: MessageKind) -> Verdict {
-    match (message, kind) {
-        (MessageKind::RequestOk | MessageKind::RequestError, RequestKind::Publish) if updating => {
-            Verdict::UpdateAnswer
-        }
-        (MessageKind::RequestUpdate, RequestKind::TrackStatus) => {
-            Verdict::Violate("an update of TRACK_STATUS")
-        }
-        (MessageKind::RequestUpdate, _) => Verdict::Update,
-        (MessageKind::PublishDone, RequestKind::Publish) => Verdict::Done,
-        _ => Verdict::Violate("not a message of this request's sender"),
-    }
-}
-
-fn judge_end(opener: Opener, kind: RequestKind, state: State, end: End) -> Verdict {
-    let closes = match (state, end) {
-        (State::EndedHere, _)
-        | (State::EndedByPeer, End::Stopped)
-        | (State::DoneUnanswered, End::Stopped | End::Fin) => false,
-        (State::EndedByPeer, End::Fin)
-        | (
-            State::EndedByPeer | State::DoneUnanswered | State::Pending | State::Established { .. },
-            End::Reset,
-        ) => true,
-        (State::Pending, End::Stopped) => opener == Opener::Peer && is_receiver(opener, kind),
-        (State::Established { .. }, End::Stopped) => is_receiver(opener, kind),
-        (State::Pending, End::Fin) => opener == Opener::Here || fin_closes(opener, kind),
-        (State::Established { .. }, End::Fin) => fin_closes(opener, kind),
-    };
-    if closes {
-        Verdict::Close
-    } else {
-        Verdict::HalfClose
-    }
-}
-
-/// Whether the peer is the one the data of the request goes to.
-fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
-    match kind {
-        RequestKind::Publish => opener == Opener::Here,
-        RequestKind::PublishNamespace => false,
-        RequestKind::Subscribe
-        | RequestKind::Fetch
-        | RequestKind::TrackStatus
-        | RequestKind::SubscribeNamespace
-        | RequestKind::SubscribeTracks => opener == Opener::Peer,
-    }
-}
-
-/// Whether the peer can leave nothing of an answered request open behind its FIN.
-fn fin_closes(opener: Opener, kind: RequestKind) -> bool {
-    match kind {
-        RequestKind::SubscribeNamespace | RequestKind::SubscribeTracks => true,
-        RequestKind::Publish => opener == Opener::Peer,
-        RequestKind::Subscribe | RequestKind::Fetch | RequestKind::TrackStatus => {
-            opener == Opener::Here
-        }
-        RequestKind::PublishNamespace => false,
     }
 }

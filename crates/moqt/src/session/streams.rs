@@ -4,64 +4,13 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::data_streams::{FetchStream, Owner, SubgroupStream};
-use super::state::End;
-use super::{RequestId, Session, StreamEnd};
+use super::request_state::End;
+use super::stream_state::{FetchStream, Owner, Stream, SubgroupStream};
+use super::{Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
-use crate::reader::{FetchReader, MessageReader, SubgroupReader};
-use crate::transport::{Direction, Read, StreamId, Transport};
-use crate::varint;
-
-/// What the session knows of a stream.
-#[derive(Debug)]
-pub(super) enum Stream {
-    /// Unidirectional from the peer, with what came of its type; held here in full until SETUP is
-    /// there.
-    Typeless(Bytes),
-    /// The peer's control stream.
-    Control,
-    /// Bidirectional from the peer, before its first message.
-    Opening(Box<MessageReader>),
-    /// The stream of a request of either endpoint.
-    Request(RequestId),
-    /// Objects of a subgroup.
-    Subgroup(Box<SubgroupStream>),
-    /// Objects of a fetch.
-    Fetch(Box<FetchStream>),
-    /// Bytes to discard.
-    Padding,
-}
-
-impl Stream {
-    /// Whether the session reads the stream now. Before SETUP that is only what may be or bring
-    /// the peer's SETUP, and never more of a data stream than its type.
-    pub(super) fn is_readable(&self, is_ready: bool) -> bool {
-        match self {
-            Self::Control => true,
-            Self::Typeless(start) => is_ready || start.is_empty() || is_cut(start),
-            Self::Opening(_) | Self::Request(_) | Self::Padding => is_ready,
-            Self::Fetch(fetch) => is_ready && !fetch.is_paused,
-            Self::Subgroup(subgroup) => is_ready && !matches!(subgroup.owner, Owner::Waiting(_)),
-        }
-    }
-
-    /// The request whose objects the stream carries.
-    pub(super) fn data_of(&self) -> Option<RequestId> {
-        match self {
-            Self::Subgroup(subgroup) => match subgroup.owner {
-                Owner::Request(request) => Some(request),
-                Owner::Headless | Owner::Waiting(_) => None,
-            },
-            Self::Fetch(fetch) => fetch.request,
-            Self::Typeless(_)
-            | Self::Control
-            | Self::Opening(_)
-            | Self::Request(_)
-            | Self::Padding => None,
-        }
-    }
-}
+use crate::reader::{FetchReader, SubgroupReader};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 impl Session {
     pub(super) fn is_control(&self, stream: StreamId) -> bool {
@@ -76,7 +25,7 @@ impl Session {
         stream: StreamId,
     ) -> Result<(), DecodeError> {
         loop {
-            let is_ready = self.control.peer().is_some();
+            let is_ready = self.state.is_ready();
             match self.streams.get(&stream) {
                 Some(known) if known.is_readable(is_ready) => {}
                 Some(_) | None => return Ok(()),
@@ -136,8 +85,10 @@ impl Session {
                 Ok(())
             }
             Some(&Stream::Request(id)) => {
-                if let Some(request) = self.requests.get(id) {
-                    request.reader.fin()?;
+                if let Some(request) = self.requests.get(id)
+                    && let Some(reader) = &request.reader
+                {
+                    reader.fin()?;
                 }
                 self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
                 Ok(())
@@ -230,7 +181,7 @@ impl Session {
             Err(DecodeError::Short) => return Ok(()),
             Err(error @ DecodeError::Invalid { .. }) => return Err(error),
         };
-        if kind != StreamKind::Control && self.control.peer().is_none() {
+        if kind != StreamKind::Control && !self.state.is_ready() {
             return Ok(());
         }
         let start = start.clone();
@@ -287,9 +238,4 @@ fn join(start: &Bytes, data: Bytes) -> Bytes {
     joined.extend_from_slice(start);
     joined.extend_from_slice(&data);
     joined.freeze()
-}
-
-/// Whether the bytes end within a stream type.
-fn is_cut(start: &Bytes) -> bool {
-    varint::decode(start).is_none()
 }

@@ -1,6 +1,5 @@
 //! Stories of two sessions over a link that reorders, and of one session against a scripted peer.
 
-mod answers;
 mod data;
 mod ends;
 mod limits;
@@ -10,8 +9,9 @@ mod namespaces;
 mod pair;
 mod policies;
 mod requests;
+mod responses;
 mod setup;
-mod table;
+mod state_tables;
 mod violations;
 
 use std::time::Instant;

@@ -5,7 +5,7 @@ use weir_moqt::data::{
     FetchEntry, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId,
 };
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, Message, Redirect, Setup};
+use weir_moqt::message::{FetchKind, GoAway, Message, PublishDone, Redirect, RequestError, Setup};
 use weir_moqt::name::{FullTrackName, Namespace};
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
 use weir_moqt::property::{self, Properties};
@@ -167,14 +167,35 @@ fn redirect(value: &Redirect) -> Value {
     track(&value.track, json!({"connect_uri": value.connect_uri}))
 }
 
+fn goaway(value: &GoAway) -> Value {
+    json!({
+        "new_session_uri": value.new_session_uri,
+        "timeout": millis(value.timeout),
+        "request_id": maybe_int(value.request_id),
+    })
+}
+
+fn publish_done(value: &PublishDone) -> Value {
+    json!({
+        "code": int(value.code.0),
+        "stream_count": maybe_int(value.stream_count),
+        "reason": value.reason,
+    })
+}
+
+fn request_error(value: &RequestError) -> Value {
+    json!({
+        "code": int(value.code.0),
+        "retry_after": millis(value.retry_after),
+        "reason": value.reason,
+        "redirect": value.redirect.as_ref().map(redirect),
+    })
+}
+
 pub(crate) fn message(value: &Message) -> Value {
     let mut json = match value {
         Message::Setup(value) => setup(value),
-        Message::GoAway(value) => json!({
-            "new_session_uri": value.new_session_uri,
-            "timeout": millis(value.timeout),
-            "request_id": maybe_int(value.request_id),
-        }),
+        Message::GoAway(value) => goaway(value),
         Message::Subscribe(value) => track(
             &value.track,
             json!({"request_id": int(value.request_id), "parameters": parameters(&value.parameters)}),
@@ -193,11 +214,7 @@ pub(crate) fn message(value: &Message) -> Value {
                 "properties": properties(&value.properties),
             }),
         ),
-        Message::PublishDone(value) => json!({
-            "code": int(value.code.0),
-            "stream_count": maybe_int(value.stream_count),
-            "reason": value.reason,
-        }),
+        Message::PublishDone(value) => publish_done(value),
         Message::Fetch(value) => json!({
             "request_id": int(value.request_id),
             "fetch": fetch_kind(&value.kind),
@@ -240,12 +257,7 @@ pub(crate) fn message(value: &Message) -> Value {
         Message::RequestOk(value) => json!({
             "parameters": parameters(&value.parameters), "properties": properties(&value.properties),
         }),
-        Message::RequestError(value) => json!({
-            "code": int(value.code.0),
-            "retry_after": millis(value.retry_after),
-            "reason": value.reason,
-            "redirect": value.redirect.as_ref().map(redirect),
-        }),
+        Message::RequestError(value) => request_error(value),
     };
     json["type"] = value.kind().name().into();
     fields(json)

@@ -6,7 +6,10 @@ use moqtap_codec::types::TrackNamespace;
 use moqtap_codec::varint::{Moqt18, VarInt};
 use std::time::Duration;
 use weir_moqt::location::Location;
-use weir_moqt::message::{Fetch, FetchKind, Message, Redirect, Setup};
+use weir_moqt::message::{
+    Fetch, FetchKind, GoAway, Message, Publish, PublishDone, Redirect, RequestError, Setup,
+    Subscribe,
+};
 use weir_moqt::name::{FullTrackName, Namespace};
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
 use weir_moqt::property::{Properties, Value};
@@ -217,39 +220,64 @@ fn redirect(value: &Redirect) -> theirs::Redirect {
     }
 }
 
+fn goaway(value: &GoAway) -> theirs::GoAway {
+    theirs::GoAway {
+        new_session_uri: value.new_session_uri.clone().into_bytes(),
+        timeout: int(value.timeout.map_or(0, millis)),
+        request_id: value.request_id.map(int),
+    }
+}
+
+fn subscribe(value: &Subscribe) -> theirs::Subscribe {
+    theirs::Subscribe {
+        request_id: int(value.request_id),
+        track_namespace: namespace(&value.track.namespace),
+        track_name: name(&value.track),
+        parameters: parameters(&value.parameters),
+    }
+}
+
+fn publish(value: &Publish) -> theirs::Publish {
+    theirs::Publish {
+        request_id: int(value.request_id),
+        track_namespace: namespace(&value.track.namespace),
+        track_name: name(&value.track),
+        track_alias: int(value.track_alias),
+        parameters: parameters(&value.parameters),
+        track_properties: properties(&value.properties),
+    }
+}
+
+fn publish_done(value: &PublishDone) -> theirs::PublishDone {
+    theirs::PublishDone {
+        status_code: int(value.code.0),
+        stream_count: int(value.stream_count.unwrap_or((1 << 62) - 1)),
+        reason_phrase: value.reason.clone().into_bytes(),
+    }
+}
+
+fn request_error(value: &RequestError) -> theirs::RequestError {
+    theirs::RequestError {
+        error_code: int(value.code.0),
+        retry_interval: int(value.retry_after.map_or(0, |after| millis(after) + 1)),
+        reason_phrase: value.reason.clone().into_bytes(),
+        redirect: value.redirect.as_ref().map(redirect),
+    }
+}
+
 pub(crate) fn message(value: &Message) -> theirs::ControlMessage {
     use theirs::ControlMessage as Theirs;
     match value {
         Message::Setup(value) => Theirs::Setup(setup(value)),
-        Message::GoAway(value) => Theirs::GoAway(theirs::GoAway {
-            new_session_uri: value.new_session_uri.clone().into_bytes(),
-            timeout: int(value.timeout.map_or(0, millis)),
-            request_id: value.request_id.map(int),
-        }),
-        Message::Subscribe(value) => Theirs::Subscribe(theirs::Subscribe {
-            request_id: int(value.request_id),
-            track_namespace: namespace(&value.track.namespace),
-            track_name: name(&value.track),
-            parameters: parameters(&value.parameters),
-        }),
+        Message::GoAway(value) => Theirs::GoAway(goaway(value)),
+        Message::Subscribe(value) => Theirs::Subscribe(subscribe(value)),
         Message::SubscribeOk(value) => Theirs::SubscribeOk(theirs::SubscribeOk {
             track_alias: int(value.track_alias),
             parameters: parameters(&value.parameters),
             track_properties: properties(&value.properties),
         }),
-        Message::Publish(value) => Theirs::Publish(theirs::Publish {
-            request_id: int(value.request_id),
-            track_namespace: namespace(&value.track.namespace),
-            track_name: name(&value.track),
-            track_alias: int(value.track_alias),
-            parameters: parameters(&value.parameters),
-            track_properties: properties(&value.properties),
-        }),
-        Message::PublishDone(value) => Theirs::PublishDone(theirs::PublishDone {
-            status_code: int(value.code.0),
-            stream_count: int(value.stream_count.unwrap_or((1 << 62) - 1)),
-            reason_phrase: value.reason.clone().into_bytes(),
-        }),
+        Message::Publish(value) => Theirs::Publish(publish(value)),
+        Message::PublishDone(value) => Theirs::PublishDone(publish_done(value)),
         Message::Fetch(value) => Theirs::Fetch(fetch(value)),
         Message::FetchOk(value) => {
             let (end_group, end_object) = end(value.end);
@@ -304,11 +332,6 @@ pub(crate) fn message(value: &Message) -> theirs::ControlMessage {
             parameters: parameters(&value.parameters),
             track_properties: properties(&value.properties),
         }),
-        Message::RequestError(value) => Theirs::RequestError(theirs::RequestError {
-            error_code: int(value.code.0),
-            retry_interval: int(value.retry_after.map_or(0, |after| millis(after) + 1)),
-            reason_phrase: value.reason.clone().into_bytes(),
-            redirect: value.redirect.as_ref().map(redirect),
-        }),
+        Message::RequestError(value) => Theirs::RequestError(request_error(value)),
     }
 }

@@ -402,25 +402,31 @@ fn first_message(kind: RequestKind) -> BoxedStrategy<Message> {
                 })
             })
             .boxed(),
-        RequestKind::SubscribeNamespace => (request, namespace())
-            .prop_map(|((request_id, parameters), prefix)| {
-                Message::SubscribeNamespace(SubscribeNamespace {
-                    request_id,
-                    prefix,
-                    parameters,
-                })
+        RequestKind::SubscribeNamespace => of_prefix(kind, |request_id, prefix, parameters| {
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
             })
-            .boxed(),
-        RequestKind::SubscribeTracks => (request, namespace())
-            .prop_map(|((request_id, parameters), prefix)| {
-                Message::SubscribeTracks(SubscribeTracks {
-                    request_id,
-                    prefix,
-                    parameters,
-                })
+        }),
+        RequestKind::SubscribeTracks => of_prefix(kind, |request_id, prefix, parameters| {
+            Message::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix,
+                parameters,
             })
-            .boxed(),
+        }),
     }
+}
+
+/// A request about the namespaces under a prefix.
+fn of_prefix(
+    kind: RequestKind,
+    message: fn(u64, Namespace, Parameters) -> Message,
+) -> BoxedStrategy<Message> {
+    (int(), namespace(), parameters(kind, Step::Request))
+        .prop_map(move |(request_id, prefix, parameters)| message(request_id, prefix, parameters))
+        .boxed()
 }
 
 fn answer() -> impl Strategy<Value = Message> {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use quinn_proto::{Dir, VarInt, crypto::rustls::HandshakeData};
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use crate::{
     event::code,

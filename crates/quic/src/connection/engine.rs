@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::{
     Carrier, ConnectionStats, SendDatagramError,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, WriteError};
+use weir_transport::{Direction, Read, StreamId, WriteError};
 
 use super::{Content, CrossingLimits, LETTER_CHARGE, Letter};
 use crate::{Event, Handle};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use weir_moqt::transport::{Direction, Read, StreamId, WriteError};
+use weir_transport::{Direction, Read, StreamId, WriteError};
 
 use super::*;
 

@@ -9,7 +9,6 @@ use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
     connection::{application_protocol, direction, from_engine},
-    h3,
     slots::State,
     web_transport::WebTransport,
 };
@@ -33,7 +32,7 @@ impl Endpoint {
                     // The first event of all: from now on it is known who leads the connection.
                     if let Some(offer) = &self.offer
                         && slot.engine.side().is_server()
-                        && application_protocol(&slot.engine).as_deref() == Some(h3::ALPN)
+                        && application_protocol(&slot.engine).as_deref() == Some(weir_h3::ALPN)
                     {
                         let layer = WebTransport::server(Arc::clone(offer));
                         slot.web_transport = Some(Box::new(layer));

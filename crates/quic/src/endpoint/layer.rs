@@ -9,7 +9,6 @@ use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
     connection::{Bare, application_protocol, direction, from_engine},
-    h3,
     slots::State,
     web_transport::{self, WebTransport},
 };
@@ -26,7 +25,7 @@ impl Endpoint {
         {
             match event {
                 quinn_proto::Event::HandshakeDataReady => {
-                    if application_protocol(&slot.engine).as_deref() != Some(h3::ALPN) {
+                    if application_protocol(&slot.engine).as_deref() != Some(weir_h3::ALPN) {
                         // A client that offered HTTP/3 among others, and got another.
                         slot.web_transport = None;
                         return self.collect_events(index);

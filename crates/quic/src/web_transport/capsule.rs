@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes};
 
 use super::codes::CLOSE_SESSION;
-use crate::h3::{
+use weir_h3::{
     Code, Violation,
     frame::{self, FrameReader, Part, frame_type},
     varint,

@@ -1,15 +1,12 @@
 //! How sessions end, and why some never begin.
 
-use weir_moqt::transport::{StreamId, Transport};
+use weir_transport::{StreamId, Transport};
 
 use super::{
     Event, SETUP_TIME_MAX, Side, State, WebTransport, capsule::Close, codes, incoming::Own,
 };
-use crate::{
-    Lost,
-    event::printable,
-    h3::{Code, Violation},
-};
+use crate::{Lost, event::printable};
+use weir_h3::{Code, Violation};
 
 impl WebTransport {
     /// Closes the connection, and tells the role why if it does not know.

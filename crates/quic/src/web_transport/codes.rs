@@ -1,7 +1,7 @@
 //! Code points of WebTransport over HTTP/3 (draft-ietf-webtrans-http3), and where its error codes lie among
 //! those of HTTP/3.
 
-use crate::h3::frame::frame_type;
+use weir_h3::frame::frame_type;
 
 /// First bytes of a unidirectional stream of a session.
 pub(super) const UNI_STREAM: u64 = 0x54;

@@ -6,7 +6,7 @@ use super::{
     HEAD_BYTES_MAX,
     capsule::{CapsuleReader, Close},
 };
-use crate::h3::{
+use weir_h3::{
     Code, Violation,
     frame::{self, FrameReader, Part, frame_type},
 };

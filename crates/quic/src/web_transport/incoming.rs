@@ -1,7 +1,7 @@
 //! The peer's streams until it is known whose they are, and those that stay the layer's.
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::{
     EARLY_STREAMS_MAX, Event, REQUESTS_MAX, Side, State, WebTransport,
@@ -9,7 +9,7 @@ use super::{
     codes,
     heads::{ContentReader, HeadReader},
 };
-use crate::h3::{
+use weir_h3::{
     Code, Violation,
     control::{Control, ControlReader},
     head::RequestHead,

@@ -1,6 +1,6 @@
 //! How a session comes to be: settings, the request, its answer.
 
-use weir_moqt::transport::{Direction, StreamId, Transport};
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::{
     Event, HEAD_BYTES_MAX, Side, State, WebTransport,
@@ -9,7 +9,7 @@ use super::{
     request::{self, TOKEN, TOKEN_DRAFT15},
     session::Prefixes,
 };
-use crate::h3::{
+use weir_h3::{
     Code, Violation,
     head::{HeadError, RequestHead, ResponseHead},
     qpack::SectionError,

@@ -4,7 +4,7 @@
 use bytes::{BufMut as _, Bytes};
 use sfv::{BareItem, Item, ItemSerializer, List, ListEntry, ListSerializer, Parser, StringRef};
 
-use crate::h3::{
+use weir_h3::{
     frame::{self, frame_type},
     head::{RequestHead, ResponseHead},
     qpack,

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use bytes::{Buf as _, Bytes};
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use super::{CLOSE_TIME_MAX, EARLY_DATAGRAMS_MAX, State, Unsent, WebTransport, capsule, codes};
-use crate::h3::{Code, Violation, varint};
+use weir_h3::{Code, Violation, varint};
 
 /// What every stream and datagram of the session begins with.
 #[derive(Debug, Default)]

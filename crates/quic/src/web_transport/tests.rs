@@ -7,8 +7,8 @@ mod server;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::h3::{Code, frame, frame::frame_type, qpack, settings::setting, varint};
 use pipe::Pipe;
+use weir_h3::{Code, frame, frame::frame_type, qpack, settings::setting, varint};
 
 /// Streams that a client opens first of each kind.
 const REQUEST: StreamId = StreamId(0);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::transport::Transport as _;
 use weir_quic::{Handle, Limits, SendDatagramError};
+use weir_transport::Transport as _;
 
 use crate::pair::{DELAY, Pair, Setup, Side, datagrams};
 

@@ -14,9 +14,10 @@ use quinn_proto::{
     },
     transport_parameters::TransportParameters,
 };
-use weir_moqt::transport::{Direction, Read, Transport as _};
-use weir_quic::{Limits, Lost, h3::varint};
+use weir_h3::varint;
+use weir_quic::{Limits, Lost};
 use weir_sim::{SERVER_NAME, certificate};
+use weir_transport::{Direction, Read, Transport as _};
 
 use crate::pair::{DELAY, Flight, PROTOCOL, Pair, Setup, Side, losses, read_all};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Transport as _};
 use weir_quic::{Event, Limits, Lost};
+use weir_transport::{Direction, Transport as _};
 
 use crate::pair::{DELAY, Pair, Setup, Side, losses};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Transport as _};
 use weir_quic::{Event, Handle, Limits, Lost};
+use weir_transport::{Direction, Transport as _};
 
 use crate::pair::{DELAY, Dice, Flight, Pair, Setup, Side, losses};
 
@@ -68,7 +68,7 @@ fn warmed_up(pair: &mut Pair) -> (Handle, Handle) {
     connection.write(stream, &mut data).unwrap_err();
     for _ in 0..200 {
         pair.pass(DELAY);
-        while let weir_moqt::transport::Read::Data(_) = pair.at_server(server).read(stream) {}
+        while let weir_transport::Read::Data(_) = pair.at_server(server).read(stream) {}
         let _blocked = pair.at_client(client).write(stream, &mut data);
     }
     assert!(data.is_empty());

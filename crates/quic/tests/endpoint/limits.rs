@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, Transport as _, WriteError};
 use weir_quic::{ConfigError, ConnectError, Endpoint, Event, Limits, Lost};
 use weir_sim::SERVER_NAME;
+use weir_transport::{Direction, Read, Transport as _, WriteError};
 
 use crate::pair::{DELAY, Flight, PROTOCOL, Pair, Setup, Side, config, losses, read_all};
 

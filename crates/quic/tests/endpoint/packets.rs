@@ -8,8 +8,8 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, Transport as _};
 use weir_quic::{EcnCodepoint, Qlog};
+use weir_transport::{Direction, Read, Transport as _};
 
 use crate::pair::{DELAY, Pair, Sent, Setup, Side, datagrams, origin, read_all};
 

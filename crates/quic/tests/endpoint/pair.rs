@@ -8,13 +8,13 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use weir_moqt::transport::{Read, StreamId, Transport as _};
 use weir_quic::{
     ClientConfig, Connection, EcnCodepoint, Endpoint, EndpointConfig, Event, Handle, Limits, Lost,
     Qlog, TimeSource,
     tls::{ClientTls, ServerTls, Trust},
 };
 use weir_sim::{SERVER_NAME, certificate};
+use weir_transport::{Read, StreamId, Transport as _};
 
 pub(crate) const PROTOCOL: &str = "weir-test";
 /// One way.

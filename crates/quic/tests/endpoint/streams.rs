@@ -1,8 +1,8 @@
 //! Streams: order of sending, ends of all kinds, and who hears of them.
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _, WriteError};
 use weir_quic::{Event, Handle};
+use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
 use crate::pair::{DELAY, Pair, read_all};
 

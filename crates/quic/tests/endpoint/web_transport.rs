@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport as _, WriteError};
 use weir_quic::{
-    Carrier, ClientConfig, EndpointConfig, Event, Handle, Limits, Lost, SendDatagramError, h3,
+    Carrier, ClientConfig, EndpointConfig, Event, Handle, Limits, Lost, SendDatagramError,
     tls::{ClientTls, ServerTls, Trust, certificate_hash},
     web_transport::{Offer, Request, SETUP_TIME_MAX},
 };
 use weir_sim::certificate;
+use weir_transport::{Direction, Read, StreamId, Transport as _, WriteError};
 
 use crate::pair::{DELAY, Dice, PROTOCOL, Pair, Setup, config, datagrams, losses, read_all};
 
@@ -21,7 +21,7 @@ fn names(names: &[&str]) -> Vec<String> {
 /// A server that speaks raw QUIC and WebTransport.
 fn server(limits: Limits) -> EndpointConfig {
     let made = certificate();
-    let tls = ServerTls::new(made.chain, made.key, &[PROTOCOL, h3::ALPN]).unwrap();
+    let tls = ServerTls::new(made.chain, made.key, &[PROTOCOL, weir_h3::ALPN]).unwrap();
     EndpointConfig {
         server: Some(tls.with_web_transport(Offer {
             protocols: names(&["moqt-18"]),
@@ -47,7 +47,7 @@ fn client(alpns: &[&str], path: &str, protocols: &[&str]) -> ClientConfig {
 fn setup(limits: Limits) -> Pair {
     let mut pair = Pair::with(Setup::default());
     pair.server = weir_quic::Endpoint::new(server(limits)).unwrap();
-    pair.config = client(&[h3::ALPN], "/live?x=1", &["moqt-22", "moqt-18"]);
+    pair.config = client(&[weir_h3::ALPN], "/live?x=1", &["moqt-22", "moqt-18"]);
     pair
 }
 
@@ -96,7 +96,7 @@ fn a_session_stands_three_round_trips_after_the_first_packet() {
 #[test]
 fn a_client_that_offers_both_gets_what_the_server_prefers() {
     let mut pair = setup(Limits::default());
-    pair.config = client(&[h3::ALPN, PROTOCOL], "/live", &["moqt-18"]);
+    pair.config = client(&[weir_h3::ALPN, PROTOCOL], "/live", &["moqt-18"]);
     let (client, server) = pair.connect();
     assert_eq!(pair.at_client(client).protocol().as_deref(), Some(PROTOCOL));
     assert_eq!(pair.at_server(server).carrier(), Carrier::Quic);
@@ -288,7 +288,7 @@ fn a_refused_session_says_why() {
         ("/live", &[], "status 400"),
     ] {
         let mut pair = setup(Limits::default());
-        pair.config = client(&[h3::ALPN], path, protocols);
+        pair.config = client(&[weir_h3::ALPN], path, protocols);
         pair.start();
         pair.pass(DELAY * 20);
         let lost = losses(&pair.take_client());
@@ -418,7 +418,7 @@ fn a_server_is_known_by_the_hash_of_its_certificate() {
         (Vec::new(), false),
     ] {
         let mut pair = setup(Limits::default());
-        pair.config.tls = ClientTls::new(Trust::Hashes(hashes), &[h3::ALPN]).unwrap();
+        pair.config.tls = ClientTls::new(Trust::Hashes(hashes), &[weir_h3::ALPN]).unwrap();
         pair.start();
         pair.pass(DELAY * 20);
         let events = pair.take_client();

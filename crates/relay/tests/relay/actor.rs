@@ -20,10 +20,10 @@ use weir_moqt::{
         Accepted, CloseReason, Config, Event as SessionEvent, Request, RequestId, Session, Side,
         StreamEnd,
     },
-    transport::{Direction, StreamId, Transport as _, WriteError},
 };
 use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::{SERVER_NAME, Sim};
+use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use crate::archive::{Archive, Fetched, Reply};
 

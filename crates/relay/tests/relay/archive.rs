@@ -12,9 +12,9 @@ use weir_moqt::{
     parameter::{GroupOrder, Parameters},
     property::Properties,
     session::{RequestId, StreamEnd},
-    transport::StreamId,
 };
 use weir_sim::NodeId;
+use weir_transport::StreamId;
 
 use crate::stage::{Asked, Stage};
 

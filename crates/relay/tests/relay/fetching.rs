@@ -8,9 +8,9 @@ use weir_moqt::{
     parameter::{Filter, GroupOrder, Parameters},
     property::Properties,
     session::StreamEnd,
-    transport::Transport as _,
 };
 use weir_relay::Gauges;
+use weir_transport::Transport as _;
 
 use crate::{
     archive::{ALL, Serving, standalone},

@@ -4,11 +4,11 @@ use bytes::Bytes;
 use weir_moqt::{
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
     message::Setup,
-    transport::{Direction, Transport as _},
 };
 use weir_quic::Lost;
 use weir_relay::Load;
 use weir_sim::NodeId;
+use weir_transport::{Direction, Transport as _};
 
 use crate::stage::{Setting, Stage, forward, millis, rendezvous, secs, story};
 

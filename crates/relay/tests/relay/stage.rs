@@ -13,11 +13,11 @@ use weir_moqt::{
     parameter::Parameters,
     property::Properties,
     session::{self, Refused, RequestId, Session},
-    transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{App as _, Connection, Endpoint, Limits as QuicLimits};
 use weir_relay::{Authority, Config, Counters, Gauges, Limits, Load, LoadLimits, Open, Relay};
 use weir_sim::{NodeConfig, NodeId, Sim};
+use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::actor::{Actor, Exchange, Heard, encoded};
 pub(crate) use crate::words::{

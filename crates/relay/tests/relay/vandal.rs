@@ -16,10 +16,10 @@ use weir_moqt::{
     },
     parameter::{Filter, Parameters},
     property::Properties,
-    transport::{Direction, StreamId, Transport as _},
 };
 use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle};
 use weir_sim::{SERVER_NAME, Sim};
+use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::{
     actor::encoded,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use weir_moqt::{draft::Draft, error::SessionError, message::Setup};
 use weir_quic::{
-    ClientConfig, Lost, h3,
+    ClientConfig, Lost,
     tls::ServerTls,
     web_transport::{Offer, Request},
 };
@@ -19,7 +19,7 @@ use crate::{
 /// Raw QUIC and WebTransport, as the program offers them.
 pub(crate) fn server_tls(sim: &Sim) -> ServerTls {
     let draft = Draft::Draft18.alpn();
-    sim.server_tls(&[draft, h3::ALPN])
+    sim.server_tls(&[draft, weir_h3::ALPN])
         .with_web_transport(Offer {
             protocols: vec![draft.to_owned()],
             ..Offer::default()
@@ -36,7 +36,7 @@ fn begin(stage: &mut Stage, path: &str, setup: Setup) -> NodeId {
             protocols: vec![Draft::Draft18.alpn().to_owned()],
             origin: None,
         }),
-        ..stage.sim.client_config(&[h3::ALPN])
+        ..stage.sim.client_config(&[weir_h3::ALPN])
     };
     let actor = Actor::new(&stage.sim, stage.sim.address(stage.relay), setup);
     stage.sim.start(node, actor.with_config(config));

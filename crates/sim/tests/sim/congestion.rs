@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use weir_link::{Bitrate, Config, Delay, Queue, Rate};
-use weir_moqt::transport::{Direction, StreamId, Transport as _};
 use weir_quic::{App, ClientConfig, Congestion, ConnectionStats, Endpoint, Event, Handle, Limits};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
+use weir_transport::{Direction, StreamId, Transport as _};
 
 use crate::echo::PROTOCOL;
 use crate::{millis, secs};
@@ -84,7 +84,7 @@ struct Drain {
 
 impl App for Drain {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        use weir_moqt::transport::Read;
+        use weir_transport::Read;
         if let Event::Readable { handle, stream } = event
             && let Some(mut connection) = endpoint.connection(now, handle)
         {

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_moqt::transport::{Direction, Read, StreamId, Transport, WriteError};
 use weir_quic::{App, ClientConfig, Endpoint, Event, Handle, Lost};
 use weir_sim::{SERVER_NAME, Sim};
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 pub(crate) const PROTOCOL: &str = "echo";
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use weir_link::{Bitrate, Rate, Stats};
 use weir_net::{Shaper, ShaperConfig};
 
-use crate::live::{conditions::Conditions, profile::NetworkProfile};
+use crate::live::{link_conditions::Conditions, network_profile::NetworkProfile};
 use crate::output::print_out;
 use crate::signals;
 

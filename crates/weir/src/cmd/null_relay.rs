@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 use weir_bench::null_relay::NullRelay;
 use weir_net::{Host, HostConfig, SocketConfig, Telemetry, pin_to_core, raise_open_files_limit};
-use weir_quic::{Limits, h3, tls::ServerTls};
+use weir_quic::{Limits, tls::ServerTls};
 
 use crate::{endpoints, run, signals};
 
@@ -61,7 +61,7 @@ fn tls() -> anyhow::Result<ServerTls> {
     let made = rcgen::generate_simple_self_signed(names).context("cannot make a certificate")?;
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let mut protocols = run::protocols();
-    protocols.push(h3::ALPN);
+    protocols.push(weir_h3::ALPN);
     ServerTls::new(vec![made.cert.der().clone()], key.into(), &protocols).context("TLS")
 }
 

@@ -12,7 +12,6 @@ use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
 use weir_net::{SocketConfig, Telemetry, UdpSocket, raise_open_files_limit};
-use weir_quic::h3;
 
 use crate::{
     cmd::{LogFormat, start_log},
@@ -193,7 +192,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
 /// What is offered in TLS: who offers both raw QUIC and HTTP/3 is a native client, which has less to send without HTTP/3.
 fn protocols() -> Vec<&'static str> {
     let drafts = Draft::ALL.iter().map(|draft| draft.alpn());
-    drafts.chain([h3::ALPN]).collect()
+    drafts.chain([weir_h3::ALPN]).collect()
 }
 
 fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> {

@@ -8,9 +8,7 @@ use weir_http3::{
     client::{Client, Failure, Figures, Refusal},
 };
 use weir_net::{Stop, TelemetrySnapshot, clock};
-use weir_quic::{ClientConfig, h3, tls::ClientTls};
-
-use super::{plan::Plan, threads::Hosted};
+use weir_quic::{ClientConfig, tls::ClientTls};
 use weir_report::{
     http3::{self as figures, Report},
     latency::{buckets, distribution, quantile_ms},
@@ -18,6 +16,7 @@ use weir_report::{
     relay::{Latency, LatencySecond},
 };
 
+use super::{plan::Plan, threads::Hosted};
 use crate::harness::{
     machine::Machine,
     processes::{Processes, Sample},
@@ -83,8 +82,11 @@ struct Loads {
 
 impl Measurement {
     fn start(plan: &Plan, stop: &Stop) -> anyhow::Result<Self> {
-        let tls =
-            ClientTls::with_sessions(plan.trust.clone(), &[h3::ALPN], plan.handshake.sessions())?;
+        let tls = ClientTls::with_sessions(
+            plan.trust.clone(),
+            &[weir_h3::ALPN],
+            plan.handshake.sessions(),
+        )?;
         let config = ClientConfig {
             tls: tls.clone(),
             web_transport: None,

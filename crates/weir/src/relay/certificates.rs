@@ -16,7 +16,6 @@ use weir_net::{
     clock,
 };
 use weir_quic::{
-    h3,
     tls::{ServerTls, certificate_hash},
     web_transport::Offer,
 };
@@ -132,7 +131,9 @@ impl Certificates {
         let clients = self.clients.as_ref();
         let clients = clients.map(|clients| Arc::clone(clients) as Arc<dyn ClientCertVerifier>);
         let tls = ServerTls::with_resolver(server, clients, protocols)?;
-        let native = protocols.iter().filter(|protocol| **protocol != h3::ALPN);
+        let native = protocols
+            .iter()
+            .filter(|protocol| **protocol != weir_h3::ALPN);
         Ok(tls.with_web_transport(Offer {
             protocols: native.map(|&protocol| protocol.to_owned()).collect(),
             paths: Vec::new(),

@@ -9,11 +9,11 @@ use std::{
 
 use anyhow::Context as _;
 use url::{Position, Url};
-pub(crate) use weir_bench::target::Target;
+pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
 use weir_quic::{
-    ClientConfig, h3,
+    ClientConfig,
     tls::{ClientTls, Trust},
     web_transport::Request,
 };
@@ -140,9 +140,9 @@ impl fmt::Display for RelayUrl {
     }
 }
 
-/// How clients reach the relay, with any draft.
-pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice, sockets: u32) -> anyhow::Result<Target> {
-    target_with(url, trust, sockets, &super::protocols())
+/// How clients reach the relay from one socket, with any draft.
+pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
+    target_with(url, trust, 1, &super::protocols())
 }
 
 /// How clients reach the relay with one of the drafts that `protocols` names.
@@ -160,7 +160,7 @@ pub(crate) fn target_with(
     };
     let alpns = match url.scheme {
         Scheme::Quic => protocols.to_vec(),
-        Scheme::WebTransport => vec![h3::ALPN],
+        Scheme::WebTransport => vec![weir_h3::ALPN],
     };
     let tls = ClientTls::new(trust, &alpns).context("TLS")?;
     let web_transport = (url.scheme == Scheme::WebTransport).then(|| Request {
@@ -170,14 +170,16 @@ pub(crate) fn target_with(
         origin: None,
     });
     Ok(Target {
-        remote: url.address,
-        server_name: url.host(),
-        client: ClientConfig { tls, web_transport },
         setup: Setup {
             implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
             ..named(url)
         },
         sockets,
+        ..Target::new(
+            url.address,
+            &url.host(),
+            ClientConfig { tls, web_transport },
+        )
     })
 }
 
@@ -221,7 +223,7 @@ mod tests {
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
         assert_eq!(url.to_string(), "https://[::1]:99/?x");
-        let target = target(&url, &TrustChoice::Anyone, 1).unwrap();
+        let target = target(&url, &TrustChoice::Anyone).unwrap();
         let request = target.client.web_transport.unwrap();
         assert_eq!(request.authority, "[::1]:99");
         assert_eq!(request.path, "/?x");
@@ -241,7 +243,7 @@ mod tests {
             ("moqt://localhost", Some("localhost:443"), None),
             ("moqt://localhost:99?x", Some("localhost:99"), Some("?x")),
         ] {
-            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone, 1)
+            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone)
                 .unwrap()
                 .setup;
             assert_eq!(setup.authority.as_deref(), authority, "{url}");

@@ -14,10 +14,9 @@ use weir_bench::{
     subscriber::{
         SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
-    target::Target,
 };
+use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
-use weir_moqt::{limits::Limits, message::Setup};
 use weir_quic::App;
 use weir_report::{
     relay::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
@@ -126,13 +125,8 @@ impl World {
             }
         };
         let scenario = scenario.expect("a test's profile can be laid out");
-        let target = Target {
-            remote: sim.address(relay_node),
-            server_name: SERVER_NAME.to_owned(),
-            client: sim.client_config(&["moqt-18"]),
-            setup: Setup::default(),
-            sockets: 1,
-        };
+        let client = sim.client_config(&["moqt-18"]);
+        let target = Target::new(sim.address(relay_node), SERVER_NAME, client);
         let joins = profile.audience.joins_per_second;
         let publishers = PublisherConfig {
             target: target.clone(),
@@ -141,7 +135,6 @@ impl World {
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
             tokens: Vec::new(),
-            session_limits: Limits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
@@ -153,7 +146,6 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(30),
             verify_content: true,
-            session_limits: Limits::default(),
         };
         let clients = match setting.crowd {
             Crowd::Subscribers(_) => {

@@ -20,7 +20,7 @@ use crate::message::{FetchKind, FetchOk, Message};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, Event, RequestId, Side, StreamEnd};
-use crate::transport::{Direction, Read, StreamId, Transport};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 const SIDE: Side = Side::Client;
 /// The first own request stream.

@@ -9,7 +9,7 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Side};
-use crate::transport::{Direction, Read, StreamId};
+use weir_transport::{Direction, Read, StreamId};
 
 const ID: RequestId = RequestId(0);
 const OWN: StreamId = StreamId(1);

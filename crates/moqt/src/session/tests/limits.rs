@@ -12,7 +12,7 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, Refused, RequestId, Side};
-use crate::transport::{Direction, Read, Transport};
+use weir_transport::{Direction, Read, Transport};
 
 #[test]
 fn requests_of_the_peer() {
@@ -492,7 +492,7 @@ fn bytes_of_an_object_header() {
 
 #[test]
 fn fetches_that_expect_data() {
-    let mut fetches = crate::session::data_streams::Fetches::default();
+    let mut fetches = crate::session::fetches::Fetches::default();
     for id in 0..3 {
         fetches.insert(RequestId(id), crate::parameter::GroupOrder::Ascending, 2);
     }

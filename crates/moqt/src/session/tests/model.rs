@@ -15,7 +15,7 @@ use crate::message::{FetchKind, FetchOk, RequestKind};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, RequestId, Session, Side};
-use crate::transport::{Direction, Transport};
+use weir_transport::{Direction, Transport};
 
 /// One thing a role or the link does. `which` picks among the requests the side may do it to.
 #[derive(Clone, Debug)]
@@ -412,36 +412,12 @@ impl Model {
                 assert_eq!(self.requests[&id].publisher(), Some(side.peer()));
                 self.turn(side, id, &[Pending, Established], Ending);
             }
-            Event::Closed { id, .. } => {
-                let view = self.view(side, id);
-                assert!(
-                    !std::mem::replace(&mut view.is_closed, true),
-                    "{id:?} closes once"
-                );
-                let was_ending = view.known == Ending;
-                self.turn(side, id, &[Pending, Established, Ending], Over);
-                if was_ending {
-                    // Objects may still come.
-                    self.view(side, id).known = Ending;
-                } else {
-                    self.lose(id);
-                }
-            }
+            Event::Closed { id, .. } => self.hear_closed(side, id),
             Event::Update { id, .. } => {
                 self.turn_not(side, id);
                 self.view(side, id).updates_due += 1;
             }
-            Event::Updated { id, result } => {
-                let keeps = matches!(
-                    self.requests[&id].kind,
-                    RequestKind::Subscribe | RequestKind::Publish
-                );
-                let view = self.view(side, id);
-                view.updates_sent = view.updates_sent.checked_sub(1).expect("one was sent");
-                if result.is_err() && !keeps {
-                    self.turn(side, id, &[Established], Ending);
-                }
-            }
+            Event::Updated { id, result } => self.hear_updated(side, id, result.is_ok()),
             Event::Namespace { id, suffix } => {
                 self.turn_not(side, id);
                 let name = suffix.to_string().parse().expect("a number");
@@ -470,6 +446,35 @@ impl Model {
             | Event::Fetched { .. }
             | Event::FetchObject { .. }
             | Event::Violated(_)) => panic!("{side:?} did not expect {other:?}"),
+        }
+    }
+
+    fn hear_closed(&mut self, side: Side, id: RequestId) {
+        use Known::{Ending, Established, Over, Pending};
+        let view = self.view(side, id);
+        assert!(
+            !std::mem::replace(&mut view.is_closed, true),
+            "{id:?} closes once"
+        );
+        let was_ending = view.known == Ending;
+        self.turn(side, id, &[Pending, Established, Ending], Over);
+        if was_ending {
+            // Objects may still come.
+            self.view(side, id).known = Ending;
+        } else {
+            self.lose(id);
+        }
+    }
+
+    fn hear_updated(&mut self, side: Side, id: RequestId, is_ok: bool) {
+        let keeps = matches!(
+            self.requests[&id].kind,
+            RequestKind::Subscribe | RequestKind::Publish
+        );
+        let view = self.view(side, id);
+        view.updates_sent = view.updates_sent.checked_sub(1).expect("one was sent");
+        if !is_ok && !keeps {
+            self.turn(side, id, &[Known::Established], Known::Ending);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::message::{Message, SubscribeNamespace, SubscribeTracks};
 use crate::name::TrackName;
 use crate::parameter::Parameters;
 use crate::session::{CloseReason, Event, Request, RequestId, Side};
-use crate::transport::{Direction, Read, StreamId};
+use weir_transport::{Direction, Read, StreamId};
 
 fn subscribed(seed: u64) -> (Pair, RequestId) {
     let mut pair = Pair::ready(seed);

@@ -19,7 +19,7 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
 use crate::session::{Config, Event, RequestId, Session, Side};
-use crate::transport::{Direction, Read, StreamId, Transport};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 pub(super) const DRAFT: Draft = Draft::Draft18;
 

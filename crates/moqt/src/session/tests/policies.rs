@@ -8,7 +8,7 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, Refused, Request, Side};
 use crate::token::Token;
-use crate::transport::{Direction, Read};
+use weir_transport::{Direction, Read};
 
 #[test]
 fn tokens_are_resolved_across_requests() {
@@ -155,7 +155,7 @@ fn a_mandatory_property_nobody_understands_ends_the_request() {
     };
     let answers = [Message::SubscribeOk(ok), Message::FetchOk(fetch_ok)];
     for (answer, id) in answers.into_iter().zip([subscribed, fetched]) {
-        let stream = crate::transport::StreamId(id.0 * 2 - 1);
+        let stream = weir_transport::StreamId(id.0 * 2 - 1);
         pair.peer_sends(Side::Server, stream, &[answer]);
         let events = pair.events(Side::Server);
         assert!(

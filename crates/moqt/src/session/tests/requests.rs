@@ -11,7 +11,7 @@ use crate::message::{
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Side};
-use crate::transport::Direction;
+use weir_transport::Direction;
 
 #[test]
 fn a_subscription_from_subscribe_to_done() {

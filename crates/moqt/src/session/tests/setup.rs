@@ -12,7 +12,7 @@ use crate::message::{GoAway, Message, Setup};
 use crate::parameter::Parameters;
 use crate::session::{CONTROL_PRIORITY, Event, REQUEST_PRIORITY, Refused, Request, Side};
 use crate::token::Token;
-use crate::transport::{Direction, Read, StreamId};
+use weir_transport::{Direction, Read, StreamId};
 
 #[test]
 fn both_sides_become_ready_and_see_what_the_other_said() {
@@ -73,7 +73,7 @@ fn what_comes_before_setup_waits_unread() {
     let mut pair = Pair::alone(config(Side::Server));
     let request = pair.peer_opens(Side::Server, Direction::Bi, &[subscribe(0, "t")]);
     let data = pair.peer(Side::Server, |peer| {
-        use crate::transport::Transport;
+        use weir_transport::Transport;
         peer.open(Direction::Uni).unwrap()
     });
     pair.peer_writes(Side::Server, data, &subgroup(7, 0));

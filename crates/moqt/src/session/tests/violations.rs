@@ -24,33 +24,43 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Session, Side};
 use crate::token::Token;
-use crate::transport::{Direction, StreamId, Transport};
 use crate::varint;
+use weir_transport::{Direction, StreamId, Transport};
 
 const SERVER: Side = Side::Server;
 const CLIENT: Side = Side::Client;
 /// The server's first request stream.
 const OWN: StreamId = StreamId(1);
 
-/// A name, the side that notices, what the peer does, and what it is closed with.
-type Row = (&'static str, Side, fn(&mut Pair, StreamId), SessionError);
+/// How a breach of the protocol ends.
+struct Expected {
+    /// The side that notices it.
+    side: Side,
+    /// What the session is closed with.
+    code: SessionError,
+}
 
-/// Runs each row on a session that has its peer's SETUP; the second argument of a row is the
-/// peer's control stream.
-fn check(rows: &[Row]) {
-    for (name, side, breach, code) in rows {
-        println!("{name}");
-        let mut config = config(*side);
-        config.setup.max_auth_token_cache_size = Some(40);
-        let (mut pair, control) = Pair::alone_ready(config);
-        breach(&mut pair, control);
-        pair.run();
-        pair.assert_violated(*side, *code);
-        assert_eq!(
-            pair.session(*side).requests_len(),
-            0,
-            "{name}: everything is freed"
-        );
+/// A name, and what the peer does; the second argument is the peer's control stream.
+type Breach = (&'static str, fn(&mut Pair, StreamId));
+
+fn violation(side: Side, code: SessionError) -> Expected {
+    Expected { side, code }
+}
+
+impl Expected {
+    /// Runs each breach on a session that has its peer's SETUP.
+    fn check(&self, breaches: &[Breach]) {
+        for (name, breach) in breaches {
+            println!("{name}");
+            let mut config = config(self.side);
+            config.setup.max_auth_token_cache_size = Some(40);
+            let (mut pair, control) = Pair::alone_ready(config);
+            breach(&mut pair, control);
+            pair.run();
+            pair.assert_violated(self.side, self.code);
+            let requests = pair.session(self.side).requests_len();
+            assert_eq!(requests, 0, "{name}: everything is freed");
+        }
     }
 }
 
@@ -103,105 +113,55 @@ fn after_the_grace(pair: &mut Pair) {
 
 #[test]
 fn control_streams() {
-    check(&[
-        (
-            "a second control stream",
-            SERVER,
-            |pair, _| {
-                pair.peer_opens(SERVER, Direction::Uni, &[Message::Setup(Setup::default())]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "a second SETUP",
-            SERVER,
-            |pair, control| {
-                pair.peer_sends(SERVER, control, &[Message::Setup(Setup::default())]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "a request on the control stream",
-            SERVER,
-            |pair, control| {
-                pair.peer_sends(SERVER, control, &[subscribe(0, "t")]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "an unknown message",
-            SERVER,
-            |pair, control| {
-                pair.peer_writes(SERVER, control, &[0x3F, 0, 0]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "the control stream is finished",
-            SERVER,
-            |pair, control| {
-                pair.peer_finishes(SERVER, control);
-                after_the_grace(pair);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "the control stream is reset",
-            SERVER,
-            |pair, control| {
-                pair.peer_resets(SERVER, control, ResetCode::CANCELLED);
-                after_the_grace(pair);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "the control stream is stopped",
-            SERVER,
-            |pair, _| {
-                pair.peer_stops(SERVER, StreamId(3), ResetCode::CANCELLED);
-                after_the_grace(pair);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "GOAWAY twice",
-            CLIENT,
-            |pair, control| {
-                let goaway = Message::GoAway(goaway(Some(0)));
-                pair.peer_sends(CLIENT, control, &[goaway.clone(), goaway]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "GOAWAY without a Request ID",
-            CLIENT,
-            |pair, control| {
-                pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(None))]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
-        (
-            "GOAWAY with a Request ID of its sender",
-            CLIENT,
-            |pair, control| {
-                pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(Some(1)))]);
-            },
-            SessionError::INVALID_REQUEST_ID,
-        ),
-        (
-            "GOAWAY with a URI from a client",
-            SERVER,
-            |pair, control| {
-                let new_session_uri = String::from("moqt://other.example/");
-                let goaway = GoAway {
-                    new_session_uri,
-                    ..goaway(Some(1))
-                };
-                pair.peer_sends(SERVER, control, &[Message::GoAway(goaway)]);
-            },
-            SessionError::PROTOCOL_VIOLATION,
-        ),
+    violation(SERVER, SessionError::PROTOCOL_VIOLATION).check(&[
+        ("a second control stream", |pair, _| {
+            pair.peer_opens(SERVER, Direction::Uni, &[Message::Setup(Setup::default())]);
+        }),
+        ("a second SETUP", |pair, control| {
+            pair.peer_sends(SERVER, control, &[Message::Setup(Setup::default())]);
+        }),
+        ("a request on the control stream", |pair, control| {
+            pair.peer_sends(SERVER, control, &[subscribe(0, "t")]);
+        }),
+        ("an unknown message", |pair, control| {
+            pair.peer_writes(SERVER, control, &[0x3F, 0, 0]);
+        }),
+        ("the control stream is finished", |pair, control| {
+            pair.peer_finishes(SERVER, control);
+            after_the_grace(pair);
+        }),
+        ("the control stream is reset", |pair, control| {
+            pair.peer_resets(SERVER, control, ResetCode::CANCELLED);
+            after_the_grace(pair);
+        }),
+        ("the control stream is stopped", |pair, _| {
+            pair.peer_stops(SERVER, StreamId(3), ResetCode::CANCELLED);
+            after_the_grace(pair);
+        }),
+        ("GOAWAY with a URI from a client", |pair, control| {
+            let new_session_uri = String::from("moqt://other.example/");
+            let goaway = GoAway {
+                new_session_uri,
+                ..goaway(Some(1))
+            };
+            pair.peer_sends(SERVER, control, &[Message::GoAway(goaway)]);
+        }),
     ]);
+    violation(CLIENT, SessionError::PROTOCOL_VIOLATION).check(&[
+        ("GOAWAY twice", |pair, control| {
+            let goaway = Message::GoAway(goaway(Some(0)));
+            pair.peer_sends(CLIENT, control, &[goaway.clone(), goaway]);
+        }),
+        ("GOAWAY without a Request ID", |pair, control| {
+            pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(None))]);
+        }),
+    ]);
+    violation(CLIENT, SessionError::INVALID_REQUEST_ID).check(&[(
+        "GOAWAY with a Request ID of its sender",
+        |pair, control| {
+            pair.peer_sends(CLIENT, control, &[Message::GoAway(goaway(Some(1)))]);
+        },
+    )]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use weir_moqt::transport::Read;
+use weir_transport::Read;
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use weir_moqt::transport::{Read, WriteError};
+use weir_transport::{Read, WriteError};
 
 use super::*;
 

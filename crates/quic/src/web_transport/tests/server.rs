@@ -1,4 +1,4 @@
-use weir_moqt::transport::{Read, WriteError};
+use weir_transport::{Read, WriteError};
 
 use super::*;
 

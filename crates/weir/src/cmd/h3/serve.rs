@@ -8,7 +8,7 @@ use serde_json::json;
 use weir_http3::server::{Site, SiteLimits};
 use weir_net::{Stop, certificate::Certificate, raise_open_files_limit};
 use weir_quic::{
-    Limits, Packets, h3,
+    Limits, Packets,
     tls::{ServerTls, certificate_hash},
 };
 
@@ -168,7 +168,7 @@ impl ServeArguments {
         let hash = hash.unwrap_or_default().concat();
         let (chain, key) = (certificate.chain, certificate.key);
         let sessions_max = if self.no_resumption { 0 } else { SESSIONS_MAX };
-        let tls = ServerTls::with_sessions(chain, key, &[h3::ALPN], sessions_max);
+        let tls = ServerTls::with_sessions(chain, key, &[weir_h3::ALPN], sessions_max);
         Ok((tls.context("--cert, --key")?, hash))
     }
 

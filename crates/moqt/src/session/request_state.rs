@@ -1,0 +1,378 @@
+//! The states of a request, and what each thing the peer does means in them: one table, free of side effects.
+//!
+//! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a
+//! snapshot.
+//!
+//! Two decisions determine the rows for the ends of a stream. A FIN of the requester ends only
+//! the requests for which the draft says so (`SUBSCRIBE_NAMESPACE` and `SUBSCRIBE_TRACKS`
+//! [moqt-18 §6.1]) and a `PUBLISH`, which can have no `PUBLISH_DONE` any more; elsewhere it means
+//! that no update follows, and deployed peers send it right after the request. `STOP_SENDING` ends
+//! a request at once if it comes from the receiver of the data [moqt-18 §5.1]; elsewhere it closes
+//! one direction, since a `REQUEST_ERROR` may be on its way in the other. A request whose two
+//! directions are both gone is over in any case.
+
+use std::collections::VecDeque;
+
+use super::state::GoAways;
+use crate::message::{MessageKind, RequestKind, RequestOk};
+use crate::name::Namespace;
+
+/// Which endpoint sent the request.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Opener {
+    /// This endpoint: the peer answers.
+    Here,
+    /// The peer: this endpoint answers.
+    Peer,
+}
+
+/// How far a request has come, with what is known of it only there.
+#[derive(Debug)]
+pub(super) enum State {
+    /// Not answered.
+    Pending {
+        /// What may still be said about it.
+        live: Live,
+        /// The role's OKs to the peer's oldest updates, which follow the answer to the request.
+        granted: VecDeque<RequestOk>,
+    },
+    /// Answered with an OK.
+    Established(Live),
+    /// `PUBLISH_DONE` came before this endpoint answered the `PUBLISH`.
+    DoneUnanswered {
+        /// How many updates of the peer the role has not answered.
+        updates_due: usize,
+        /// As in [`State::Pending`].
+        granted: VecDeque<RequestOk>,
+    },
+    /// Over; its stream may not be.
+    Ended(EndedBy),
+}
+
+/// What both endpoints may still say about a request that neither has ended.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    /// The own updates without an answer, oldest first: the new prefix of each that has one.
+    pub(super) updates_sent: VecDeque<Option<Namespace>>,
+    /// How many updates of the peer the role has not answered.
+    pub(super) updates_due: usize,
+    /// Which endpoints have asked to move the request.
+    pub(super) goaways: GoAways,
+}
+
+impl Live {
+    /// Whether the peer owes an answer to an update.
+    fn is_updating(&self) -> bool {
+        !self.updates_sent.is_empty()
+    }
+}
+
+/// Which endpoint ended a request.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum EndedBy {
+    /// The peer sent its last message; only the end of the stream may follow.
+    Peer {
+        /// Whether the role has heard the last of the request.
+        is_reported: bool,
+    },
+    /// This endpoint; the peer may not know yet.
+    Here,
+}
+
+/// Where the role's answer to an update of the peer goes.
+#[derive(Debug)]
+pub(super) enum UpdateAnswer<'a> {
+    /// On the stream at once.
+    Now,
+    /// Behind these, which wait for the answer to the request.
+    AfterRequest(&'a mut VecDeque<RequestOk>),
+    /// Nowhere: no update is due, which is a mistake of the role.
+    NotDue,
+    /// Nowhere: the request is over, and its updates with it.
+    Over,
+}
+
+impl State {
+    /// The state of a new request.
+    pub(super) fn new() -> Self {
+        Self::Pending {
+            live: Live::default(),
+            granted: VecDeque::new(),
+        }
+    }
+
+    /// What may still be said about the request, if neither side has ended it.
+    pub(super) fn live(&self) -> Option<&Live> {
+        match self {
+            Self::Pending { live, .. } | Self::Established(live) => Some(live),
+            Self::DoneUnanswered { .. } | Self::Ended(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    pub(super) fn live_mut(&mut self) -> Option<&mut Live> {
+        match self {
+            Self::Pending { live, .. } | Self::Established(live) => Some(live),
+            Self::DoneUnanswered { .. } | Self::Ended(_) => None,
+        }
+    }
+
+    /// How many updates of the peer have no answer on the stream.
+    pub(super) fn updates_unanswered(&self) -> usize {
+        match self {
+            Self::Pending { live, granted } => live.updates_due + granted.len(),
+            Self::Established(live) => live.updates_due,
+            Self::DoneUnanswered {
+                updates_due,
+                granted,
+            } => updates_due + granted.len(),
+            Self::Ended(_) => 0,
+        }
+    }
+
+    /// Takes note that the role answers the oldest update without an answer; returns where the answer goes.
+    pub(super) fn answer_update(&mut self) -> UpdateAnswer<'_> {
+        match self {
+            Self::Pending { live, .. } | Self::Established(live) if live.updates_due == 0 => {
+                UpdateAnswer::NotDue
+            }
+            Self::DoneUnanswered { updates_due: 0, .. } | Self::Ended(_) => UpdateAnswer::Over,
+            Self::Pending { live, granted } => {
+                live.updates_due -= 1;
+                UpdateAnswer::AfterRequest(granted)
+            }
+            Self::Established(live) => {
+                live.updates_due -= 1;
+                UpdateAnswer::Now
+            }
+            Self::DoneUnanswered {
+                updates_due,
+                granted,
+            } => {
+                *updates_due -= 1;
+                UpdateAnswer::AfterRequest(granted)
+            }
+        }
+    }
+
+    /// Takes the OKs to updates that follow the answer to the request.
+    pub(super) fn take_granted(&mut self) -> VecDeque<RequestOk> {
+        match self {
+            Self::Pending { granted, .. } | Self::DoneUnanswered { granted, .. } => {
+                std::mem::take(granted)
+            }
+            Self::Established(_) | Self::Ended(_) => VecDeque::new(),
+        }
+    }
+
+    /// Whether the request is not answered, and neither side has ended it.
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending { .. })
+    }
+
+    /// Whether the request was answered with an OK, and neither side has ended it.
+    pub(super) fn is_established(&self) -> bool {
+        matches!(self, Self::Established(_))
+    }
+
+    /// Whether `PUBLISH_DONE` came before this endpoint answered the `PUBLISH`.
+    pub(super) fn is_done_unanswered(&self) -> bool {
+        matches!(self, Self::DoneUnanswered { .. })
+    }
+}
+
+/// What a peer can do on a request stream after its first message.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Input {
+    /// It sends a message.
+    Message(MessageKind),
+    /// It ends a direction.
+    End(End),
+}
+
+/// How a peer can end a direction of a request stream.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum End {
+    /// A clean end of its own direction.
+    Fin,
+    /// A reset of its own direction.
+    Reset,
+    /// `STOP_SENDING` for this endpoint's direction.
+    Stopped,
+}
+
+/// What the session does about it.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub(super) enum Verdict {
+    /// The request is answered with an OK.
+    Accept,
+    /// The request is answered with an error.
+    Reject,
+    /// The oldest own update is answered.
+    UpdateAnswer,
+    /// The peer updates the request.
+    Update,
+    /// The publisher is done.
+    Done,
+    /// A namespace appears.
+    Namespace,
+    /// A namespace goes.
+    NamespaceDone,
+    /// A track cannot be published for want of streams.
+    PublishBlocked,
+    /// The peer wants the request moved.
+    GoAway,
+    /// The request is over; the role hears of it.
+    Close,
+    /// One direction is over, the request is not.
+    HalfClose,
+    /// It crossed with an end sent from here.
+    Ignore,
+    /// The peer may not do that.
+    Violate(&'static str),
+}
+
+/// The table: what `input` means to a request of this kind, from this opener, in this state.
+pub(super) fn judge(opener: Opener, kind: RequestKind, state: &State, input: Input) -> Verdict {
+    match input {
+        Input::Message(MessageKind::Setup) => Verdict::Violate("SETUP on a request stream"),
+        Input::Message(
+            MessageKind::Subscribe
+            | MessageKind::Publish
+            | MessageKind::Fetch
+            | MessageKind::TrackStatus
+            | MessageKind::PublishNamespace
+            | MessageKind::SubscribeNamespace
+            | MessageKind::SubscribeTracks,
+        ) => Verdict::Violate("a second request on a request stream"),
+        Input::Message(message) => judge_message(opener, kind, state, message),
+        Input::End(end) => judge_end(opener, kind, state, end),
+    }
+}
+
+fn judge_message(
+    opener: Opener,
+    kind: RequestKind,
+    state: &State,
+    message: MessageKind,
+) -> Verdict {
+    match (state, opener) {
+        (State::Ended(EndedBy::Here), _) => Verdict::Ignore,
+        (State::Ended(EndedBy::Peer { .. }), _) => {
+            Verdict::Violate("a message after the last of its request")
+        }
+        (State::DoneUnanswered { .. }, _) => Verdict::Violate("a message after PUBLISH_DONE"),
+        (State::Pending { .. } | State::Established(_), _) if message == MessageKind::GoAway => {
+            Verdict::GoAway
+        }
+        (State::Pending { .. }, Opener::Here) => answer(kind, message),
+        (State::Established(live), Opener::Here) => {
+            from_responder(kind, live.is_updating(), message)
+        }
+        (State::Pending { .. }, Opener::Peer) => from_requester(kind, false, message),
+        (State::Established(live), Opener::Peer) => {
+            from_requester(kind, live.is_updating(), message)
+        }
+    }
+}
+
+fn answer(kind: RequestKind, message: MessageKind) -> Verdict {
+    match (message, kind) {
+        (MessageKind::RequestError, _) => Verdict::Reject,
+        (MessageKind::SubscribeOk, RequestKind::Subscribe)
+        | (MessageKind::FetchOk, RequestKind::Fetch)
+        | (
+            MessageKind::RequestOk,
+            RequestKind::Publish
+            | RequestKind::TrackStatus
+            | RequestKind::PublishNamespace
+            | RequestKind::SubscribeNamespace
+            | RequestKind::SubscribeTracks,
+        ) => Verdict::Accept,
+        _ => Verdict::Violate("not an answer to this request"),
+    }
+}
+
+fn from_responder(kind: RequestKind, updating: bool, message: MessageKind) -> Verdict {
+    match (message, kind) {
+        (MessageKind::RequestOk | MessageKind::RequestError, _) if updating => {
+            Verdict::UpdateAnswer
+        }
+        (
+            MessageKind::SubscribeOk
+            | MessageKind::FetchOk
+            | MessageKind::RequestOk
+            | MessageKind::RequestError,
+            _,
+        ) => Verdict::Violate("a second answer to a request"),
+        (MessageKind::PublishDone, RequestKind::Subscribe) => Verdict::Done,
+        (MessageKind::RequestUpdate, RequestKind::Publish) => Verdict::Update,
+        (MessageKind::Namespace, RequestKind::SubscribeNamespace) => Verdict::Namespace,
+        (MessageKind::NamespaceDone, RequestKind::SubscribeNamespace) => Verdict::NamespaceDone,
+        (MessageKind::PublishBlocked, RequestKind::SubscribeTracks) => Verdict::PublishBlocked,
+        _ => Verdict::Violate("not a message of this request's responder"),
+    }
+}
+
+fn from_requester(kind: RequestKind, updating: bool, message: MessageKind) -> Verdict {
+    match (message, kind) {
+        (MessageKind::RequestOk | MessageKind::RequestError, RequestKind::Publish) if updating => {
+            Verdict::UpdateAnswer
+        }
+        (MessageKind::RequestUpdate, RequestKind::TrackStatus) => {
+            Verdict::Violate("an update of TRACK_STATUS")
+        }
+        (MessageKind::RequestUpdate, _) => Verdict::Update,
+        (MessageKind::PublishDone, RequestKind::Publish) => Verdict::Done,
+        _ => Verdict::Violate("not a message of this request's sender"),
+    }
+}
+
+fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: End) -> Verdict {
+    let closes = match (state, end) {
+        (State::Ended(EndedBy::Here), _)
+        | (State::Ended(EndedBy::Peer { .. }), End::Stopped)
+        | (State::DoneUnanswered { .. }, End::Stopped | End::Fin) => false,
+        (State::Ended(EndedBy::Peer { .. }), End::Fin | End::Reset)
+        | (
+            State::DoneUnanswered { .. } | State::Pending { .. } | State::Established(_),
+            End::Reset,
+        ) => true,
+        (State::Pending { .. }, End::Stopped) => {
+            opener == Opener::Peer && is_receiver(opener, kind)
+        }
+        (State::Established(_), End::Stopped) => is_receiver(opener, kind),
+        (State::Pending { .. }, End::Fin) => opener == Opener::Here || fin_closes(opener, kind),
+        (State::Established(_), End::Fin) => fin_closes(opener, kind),
+    };
+    if closes {
+        Verdict::Close
+    } else {
+        Verdict::HalfClose
+    }
+}
+
+/// Whether the peer is the one the data of the request goes to.
+fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
+    match kind {
+        RequestKind::Publish => opener == Opener::Here,
+        RequestKind::PublishNamespace => false,
+        RequestKind::Subscribe
+        | RequestKind::Fetch
+        | RequestKind::TrackStatus
+        | RequestKind::SubscribeNamespace
+        | RequestKind::SubscribeTracks => opener == Opener::Peer,
+    }
+}
+
+/// Whether the peer can leave nothing of an answered request open behind its FIN.
+fn fin_closes(opener: Opener, kind: RequestKind) -> bool {
+    match kind {
+        RequestKind::SubscribeNamespace | RequestKind::SubscribeTracks => true,
+        RequestKind::Publish => opener == Opener::Peer,
+        RequestKind::Subscribe | RequestKind::Fetch | RequestKind::TrackStatus => {
+            opener == Opener::Here
+        }
+        RequestKind::PublishNamespace => false,
+    }
+}

@@ -1,0 +1,292 @@
+//! The requests of the peer: taken in, and refused where the session itself knows the answer.
+
+use std::time::{Duration, Instant};
+
+use super::request_state::Opener;
+use super::requests::{Entry, Subject};
+use super::send_stream::SendStream;
+use super::state::{Input, Verdict, judge};
+use super::stream_state::Stream;
+use super::track_aliases::TrackAlias;
+use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
+use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
+use crate::message::{FetchKind, Message, RequestError, RequestKind};
+use crate::name::{FullTrackName, Namespace};
+use crate::parameter::Parameters;
+use crate::property::Properties;
+use weir_transport::{StreamId, Transport};
+
+/// When a peer over `requests_max` may try again.
+const RETRY_AFTER_LOAD: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Reads the first message of a request stream, once it is complete.
+    pub(super) fn poll_opening(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        stream: StreamId,
+    ) -> Result<(), DecodeError> {
+        let Some(Stream::Opening(reader)) = self.streams.get_mut(&stream) else {
+            return Ok(());
+        };
+        let Some(message) = reader.poll()? else {
+            return Ok(());
+        };
+        let Some(request) = Request::from_message(message) else {
+            return Err(Violation::protocol("not a message that opens a request stream").into());
+        };
+        let id = request.id();
+        self.accept_id(id)?;
+        let Some(Stream::Opening(reader)) = self.streams.insert(stream, Stream::Request(id)) else {
+            return Ok(());
+        };
+        let sending = SendStream::on(stream);
+        let entry = Entry::new(request.kind(), Opener::Peer, sending, *reader);
+        transport.set_priority(stream, REQUEST_PRIORITY);
+        self.requests.insert(id, entry);
+        self.on_request(now, transport, id, request)?;
+        self.poll_request(now, transport, id)
+    }
+
+    /// Takes note of a Request ID the peer uses.
+    pub(super) fn accept_id(&mut self, id: RequestId) -> Result<(), Violation> {
+        if self.ids.accept(id)? {
+            self.counters.request_id_gaps_closed += 1;
+        }
+        Ok(())
+    }
+
+    fn on_request(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        mut request: Request,
+    ) -> Result<(), DecodeError> {
+        let is_unique = self
+            .tokens
+            .resolve(&mut request.parameters_mut().authorization_tokens)?;
+        let alias = match &request {
+            Request::Publish(publish) => {
+                self.claim_alias(publish.track_alias, id, &publish.track)?;
+                Some(publish.track_alias)
+            }
+            Request::Subscribe(_)
+            | Request::Fetch(_)
+            | Request::TrackStatus(_)
+            | Request::PublishNamespace(_)
+            | Request::SubscribeNamespace(_)
+            | Request::SubscribeTracks(_) => None,
+        };
+        if let Some(error) = self.refusal(&request, is_unique) {
+            self.reject(transport, id, error);
+            if let Some(alias) = alias {
+                self.drop_waiting(transport, alias);
+            }
+            return Ok(());
+        }
+        self.events.push_back(Event::Request { id, request });
+        match alias {
+            Some(alias) => self.deliver_waiting(now, transport, alias, id),
+            None => Ok(()),
+        }
+    }
+
+    /// Why the session itself refuses a request, if it does.
+    fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
+        if judge(&self.state, Input::Request) == Verdict::Reject {
+            return Some(error(
+                RequestErrorCode::GOING_AWAY,
+                "this session is going away",
+            ));
+        }
+        if self.requests.peer_live() > self.limits.requests_max {
+            self.counters.requests_over_limit += 1;
+            let error = error(
+                RequestErrorCode::EXCESSIVE_LOAD,
+                "too many requests are open",
+            );
+            return Some(RequestError {
+                retry_after: Some(RETRY_AFTER_LOAD),
+                ..error
+            });
+        }
+        if !tokens_are_unique {
+            return Some(error(
+                RequestErrorCode::MALFORMED_AUTH_TOKEN,
+                "a token stands twice",
+            ));
+        }
+        if request.namespace().is_some_and(is_reserved_here) {
+            let reason = "the namespace is reserved and nothing is in it";
+            return Some(error(RequestErrorCode::DOES_NOT_EXIST, reason));
+        }
+        if request
+            .properties()
+            .is_some_and(|properties| properties.mandatory().is_some())
+        {
+            return Some(unsupported_extension());
+        }
+        None
+    }
+
+    /// Makes an alias stand for a track whose objects come here [moqt-18 §11.1].
+    pub(super) fn claim_alias(
+        &mut self,
+        alias: u64,
+        id: RequestId,
+        track: &FullTrackName,
+    ) -> Result<(), Violation> {
+        let users: Vec<RequestId> = self.aliases.users(alias).collect();
+        for user in users {
+            match self.requests.get(user).filter(|request| request.is_live()) {
+                Some(Entry {
+                    subject: Subject::Track(other),
+                    ..
+                }) if other == track => {}
+                Some(_) => {
+                    let code = SessionError::DUPLICATE_TRACK_ALIAS;
+                    return Err(Violation {
+                        code,
+                        reason: "another track has this alias",
+                    });
+                }
+                None => self.retire(user),
+            }
+        }
+        if let Some(request) = self.requests.get_mut(id) {
+            request.subject = Subject::Track(track.clone());
+        }
+        self.aliases.insert(TrackAlias { alias, request: id });
+        Ok(())
+    }
+}
+
+impl Request {
+    /// The request a first message makes, if it makes one.
+    fn from_message(message: Message) -> Option<Self> {
+        match message {
+            Message::Subscribe(request) => Some(Self::Subscribe(request)),
+            Message::Publish(request) => Some(Self::Publish(request)),
+            Message::Fetch(request) => Some(Self::Fetch(request)),
+            Message::TrackStatus(request) => Some(Self::TrackStatus(request)),
+            Message::PublishNamespace(request) => Some(Self::PublishNamespace(request)),
+            Message::SubscribeNamespace(request) => Some(Self::SubscribeNamespace(request)),
+            Message::SubscribeTracks(request) => Some(Self::SubscribeTracks(request)),
+            Message::Setup(_)
+            | Message::GoAway(_)
+            | Message::SubscribeOk(_)
+            | Message::PublishDone(_)
+            | Message::FetchOk(_)
+            | Message::Namespace(_)
+            | Message::NamespaceDone(_)
+            | Message::PublishBlocked { .. }
+            | Message::RequestUpdate(_)
+            | Message::RequestOk(_)
+            | Message::RequestError(_) => None,
+        }
+    }
+
+    /// What kind of request this is.
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Subscribe(_) => RequestKind::Subscribe,
+            Self::Publish(_) => RequestKind::Publish,
+            Self::Fetch(_) => RequestKind::Fetch,
+            Self::TrackStatus(_) => RequestKind::TrackStatus,
+            Self::PublishNamespace(_) => RequestKind::PublishNamespace,
+            Self::SubscribeNamespace(_) => RequestKind::SubscribeNamespace,
+            Self::SubscribeTracks(_) => RequestKind::SubscribeTracks,
+        }
+    }
+
+    /// Its ID.
+    pub fn id(&self) -> RequestId {
+        RequestId(match self {
+            Self::Subscribe(request) => request.request_id,
+            Self::Publish(request) => request.request_id,
+            Self::Fetch(request) => request.request_id,
+            Self::TrackStatus(request) => request.request_id,
+            Self::PublishNamespace(request) => request.request_id,
+            Self::SubscribeNamespace(request) => request.request_id,
+            Self::SubscribeTracks(request) => request.request_id,
+        })
+    }
+
+    /// The namespace or prefix it names; a joining fetch names none.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::Subscribe(request) => Some(&request.track.namespace),
+            Self::Publish(request) => Some(&request.track.namespace),
+            Self::Fetch(request) => match &request.kind {
+                FetchKind::Standalone { track, .. } => Some(&track.namespace),
+                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
+            },
+            Self::TrackStatus(request) => Some(&request.track.namespace),
+            Self::PublishNamespace(request) => Some(&request.namespace),
+            Self::SubscribeNamespace(request) => Some(&request.prefix),
+            Self::SubscribeTracks(request) => Some(&request.prefix),
+        }
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        match self {
+            Self::Subscribe(request) => &request.parameters,
+            Self::Publish(request) => &request.parameters,
+            Self::Fetch(request) => &request.parameters,
+            Self::TrackStatus(request) => &request.parameters,
+            Self::PublishNamespace(request) => &request.parameters,
+            Self::SubscribeNamespace(request) => &request.parameters,
+            Self::SubscribeTracks(request) => &request.parameters,
+        }
+    }
+
+    /// Its parameters, in which the tokens are to be resolved.
+    fn parameters_mut(&mut self) -> &mut Parameters {
+        match self {
+            Self::Subscribe(request) => &mut request.parameters,
+            Self::Publish(request) => &mut request.parameters,
+            Self::Fetch(request) => &mut request.parameters,
+            Self::TrackStatus(request) => &mut request.parameters,
+            Self::PublishNamespace(request) => &mut request.parameters,
+            Self::SubscribeNamespace(request) => &mut request.parameters,
+            Self::SubscribeTracks(request) => &mut request.parameters,
+        }
+    }
+
+    fn properties(&self) -> Option<&Properties> {
+        match self {
+            Self::Publish(request) => Some(&request.properties),
+            Self::Subscribe(_)
+            | Self::Fetch(_)
+            | Self::TrackStatus(_)
+            | Self::PublishNamespace(_)
+            | Self::SubscribeNamespace(_)
+            | Self::SubscribeTracks(_) => None,
+        }
+    }
+}
+
+/// Whether nothing can exist under the namespace: `.` is never to be used, and no extension this
+/// crate speaks puts anything under `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
+fn is_reserved_here(namespace: &Namespace) -> bool {
+    namespace.is_session_level() || namespace.fields().next() == Some(b".")
+}
+
+pub(super) fn unsupported_extension() -> RequestError {
+    error(
+        RequestErrorCode::UNSUPPORTED_EXTENSION,
+        "a mandatory property is not understood",
+    )
+}
+
+fn error(code: RequestErrorCode, reason: &str) -> RequestError {
+    RequestError {
+        code,
+        retry_after: None,
+        reason: String::from(reason),
+        redirect: None,
+    }
+}

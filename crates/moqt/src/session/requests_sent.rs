@@ -1,0 +1,442 @@
+//! The requests of this endpoint: sent, updated, cancelled.
+
+use bytes::Bytes;
+
+use super::request_state::{EndedBy, Opener};
+use super::requests::{Announced, Entry, Subject};
+use super::send_stream::SendStream;
+use super::state::{Input, Verdict, judge};
+use super::stream_state::Stream;
+use super::streams::refuse;
+use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
+use crate::error::{ResetCode, SessionError, Violation};
+use crate::message::{
+    Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
+    SubscribeNamespace, SubscribeTracks, TrackStatus,
+};
+use crate::name::{FullTrackName, Namespace};
+use crate::parameter::Parameters;
+use crate::property::Properties;
+use crate::reader::MessageReader;
+use weir_transport::{Direction, StreamId, Transport};
+
+impl Session {
+    /// Asks for the new objects of a track [moqt-18 §10.7].
+    pub fn subscribe(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let subject = Subject::Track(track.clone());
+        self.send_request(transport, RequestKind::Subscribe, subject, |id| {
+            Message::Subscribe(Subscribe {
+                request_id: id.0,
+                track,
+                parameters,
+            })
+        })
+    }
+
+    /// Offers the objects of a track under an alias of the role's choice, which no other track of
+    /// this session may have [moqt-18 §10.10].
+    pub fn publish(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        track_alias: u64,
+        parameters: Parameters,
+        properties: Properties,
+    ) -> Result<RequestId, Refused> {
+        let publish = publish(track, track_alias, parameters, properties);
+        self.send_request(transport, RequestKind::Publish, Subject::None, publish)
+    }
+
+    /// Like [`publish`](Self::publish), but only if it can be sent now: refused with
+    /// [`Refused::NoStream`] where that would wait for the peer to allow another stream.
+    pub fn publish_now(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        track_alias: u64,
+        parameters: Parameters,
+        properties: Properties,
+    ) -> Result<RequestId, Refused> {
+        self.check_room()?;
+        let Some(stream) = self.open_unqueued(transport) else {
+            return Err(Refused::NoStream);
+        };
+        let (kind, subject) = (RequestKind::Publish, Subject::None);
+        let publish = publish(track, track_alias, parameters, properties);
+        self.send_request_on(transport, Some(stream), kind, subject, publish)
+    }
+
+    /// Asks for objects of the past [moqt-18 §10.12].
+    pub fn fetch(
+        &mut self,
+        transport: &mut dyn Transport,
+        kind: FetchKind,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let order = parameters.group_order.unwrap_or_default();
+        let subject = match &kind {
+            FetchKind::Standalone { start, .. } => Subject::Range(*start),
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => Subject::None,
+        };
+        let id = self.send_request(transport, RequestKind::Fetch, subject, |id| {
+            Message::Fetch(Fetch {
+                request_id: id.0,
+                kind,
+                parameters,
+            })
+        })?;
+        self.fetches
+            .insert(id, order, self.limits.requests_local_max);
+        Ok(id)
+    }
+
+    /// Asks how a track stands [moqt-18 §10.14].
+    pub fn track_status(
+        &mut self,
+        transport: &mut dyn Transport,
+        track: FullTrackName,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.send_request(transport, RequestKind::TrackStatus, Subject::None, |id| {
+            Message::TrackStatus(TrackStatus {
+                request_id: id.0,
+                track,
+                parameters,
+            })
+        })
+    }
+
+    /// Offers the tracks of a namespace [moqt-18 §10.15].
+    pub fn publish_namespace(
+        &mut self,
+        transport: &mut dyn Transport,
+        namespace: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.send_request(
+            transport,
+            RequestKind::PublishNamespace,
+            Subject::None,
+            |id| {
+                let request_id = id.0;
+                Message::PublishNamespace(PublishNamespace {
+                    request_id,
+                    namespace,
+                    parameters,
+                })
+            },
+        )
+    }
+
+    /// Asks for the namespaces under a prefix [moqt-18 §10.18].
+    pub fn subscribe_namespace(
+        &mut self,
+        transport: &mut dyn Transport,
+        prefix: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        let subject = Subject::Namespaces(Box::new(Announced::new(prefix.clone())));
+        self.send_request(transport, RequestKind::SubscribeNamespace, subject, |id| {
+            let request_id = id.0;
+            Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix,
+                parameters,
+            })
+        })
+    }
+
+    /// Asks for the tracks under a prefix [moqt-18 §10.19].
+    pub fn subscribe_tracks(
+        &mut self,
+        transport: &mut dyn Transport,
+        prefix: Namespace,
+        parameters: Parameters,
+    ) -> Result<RequestId, Refused> {
+        self.send_request(
+            transport,
+            RequestKind::SubscribeTracks,
+            Subject::None,
+            |id| {
+                let request_id = id.0;
+                Message::SubscribeTracks(SubscribeTracks {
+                    request_id,
+                    prefix,
+                    parameters,
+                })
+            },
+        )
+    }
+
+    /// Changes an own request, or as its subscriber the peer's `PUBLISH` [moqt-18 §10.9]. Answered
+    /// with [`Event::Updated`](super::Event::Updated), in the order of the calls.
+    ///
+    /// # Panics
+    /// If the request takes no updates from here: `TRACK_STATUS`, an unanswered `PUBLISH` of the
+    /// peer, and its other requests.
+    pub fn update(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        parameters: Parameters,
+    ) -> Result<(), Refused> {
+        if self.state.is_closed() {
+            return Err(Refused::Closed);
+        }
+        let request = self.requests.get(id).ok_or(Refused::Over)?;
+        let live = request.state.live().ok_or(Refused::Over)?;
+        let takes_updates = match (request.opener, request.kind) {
+            (Opener::Here, kind) => kind != RequestKind::TrackStatus,
+            (Opener::Peer, kind) => kind == RequestKind::Publish && !request.state.is_pending(),
+        };
+        assert!(takes_updates, "this request takes no update from this side");
+        if live.updates_sent.len() >= self.limits.updates_max {
+            self.counters.updates_local_over_limit += 1;
+            return Err(Refused::Limit);
+        }
+        let prefix = parameters.track_namespace_prefix.clone();
+        let update = |id: RequestId| {
+            Message::RequestUpdate(RequestUpdate {
+                request_id: id.0,
+                parameters,
+            })
+        };
+        let bytes = self.encode_request(update)?.1;
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(live) = request.state.live_mut()
+        {
+            live.updates_sent.push_back(prefix);
+        }
+        self.send_bytes(transport, id, bytes);
+        Ok(())
+    }
+
+    /// Ends a request of either side at once, and everything that arrives for it: its stream is
+    /// reset and stopped, its data streams are stopped, late objects are dropped. Nothing happens
+    /// if it is over already.
+    pub fn cancel(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
+        self.forget_with(transport, id, code);
+        self.abort(transport, id, code);
+    }
+
+    /// Takes no more late objects of a subscription or fetch that has ended; a live one is
+    /// cancelled.
+    pub fn forget(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if self.requests.get(id).is_some_and(Entry::is_live) {
+            return self.cancel(transport, id, ResetCode::CANCELLED);
+        }
+        self.forget_with(transport, id, ResetCode::CANCELLED);
+    }
+
+    /// Opens streams for the requests that wait for one, in order.
+    pub(super) fn open_queued(&mut self, transport: &mut dyn Transport) {
+        while let Some(id) = self.requests.first_queued() {
+            let Some(stream) = transport.open(Direction::Bi) else {
+                return;
+            };
+            self.adopt(transport, stream, id);
+            if let Some(request) = self.requests.pop_first_queued() {
+                request.sending.open(transport, stream);
+            }
+        }
+    }
+
+    /// Sends what waits for room, and frees the request if that was the last of it.
+    pub(super) fn flush_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.sending.flush(transport);
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// Sends bytes on the stream of a request, or keeps them for it.
+    pub(super) fn send_bytes(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        bytes: Bytes,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        request.sending.push(transport, bytes);
+        if request.sending.waiting_bytes() > self.limits.outgoing_bytes_max {
+            self.counters.outgoing_over_limit += 1;
+            let code = SessionError::INTERNAL_ERROR;
+            let reason = "the peer does not read control messages";
+            self.violate(transport, Violation { code, reason });
+        }
+    }
+
+    /// Ends the own direction of a request after what was sent.
+    pub(super) fn finish_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if let Some(request) = self.requests.get_mut(id) {
+            request.sending.finish(transport);
+        }
+    }
+
+    /// Ends both directions of a request that are still open, and forgets it.
+    pub(super) fn abort(&mut self, transport: &mut dyn Transport, id: RequestId, code: ResetCode) {
+        let Some(mut request) = self.requests.remove(id) else {
+            return;
+        };
+        let Some(stream) = request.sending.stream() else {
+            return;
+        };
+        request.sending.reset(transport, code.0);
+        if request.reader.is_some() {
+            transport.stop(stream, code.0);
+        }
+        self.forget_stream(stream);
+    }
+
+    /// Ends a request, and keeps it until its stream is over, within bounds.
+    pub(super) fn drain(&mut self, transport: &mut dyn Transport, id: RequestId, by: EndedBy) {
+        self.requests.end(id, by);
+        self.bound_draining(transport, id);
+    }
+
+    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the oldest.
+    pub(super) fn bound_draining(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        self.forget_if_gone(id);
+        if let Some(oldest) = self
+            .requests
+            .draining_beyond(self.limits.requests_draining_max)
+        {
+            self.counters.requests_not_drained += 1;
+            self.abort(transport, oldest, ResetCode::CANCELLED);
+        }
+    }
+
+    /// Forgets a request whose stream is over.
+    pub(super) fn forget_if_gone(&mut self, id: RequestId) {
+        if self.requests.get(id).is_some_and(Entry::is_gone)
+            && let Some(request) = self.requests.remove(id)
+            && let Some(stream) = request.sending.stream()
+        {
+            self.forget_stream(stream);
+        }
+    }
+
+    /// Ends all objects of a request.
+    pub(super) fn forget_with(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        code: ResetCode,
+    ) {
+        if self.requests.get(id).is_none_or(Entry::receives_objects) {
+            self.retire(id);
+            self.stop_data_of(transport, id, code);
+        }
+    }
+
+    fn send_request(
+        &mut self,
+        transport: &mut dyn Transport,
+        kind: RequestKind,
+        subject: Subject,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<RequestId, Refused> {
+        self.check_room()?;
+        let stream = self.open_unqueued(transport);
+        self.send_request_on(transport, stream, kind, subject, message)
+    }
+
+    /// A stream for a request, unless others wait for one.
+    fn open_unqueued(&self, transport: &mut dyn Transport) -> Option<StreamId> {
+        if self.requests.first_queued().is_none() && self.control.stream().is_some() {
+            transport.open(Direction::Bi)
+        } else {
+            None
+        }
+    }
+
+    fn send_request_on(
+        &mut self,
+        transport: &mut dyn Transport,
+        stream: Option<StreamId>,
+        kind: RequestKind,
+        subject: Subject,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<RequestId, Refused> {
+        if stream.is_none() && self.requests.queued_len() >= self.limits.requests_queued_max {
+            self.counters.requests_queued_over_limit += 1;
+            return Err(Refused::Limit);
+        }
+        let (id, bytes) = match self.encode_request(message) {
+            Ok(encoded) => encoded,
+            Err(refused) => {
+                if let Some(stream) = stream {
+                    refuse(transport, stream, Direction::Bi, ResetCode::INTERNAL_ERROR);
+                }
+                return Err(refused);
+            }
+        };
+        let reader = MessageReader::new(self.draft, self.limits.message_bytes_max);
+        let entry = |sending| Entry {
+            subject,
+            ..Entry::new(kind, Opener::Here, sending, reader)
+        };
+        if let Some(stream) = stream {
+            self.adopt(transport, stream, id);
+            self.requests.insert(id, entry(SendStream::on(stream)));
+            self.send_bytes(transport, id, bytes);
+        } else {
+            let sending = SendStream::beginning_with(bytes);
+            self.requests.queue(id, entry(sending));
+        }
+        Ok(id)
+    }
+
+    fn check_room(&mut self) -> Result<(), Refused> {
+        if let Verdict::Refuse(refused) = judge(&self.state, Input::OwnRequest) {
+            return Err(refused);
+        }
+        if self.requests.own_live() >= self.limits.requests_local_max {
+            self.counters.requests_local_over_limit += 1;
+            return Err(Refused::Limit);
+        }
+        Ok(())
+    }
+
+    /// Encodes a request or update under the next Request ID, which it uses up unless it is too
+    /// long.
+    fn encode_request(
+        &mut self,
+        message: impl FnOnce(RequestId) -> Message,
+    ) -> Result<(RequestId, Bytes), Refused> {
+        let id = self.ids.next();
+        let bytes = self.encode(&message(id)).map_err(|_| Refused::TooLong)?;
+        self.ids.assign();
+        Ok((id, bytes))
+    }
+
+    fn adopt(&mut self, transport: &mut dyn Transport, stream: StreamId, id: RequestId) {
+        transport.set_priority(stream, REQUEST_PRIORITY);
+        self.streams.insert(stream, Stream::Request(id));
+    }
+}
+
+/// The PUBLISH of a track, once its Request ID is known.
+fn publish(
+    track: FullTrackName,
+    track_alias: u64,
+    parameters: Parameters,
+    properties: Properties,
+) -> impl FnOnce(RequestId) -> Message {
+    move |id| {
+        Message::Publish(Publish {
+            request_id: id.0,
+            track,
+            track_alias,
+            parameters,
+            properties,
+        })
+    }
+}

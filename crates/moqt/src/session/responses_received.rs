@@ -1,0 +1,466 @@
+//! What the peer says on a request stream after the first message, and how it ends it.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::request_state::{End, EndedBy, Input, State, Verdict, judge};
+use super::requests::{Entry, Subject};
+use super::requests_received::unsupported_extension;
+use super::{Accepted, CloseReason, Event, RequestId, Session};
+use crate::error::{DecodeError, ResetCode, SessionError, Violation};
+use crate::location::Location;
+use crate::message::{
+    FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, RequestUpdate,
+    SubscribeOk,
+};
+use crate::name::Namespace;
+use crate::parameter::Step;
+use weir_transport::Transport;
+
+impl Session {
+    /// Reads the messages of a request stream after the first.
+    pub(super) fn on_request_data(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        data: Bytes,
+    ) -> Result<(), DecodeError> {
+        if let Some(request) = self.requests.get_mut(id)
+            && let Some(reader) = &mut request.reader
+        {
+            reader.push(data);
+        }
+        self.poll_request(now, transport, id)
+    }
+
+    /// Takes note of the end of a direction of a request stream.
+    pub(super) fn on_end(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        end: End,
+        code: ResetCode,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        let reason = match end {
+            End::Fin => CloseReason::Fin,
+            End::Reset => CloseReason::Reset(code),
+            End::Stopped => CloseReason::Stopped(code),
+        };
+        match end {
+            End::Fin | End::Reset => request.reader = None,
+            End::Stopped => request.sending.reset(transport, code.0),
+        }
+        let is_gone = request.is_live() && request.is_gone();
+        let verdict = judge(
+            request.opener,
+            request.kind,
+            &request.state,
+            Input::End(end),
+        );
+        if is_gone || verdict == Verdict::Close {
+            self.close_request(now, transport, id, reason);
+        } else {
+            self.forget_if_gone(id);
+        }
+    }
+
+    /// Finishes an own fetch whose data stream has ended, if it was answered.
+    pub(super) fn finish_fetched(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        let answered = self
+            .requests
+            .get(id)
+            .is_some_and(|request| request.state.is_established());
+        if answered {
+            self.finish_request(transport, id);
+        }
+    }
+
+    /// Carries out the messages that are there.
+    pub(super) fn poll_request(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+    ) -> Result<(), DecodeError> {
+        while let Some(request) = self.requests.get_mut(id)
+            && let Some(reader) = &mut request.reader
+            && let Some(message) = reader.poll()?
+        {
+            self.on_message(now, transport, id, message)?;
+        }
+        Ok(())
+    }
+
+    fn on_message(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        mut message: Message,
+    ) -> Result<(), DecodeError> {
+        if let Message::RequestUpdate(update) = &mut message {
+            self.check_update(update)?;
+        }
+        let Some(request) = self.requests.get(id) else {
+            return Ok(());
+        };
+        let kind = request.kind;
+        let input = Input::Message(message.kind());
+        let verdict = judge(request.opener, kind, &request.state, input);
+        match (verdict, message) {
+            (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
+            (Verdict::Accept, Message::SubscribeOk(ok)) => {
+                return self.on_subscribe_ok(now, transport, id, ok);
+            }
+            (Verdict::Accept, Message::FetchOk(ok)) => self.on_fetch_ok(transport, id, ok)?,
+            (Verdict::Accept, Message::RequestOk(ok)) => self.on_ok(transport, id, ok)?,
+            (Verdict::Reject, Message::RequestError(error)) => {
+                self.check_error(&error, kind)?;
+                self.on_rejected(transport, id, error);
+            }
+            (Verdict::UpdateAnswer, Message::RequestOk(ok)) => {
+                self.on_updated(transport, id, Ok(ok))?;
+            }
+            (Verdict::UpdateAnswer, Message::RequestError(error)) => {
+                self.check_error(&error, kind)?;
+                self.on_updated(transport, id, Err(error))?;
+            }
+            (Verdict::Update, Message::RequestUpdate(update)) => {
+                update.parameters.check(self.draft, kind, Step::Update)?;
+                self.on_update(transport, id, update);
+            }
+            (Verdict::Done, Message::PublishDone(done)) => self.on_done(now, transport, id, done),
+            (Verdict::Namespace, Message::Namespace(suffix)) => {
+                self.on_namespace(transport, id, suffix)?;
+            }
+            (Verdict::NamespaceDone, Message::NamespaceDone(suffix)) => {
+                self.on_namespace_done(id, suffix)?;
+            }
+            (Verdict::PublishBlocked, Message::PublishBlocked { suffix, name }) => {
+                self.events
+                    .push_back(Event::PublishBlocked { id, suffix, name });
+            }
+            (Verdict::GoAway, Message::GoAway(goaway)) => self.on_request_goaway(id, goaway)?,
+            (_, _) => {}
+        }
+        Ok(())
+    }
+
+    /// Checks what holds for an update even if its request is over.
+    fn check_update(&mut self, update: &mut RequestUpdate) -> Result<(), Violation> {
+        self.accept_id(RequestId(update.request_id))?;
+        if self
+            .tokens
+            .resolve(&mut update.parameters.authorization_tokens)?
+        {
+            return Ok(());
+        }
+        // A REQUEST_ERROR would end more than the update; the draft allows this [moqt-18 §3.5].
+        let code = SessionError::MALFORMED_AUTH_TOKEN;
+        Err(Violation {
+            code,
+            reason: "a token stands twice in an update",
+        })
+    }
+
+    fn check_error(&self, error: &RequestError, kind: RequestKind) -> Result<(), Violation> {
+        error.check(kind)?;
+        match &error.redirect {
+            Some(redirect) => self.check_uri_received(&redirect.connect_uri),
+            None => Ok(()),
+        }
+    }
+
+    fn on_subscribe_ok(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        ok: SubscribeOk,
+    ) -> Result<(), DecodeError> {
+        let alias = ok.track_alias;
+        self.requests.establish(id);
+        let Some(request) = self.requests.get(id) else {
+            return Ok(());
+        };
+        let Subject::Track(track) = &request.subject else {
+            return Ok(());
+        };
+        let track = track.clone();
+        self.claim_alias(alias, id, &track)?;
+        if ok.properties.mandatory().is_some() {
+            self.cancel(transport, id, ResetCode::CANCELLED);
+            self.drop_waiting(transport, alias);
+            self.events.push_back(Event::Rejected {
+                id,
+                error: unsupported_extension(),
+            });
+            return Ok(());
+        }
+        self.events.push_back(Event::Accepted {
+            id,
+            ok: Accepted::Subscribe(ok),
+        });
+        self.deliver_waiting(now, transport, alias, id)
+    }
+
+    fn on_fetch_ok(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        ok: FetchOk,
+    ) -> Result<(), Violation> {
+        self.requests.establish(id);
+        let Some(request) = self.requests.get(id) else {
+            return Ok(());
+        };
+        if let Subject::Range(start) = request.subject
+            && ends_before(ok.end, start)
+        {
+            return Err(Violation::protocol("FETCH_OK ends before the fetch starts"));
+        }
+        if ok.properties.mandatory().is_some() {
+            self.cancel(transport, id, ResetCode::CANCELLED);
+            self.events.push_back(Event::Rejected {
+                id,
+                error: unsupported_extension(),
+            });
+            return Ok(());
+        }
+        self.events.push_back(Event::Accepted {
+            id,
+            ok: Accepted::Fetch(ok),
+        });
+        if !self.fetches.contains(id) {
+            // The data stream has ended before the answer came.
+            self.finish_request(transport, id);
+        }
+        Ok(())
+    }
+
+    fn on_ok(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        ok: RequestOk,
+    ) -> Result<(), Violation> {
+        let Some(request) = self.requests.get_mut(id) else {
+            return Ok(());
+        };
+        let kind = request.kind;
+        ok.check(self.draft, kind, Step::Answer)?;
+        self.requests.establish(id);
+        self.events.push_back(Event::Accepted {
+            id,
+            ok: Accepted::Ok(ok),
+        });
+        if kind == RequestKind::TrackStatus {
+            self.finish_request(transport, id);
+            self.drain(transport, id, EndedBy::Peer { is_reported: false });
+        }
+        Ok(())
+    }
+
+    fn on_rejected(&mut self, transport: &mut dyn Transport, id: RequestId, error: RequestError) {
+        self.stop_data_of(transport, id, ResetCode::CANCELLED);
+        self.finish_request(transport, id);
+        self.events.push_back(Event::Rejected { id, error });
+        self.drain(transport, id, EndedBy::Peer { is_reported: true });
+    }
+
+    fn on_updated(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        result: Result<RequestOk, RequestError>,
+    ) -> Result<(), Violation> {
+        let Some(request) = self.requests.get_mut(id) else {
+            return Ok(());
+        };
+        let live = request.state.live_mut();
+        let prefix = live.and_then(|live| live.updates_sent.pop_front().flatten());
+        if let Ok(ok) = &result {
+            ok.check(self.draft, request.kind, Step::UpdateAnswer)?;
+            if let (Some(prefix), Subject::Namespaces(announced)) = (prefix, &mut request.subject) {
+                announced.prefix = prefix;
+            }
+        }
+        let outlives =
+            result.is_ok() || matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
+        self.events.push_back(Event::Updated { id, result });
+        if !outlives {
+            // The responder ends it [moqt-18 §10.9.1].
+            self.finish_request(transport, id);
+            self.drain(transport, id, EndedBy::Peer { is_reported: false });
+        }
+        Ok(())
+    }
+
+    fn on_update(&mut self, transport: &mut dyn Transport, id: RequestId, update: RequestUpdate) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        if request.state.updates_unanswered() >= self.limits.updates_max {
+            self.counters.updates_over_limit += 1;
+            return self.end_for_load(transport, id);
+        }
+        if let Some(live) = request.state.live_mut() {
+            live.updates_due += 1;
+        }
+        let RequestUpdate {
+            request_id,
+            parameters,
+        } = update;
+        self.events.push_back(Event::Update {
+            id,
+            update_id: RequestId(request_id),
+            parameters,
+        });
+    }
+
+    fn on_done(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        done: PublishDone,
+    ) {
+        self.events.push_back(Event::Done { id, done });
+        self.linger(now, id);
+        let is_unanswered = self.requests.done(id);
+        if !is_unanswered {
+            self.finish_request(transport, id);
+        }
+        self.bound_draining(transport, id);
+    }
+
+    fn linger(&mut self, now: Instant, id: RequestId) {
+        self.aliases.linger(id, now + self.limits.done_linger);
+        if self.aliases.lingering_len() > self.limits.tracks_lingering_max
+            && let Some((_, oldest)) = self.aliases.first_lingering()
+        {
+            self.counters.tracks_lingering_over_limit += 1;
+            self.retire(oldest);
+        }
+    }
+
+    fn on_namespace(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        suffix: Namespace,
+    ) -> Result<(), Violation> {
+        let Some(Entry {
+            subject: Subject::Namespaces(announced),
+            ..
+        }) = self.requests.get_mut(id)
+        else {
+            return Ok(());
+        };
+        let namespace = full_namespace(&announced.prefix, &suffix)?;
+        let is_full = announced.namespaces.len() >= self.limits.namespaces_max;
+        if is_full && !announced.namespaces.contains(&namespace) {
+            self.counters.namespaces_over_limit += 1;
+            self.end_for_load(transport, id);
+            return Ok(());
+        }
+        announced.namespaces.insert(namespace);
+        self.events.push_back(Event::Namespace { id, suffix });
+        Ok(())
+    }
+
+    fn on_namespace_done(&mut self, id: RequestId, suffix: Namespace) -> Result<(), Violation> {
+        let Some(Entry {
+            subject: Subject::Namespaces(announced),
+            ..
+        }) = self.requests.get_mut(id)
+        else {
+            return Ok(());
+        };
+        let namespace = full_namespace(&announced.prefix, &suffix)?;
+        if !announced.namespaces.remove(&namespace) {
+            return Err(Violation::protocol("NAMESPACE_DONE without a NAMESPACE"));
+        }
+        self.events.push_back(Event::NamespaceDone { id, suffix });
+        Ok(())
+    }
+
+    fn on_request_goaway(&mut self, id: RequestId, goaway: GoAway) -> Result<(), Violation> {
+        self.check_uri_received(&goaway.new_session_uri)?;
+        if goaway.request_id.is_some() {
+            return Err(Violation::protocol(
+                "GOAWAY on a request stream has a Request ID",
+            ));
+        }
+        let request = self.requests.get_mut(id);
+        let Some(live) = request.and_then(|request| request.state.live_mut()) else {
+            return Ok(());
+        };
+        if !live.goaways.receive() {
+            return Err(Violation::protocol("a second GOAWAY on a request stream"));
+        }
+        self.events.push_back(Event::RequestGoAway { id, goaway });
+        Ok(())
+    }
+
+    /// Ends a request since a limit of it is passed.
+    pub(super) fn end_for_load(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        let code = ResetCode::EXCESSIVE_LOAD;
+        self.cancel(transport, id, code);
+        self.events.push_back(Event::Closed {
+            id,
+            reason: CloseReason::Reset(code),
+        });
+    }
+
+    /// Ends a request the peer has ended: cleanly if it did so, else at once.
+    fn close_request(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        reason: CloseReason,
+    ) {
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
+        let was_live = request.is_live();
+        let reported = EndedBy::Peer { is_reported: true };
+        if !matches!(request.state, State::Ended(by) if by == reported) {
+            self.events.push_back(Event::Closed { id, reason });
+        }
+        match reason {
+            CloseReason::Fin => {
+                self.linger(now, id);
+                self.finish_request(transport, id);
+                self.drain(transport, id, reported);
+            }
+            CloseReason::Reset(_) | CloseReason::Stopped(_) => {
+                // After PUBLISH_DONE the objects are as welcome as before the reset.
+                if was_live {
+                    self.forget_with(transport, id, ResetCode::CANCELLED);
+                }
+                self.abort(transport, id, ResetCode::CANCELLED);
+            }
+        }
+    }
+}
+
+fn full_namespace(prefix: &Namespace, suffix: &Namespace) -> Result<Namespace, Violation> {
+    let too_long = Violation::protocol("a namespace suffix is too long for its prefix");
+    prefix.join(suffix).map_err(|_| too_long)
+}
+
+/// Whether the end of a fetch, as it stands on the wire, is smaller than its start
+/// [moqt-18 §10.13].
+fn ends_before(end: Location, start: Location) -> bool {
+    let covers_group = end.object == u64::MAX;
+    end.group < start.group
+        || end.group == start.group && !covers_group && end.object + 1 < start.object
+}

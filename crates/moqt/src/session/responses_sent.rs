@@ -1,0 +1,378 @@
+//! What this endpoint says on the streams of requests: answers, and the ends of subscriptions.
+//!
+//! The role cannot know yet what came in with the last call, so all of these do nothing for a
+//! request that is over. The order on the wire is the session's business: the answer to an update
+//! waits for the answer to its request. What still does not fit is a mistake of the role; which one
+//! it makes may hang on what a peer does and when, so it costs that peer's session and no other
+//! ([`Counters::misused`](super::Counters::misused)).
+
+use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
+use super::requests::Entry;
+use super::{CloseReason, Event, RequestId, Session};
+use crate::error::{RequestErrorCode, SessionError, Violation};
+use crate::message::{
+    FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
+};
+use crate::name::{Namespace, TrackName};
+use weir_transport::Transport;
+
+impl Session {
+    /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of
+    /// this session may have [moqt-18 §10.8].
+    pub fn subscribe_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: SubscribeOk) {
+        self.accept(
+            transport,
+            id,
+            &[RequestKind::Subscribe],
+            &Message::SubscribeOk(ok),
+        );
+    }
+
+    /// Accepts the peer's `FETCH` [moqt-18 §10.13]. The role opens the data stream itself, and
+    /// calls [`finish`](Self::finish) after it.
+    pub fn fetch_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: FetchOk) {
+        self.accept(transport, id, &[RequestKind::Fetch], &Message::FetchOk(ok));
+    }
+
+    /// Accepts any other request of the peer [moqt-18 §10.5]. The answer to `TRACK_STATUS` ends it.
+    pub fn request_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
+        let is_last = request.kind == RequestKind::TrackStatus;
+        if request.state.is_done_unanswered() {
+            return self.request_ok_after_done(transport, id, ok);
+        }
+        self.accept(transport, id, &OK_KINDS, &Message::RequestOk(ok));
+        if is_last {
+            self.finish(transport, id);
+        }
+    }
+
+    /// Refuses the peer's request, which is over then [moqt-18 §10.6].
+    pub fn request_error(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) {
+        let Some(request) = self.requests.get(id) else {
+            return;
+        };
+        match (&request.state, request.opener) {
+            (State::Pending { .. }, Opener::Peer) | (State::DoneUnanswered { .. }, _) => {
+                self.send(transport, id, &Message::RequestError(error));
+                self.end_here(transport, id);
+            }
+            (State::Pending { .. }, Opener::Here) | (State::Established(_), _) => {
+                self.misuse(transport, "a request was answered twice");
+            }
+            (State::Ended(_), _) => {}
+        }
+    }
+
+    /// Grants the oldest update of a request that has none of these two answers yet
+    /// [moqt-18 §10.5]. It goes out after the answer to the request itself, if that is still to come.
+    pub fn update_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        match request.state.answer_update() {
+            UpdateAnswer::Now => self.send(transport, id, &Message::RequestOk(ok)),
+            UpdateAnswer::AfterRequest(granted) => granted.push_back(ok),
+            UpdateAnswer::NotDue => self.misuse(transport, NO_UPDATE_DUE),
+            UpdateAnswer::Over => {}
+        }
+    }
+
+    /// Refuses the oldest update of a request that has no answer yet [moqt-18 §10.6].
+    ///
+    /// So ends a namespace request or fetch, and every request of the peer that is not answered
+    /// itself. An established subscription wants [`publish_done`](Self::publish_done) with
+    /// `UPDATE_FAILED` from its publisher after it [moqt-18 §10.9.1].
+    pub fn update_error(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        let outlives = matches!(request.kind, RequestKind::Subscribe | RequestKind::Publish);
+        match request.state.answer_update() {
+            UpdateAnswer::Now => {
+                self.send(transport, id, &Message::RequestError(error));
+                if !outlives {
+                    self.end_here(transport, id);
+                }
+            }
+            UpdateAnswer::AfterRequest(_) => self.request_error(transport, id, error),
+            UpdateAnswer::NotDue => self.misuse(transport, NO_UPDATE_DUE),
+            UpdateAnswer::Over => {}
+        }
+    }
+
+    /// Ends a subscription as its publisher, after all its data streams are closed
+    /// [moqt-18 §10.11].
+    pub fn publish_done(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        done: PublishDone,
+    ) {
+        let Some(request) = self.live(id) else { return };
+        let publishes = match request.opener {
+            Opener::Here => request.kind == RequestKind::Publish,
+            Opener::Peer => request.kind == RequestKind::Subscribe && !request.state.is_pending(),
+        };
+        if !publishes {
+            return self.misuse(
+                transport,
+                "PUBLISH_DONE for no subscription that it can end",
+            );
+        }
+        self.send(transport, id, &Message::PublishDone(done));
+        self.end_here(transport, id);
+    }
+
+    /// Tells of a namespace under the prefix of the peer's `SUBSCRIBE_NAMESPACE`
+    /// [moqt-18 §10.16].
+    pub fn namespace(&mut self, transport: &mut dyn Transport, id: RequestId, suffix: Namespace) {
+        let kind = RequestKind::SubscribeNamespace;
+        self.announce(transport, id, kind, &Message::Namespace(suffix));
+    }
+
+    /// Tells that a namespace announced before is gone [moqt-18 §10.17].
+    pub fn namespace_done(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        suffix: Namespace,
+    ) {
+        let kind = RequestKind::SubscribeNamespace;
+        self.announce(transport, id, kind, &Message::NamespaceDone(suffix));
+    }
+
+    /// Tells of a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
+    /// for; it may not be published any more [moqt-18 §10.20].
+    pub fn publish_blocked(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        suffix: Namespace,
+        name: TrackName,
+    ) {
+        let kind = RequestKind::SubscribeTracks;
+        self.announce(
+            transport,
+            id,
+            kind,
+            &Message::PublishBlocked { suffix, name },
+        );
+    }
+
+    /// Whether a request is the peer's and still lives.
+    pub fn is_of_peer(&self, id: RequestId) -> bool {
+        self.live(id)
+            .is_some_and(|request| request.opener == Opener::Peer)
+    }
+
+    /// Asks the peer to move one request elsewhere [moqt-18 §10.4].
+    ///
+    /// Does nothing if it was asked before.
+    ///
+    /// # Panics
+    /// If a client names a URI.
+    pub fn request_goaway(&mut self, transport: &mut dyn Transport, id: RequestId, goaway: GoAway) {
+        self.check_goaway(&goaway);
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        let live = request.state.live_mut();
+        if !live.is_some_and(|live| live.goaways.send()) {
+            return;
+        }
+        let message = Message::GoAway(GoAway {
+            request_id: None,
+            ..goaway
+        });
+        self.send(transport, id, &message);
+    }
+
+    /// Ends this endpoint's side of a request cleanly: a fetch after its data, a namespace
+    /// subscription, or a namespace nobody is to hear of any more.
+    pub fn finish(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        if self
+            .live(id)
+            .is_some_and(|request| request.sending.stream().is_some())
+        {
+            self.end_here(transport, id);
+        }
+    }
+
+    /// Refuses a request on the session's own account.
+    pub(super) fn reject(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) {
+        self.counters.requests_rejected += 1;
+        self.send(transport, id, &Message::RequestError(error));
+        self.end_here(transport, id);
+    }
+
+    fn accept(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        kinds: &[RequestKind],
+        message: &Message,
+    ) {
+        let Some(request) = self.live(id) else { return };
+        if request.opener != Opener::Peer || !kinds.contains(&request.kind) {
+            return self.misuse(transport, "not the answer to this request");
+        }
+        if !request.state.is_pending() {
+            return self.misuse(transport, "a request was answered twice");
+        }
+        let granted = self.requests.establish(id);
+        self.send(transport, id, message);
+        // If the answer did not fit, an error went out instead.
+        if self.live(id).is_some() {
+            self.send_all(transport, id, granted);
+        }
+    }
+
+    /// Accepts a PUBLISH whose `PUBLISH_DONE` is here already.
+    fn request_ok_after_done(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        ok: RequestOk,
+    ) {
+        let Some(request) = self.requests.get_mut(id) else {
+            return;
+        };
+        let granted = request.state.take_granted();
+        self.send(transport, id, &Message::RequestOk(ok));
+        if self.is_done_unanswered(id) {
+            self.send_all(transport, id, granted);
+        }
+        // What did not fit has ended the request, and the role heard of that.
+        let is_reported = !self.is_done_unanswered(id);
+        self.finish_request(transport, id);
+        self.drain(transport, id, EndedBy::Peer { is_reported });
+    }
+
+    fn is_done_unanswered(&self, id: RequestId) -> bool {
+        self.requests
+            .get(id)
+            .is_some_and(|request| request.state.is_done_unanswered())
+    }
+
+    fn send_all(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        oks: impl IntoIterator<Item = RequestOk>,
+    ) {
+        for ok in oks {
+            self.send(transport, id, &Message::RequestOk(ok));
+        }
+    }
+
+    /// The role has said what it could not: the session ends, since nobody knows what its peer
+    /// makes of the silence that would follow.
+    fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
+        debug_assert!(false, "{reason}");
+        self.counters.misused += 1;
+        let code = SessionError::INTERNAL_ERROR;
+        self.violate(transport, Violation { code, reason });
+    }
+
+    fn announce(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        kind: RequestKind,
+        message: &Message,
+    ) {
+        let Some(request) = self.live(id) else { return };
+        let is_accepted = request.state.is_established();
+        if request.opener != Opener::Peer || request.kind != kind || !is_accepted {
+            return self.misuse(transport, "not a message for this request");
+        }
+        let waiting_bytes = request.sending.waiting_bytes();
+        let Ok(bytes) = self.encode(message) else {
+            // A suffix is bounded, so it fits.
+            return;
+        };
+        if waiting_bytes.saturating_add(bytes.len()) > self.limits.outgoing_bytes_max {
+            // Others decide how much there is to tell: it costs this request, and not the session.
+            self.counters.announcements_over_limit += 1;
+            return self.end_for_load(transport, id);
+        }
+        self.send_bytes(transport, id, bytes);
+    }
+
+    fn live(&self, id: RequestId) -> Option<&Entry> {
+        self.requests.get(id).filter(|request| request.is_live())
+    }
+
+    /// Ends a request from here: the own direction is finished, the peer's is read to its end.
+    fn end_here(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        self.finish_request(transport, id);
+        self.forget_with(transport, id, crate::error::ResetCode::CANCELLED);
+        self.drain(transport, id, EndedBy::Here);
+    }
+
+    /// Sends a message on the stream of a request.
+    ///
+    /// Only properties can make an answer too long; they are the publisher's, so the request fails
+    /// and not the session. The role hears of it, for it believes that it was answered.
+    fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
+        let error = RequestError {
+            code: RequestErrorCode::INTERNAL_ERROR,
+            retry_after: None,
+            reason: String::from("the answer does not fit a message"),
+            redirect: None,
+        };
+        match self.encode(message) {
+            Ok(bytes) => self.send_bytes(transport, id, bytes),
+            Err(_) if message.kind() != Message::RequestError(error.clone()).kind() => {
+                self.send(transport, id, &Message::RequestError(error));
+                let is_unheard = self
+                    .requests
+                    .get(id)
+                    .is_some_and(|request| !matches!(request.state, State::Ended(_)));
+                self.end_here(transport, id);
+                if is_unheard {
+                    let reason = CloseReason::Fin;
+                    self.events.push_back(Event::Closed { id, reason });
+                }
+            }
+            Err(_) => {
+                let code = SessionError::INTERNAL_ERROR;
+                self.violate(
+                    transport,
+                    Violation {
+                        code,
+                        reason: "an error does not fit",
+                    },
+                );
+            }
+        }
+    }
+}
+
+const NO_UPDATE_DUE: &str = "no update of the request waits for an answer";
+
+const OK_KINDS: [RequestKind; 5] = [
+    RequestKind::Publish,
+    RequestKind::TrackStatus,
+    RequestKind::PublishNamespace,
+    RequestKind::SubscribeNamespace,
+    RequestKind::SubscribeTracks,
+];
