@@ -18,6 +18,7 @@ pub mod meeting;
 pub mod message;
 pub mod metrics;
 pub mod null_relay;
+pub mod observable;
 pub mod outcome;
 pub mod payload;
 pub mod profile;

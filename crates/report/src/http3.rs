@@ -1,10 +1,8 @@
 //! What a run of the HTTP/3 load client gave: plain data that stands alone, and its forms.
 //!
 //! It measures nothing: the program fills it from what the client counted and from what was seen of the two processes. The
-//! main types are [`Report`], of one run, and [`Comparison`], of several servers in turns. Their forms are [`json`],
-//! [`terminal`] and [`html`]. Times are milliseconds, and seconds of a series count from the start of the run.
+//! main type is [`Report`], of one run. Its forms are [`json`], [`terminal`] and [`html`]. Times are milliseconds, and seconds of a series count from the start of the run.
 
-mod comparison;
 #[cfg(test)]
 mod example;
 pub mod html;
@@ -17,9 +15,6 @@ mod verdict;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::comparison::{
-    COMPARISON, Comparison, Contender, Entry, RunFigures, Scenario, Standing, markdown, page, table,
-};
 pub use self::verdict::{BUSY_PERCENT, Limit, Verdict};
 use crate::relay::Latency;
 use crate::statistics::Distribution;

@@ -3,7 +3,7 @@
 //! A report is plain data that stands alone, so that a run writes it, somebody keeps it, and a later version reads it. The crate
 //! measures nothing and knows no protocol: `bench`, `http3` and `live` hand it figures. The kinds of reports:
 //! [`relay::Report`] (one run of the relay benchmark), [`http3::Report`] (one run of the HTTP/3 load client), the
-//! comparisons of several relays ([`comparison`]) and of several HTTP/3 servers ([`http3::Comparison`]), and the
+//! comparisons of several relays and of several HTTP/3 servers ([`comparison`]), and the
 //! [`search::Record`] of a search for the largest load. A [`service_level::ServiceLevel`] judges a run.
 
 pub mod comparison;
@@ -12,6 +12,7 @@ pub mod http3;
 pub mod lab;
 pub mod latency;
 pub mod limits;
+pub mod process;
 pub mod relay;
 pub mod search;
 pub mod service_level;

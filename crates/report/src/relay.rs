@@ -8,9 +8,11 @@
 
 pub mod archive;
 pub mod csv;
+pub mod generator_health;
 pub mod html;
 pub mod json;
 pub mod live_view;
+pub mod per_second;
 pub mod prometheus;
 pub mod terminal;
 

@@ -3,11 +3,16 @@
 mod cmd;
 mod endpoints;
 mod h3;
+mod harness;
 mod live;
+mod output;
+mod progress;
 mod relay;
 mod results;
 mod run;
 mod signals;
+mod time;
+mod urls;
 
 use std::process::ExitCode;
 
@@ -22,7 +27,7 @@ fn main() -> ExitCode {
     match cmd::Arguments::parse().run() {
         Ok(code) => code,
         Err(error) => {
-            cmd::print_error(&error);
+            output::print_error(&error);
             ExitCode::from(cmd::EXIT_ERROR)
         }
     }

@@ -56,7 +56,7 @@ pub(crate) fn stop_on_signals() -> anyhow::Result<Stop> {
 
 /// Ends this process and those that it has started.
 fn leave(signal: i32) -> ! {
-    crate::run::children::kill_all();
+    crate::harness::child::kill_all();
     std::process::exit(128 + signal)
 }
 

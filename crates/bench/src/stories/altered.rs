@@ -3,7 +3,7 @@
 use super::AUDIO;
 use super::world::{Options, World};
 use crate::null_relay::Faults;
-use weir_report::comparison::{Comparison, Entry};
+use weir_report::comparison::relays::{Comparison, Entry};
 use weir_report::relay::{Delivery, Outcome, Report, terminal};
 use weir_report::search::{Probe, ProbeOutcome};
 

@@ -2,9 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::page::page;
-use super::{Middle, printable_median};
-use crate::form::table::{Table, left, right};
+use super::{
+    Middle,
+    column::{self, Column},
+    incomplete, json,
+    page::page,
+    with_version,
+};
+use crate::form::{number::NONE, table::Table};
 use crate::search::{
     Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
@@ -70,8 +75,7 @@ impl Limits {
 
     /// The comparison as JSON, with a line feed at its end.
     pub fn to_json(&self) -> String {
-        let text = serde_json::to_string_pretty(self);
-        text.expect("a comparison has string keys only, and memory takes all") + "\n"
+        json(self)
     }
 
     /// The table for a terminal; every line ends with a line feed.
@@ -86,8 +90,7 @@ impl Limits {
 
     /// The table as one HTML file that needs no network.
     pub fn html(&self) -> String {
-        let table = self.table();
-        page("What relays carry", &table)
+        page("What relays carry", &self.table())
     }
 
     /// What is to be said of probes that others disturbed.
@@ -113,24 +116,8 @@ impl Limits {
                 .to_owned(),
         );
         notes.extend(self.disturbed());
-        if let Some(reason) = &self.broken_off {
-            notes.push(format!("Not all searches were made: {reason}."));
-        }
-        let columns = [
-            left("profile"),
-            left("relay"),
-            left("draft"),
-            right("carries"),
-            right("95 % interval"),
-            left("broke"),
-            right("µs/object"),
-            right("p99 ms"),
-            right("KiB/session"),
-            left("null relay"),
-        ];
-        Table::new(columns)
-            .with_rows(self.searches.iter().map(RelayLimit::cells))
-            .with_notes(notes)
+        notes.extend(incomplete("searches", self.broken_off.as_deref()));
+        column::table(&COLUMNS, self.searches.iter()).with_notes(notes)
     }
 }
 
@@ -144,14 +131,8 @@ impl RelayLimit {
         }
     }
 
-    fn cells(&self) -> [String; 10] {
-        let name = if self.version.is_empty() {
-            self.relay.clone()
-        } else {
-            format!("{} ({})", self.relay, self.version)
-        };
-        let (carries, broke) = self.answer();
-        let interval = match &self.record.answer {
+    fn interval(&self) -> String {
+        match &self.record.answer {
             Answer::Found {
                 interval: Some(interval),
                 ..
@@ -161,28 +142,18 @@ impl RelayLimit {
             | Answer::Nothing { .. }
             | Answer::Generator { .. }
             | Answer::Open { .. } => NONE.to_owned(),
-        };
-        let figure = |pick: fn(&Figures) -> Option<f64>, scale: f64| {
-            let held = self.held();
-            let probes = self.record.probes.iter();
-            let at_limit = probes.filter(|probe: &&Probe| {
-                Some(probe.load) == held && probe.outcome == ProbeOutcome::Held
-            });
-            let values = at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale));
-            printable_median(Middle::of(values))
-        };
-        [
-            self.profile.clone(),
-            name,
-            self.draft.clone().unwrap_or_else(|| NONE.to_owned()),
-            carries,
-            interval,
-            broke,
-            figure(|one| one.cpu_us_per_delivered_object, 1.0),
-            figure(|one| one.latency_p99_ms, 1.0),
-            figure(|one| one.bytes_per_session, 1.0 / 1024.0),
-            self.proof(),
-        ]
+        }
+    }
+
+    /// The median of a figure over the probes at the largest load that held.
+    fn median(&self, pick: fn(&Figures) -> Option<f64>, scale: f64) -> String {
+        let held = self.held();
+        let probes = self.record.probes.iter();
+        let at_limit = probes.filter(|probe: &&Probe| {
+            Some(probe.load) == held && probe.outcome == ProbeOutcome::Held
+        });
+        let middle = Middle::of(at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale)));
+        middle.map_or_else(|| NONE.to_owned(), |middle| format!("{:.1}", middle.median))
     }
 
     /// What the relay carries, and what broke.
@@ -227,8 +198,27 @@ impl RelayLimit {
     }
 }
 
-/// What stands where there is no figure.
-const NONE: &str = "–";
+/// What is told of each search.
+const COLUMNS: [Column<RelayLimit>; 10] = [
+    Column::words("profile", |one| one.profile.clone()),
+    Column::words("relay", |one| with_version(&one.relay, &one.version)),
+    Column::words("draft", |one| {
+        one.draft.as_deref().unwrap_or(NONE).to_owned()
+    }),
+    Column::figures("carries", |one| one.answer().0),
+    Column::figures("95 % interval", RelayLimit::interval),
+    Column::words("broke", |one| one.answer().1),
+    Column::figures("µs/object", |one| {
+        one.median(|figures| figures.cpu_us_per_delivered_object, 1.0)
+    }),
+    Column::figures("p99 ms", |one| {
+        one.median(|figures| figures.latency_p99_ms, 1.0)
+    }),
+    Column::figures("KiB/session", |one| {
+        one.median(|figures| figures.bytes_per_session, 1.0 / 1024.0)
+    }),
+    Column::words("null relay", RelayLimit::proof),
+];
 
 #[cfg(test)]
 mod tests {
@@ -331,7 +321,7 @@ mod tests {
         assert!(text.contains("1 of 6 probes did not hold while"), "{text}");
         let mut unproved = search("a.ini", "fast", 50);
         unproved.record = unproved.record.uncalibrated("no memory");
-        assert_eq!(unproved.cells()[9], "not made: no memory");
+        assert_eq!(unproved.proof(), "not made: no memory");
         let again: Limits = serde_json::from_str(&limits.to_json()).unwrap();
         assert_eq!(again, limits);
     }

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use weir_histogram::Histogram;
 
-use super::{
-    Client, ClientThread, Comparison, Connections, Contender, Entry, Kind, Report, Requests, Run,
-    RunFigures, Second, Server,
-};
+use super::{Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server};
 use crate::{
     latency,
     relay::{Latency, LatencySecond},
@@ -178,62 +175,4 @@ fn client(percent: f64) -> Client {
         packets_received: 360_000,
         packets_sent: 30_000,
     }
-}
-
-/// Three servers in two scenarios, one of which failed once and one of which was never measured.
-pub(super) fn comparison() -> Comparison {
-    let figures = |cost: f64, rate: f64| RunFigures {
-        cpu_us_per_request: Some(cost),
-        requests_per_second: rate,
-        server_percent: Some(99.0),
-        client_percent: 60.0,
-        client_us_per_request: Some(9.0),
-        limit: super::Limit::Server,
-        latency_p99_ms: Some(4.0),
-        handshake_p50_ms: Some(1.0),
-        successes: 30_000,
-        failed: 0,
-        receive_errors: 0,
-    };
-    let entry = |server: &str, costs: &[f64]| Entry {
-        server: server.to_owned(),
-        runs: costs
-            .iter()
-            .map(|cost| figures(*cost, 1e6 / cost))
-            .collect(),
-        problems: Vec::new(),
-    };
-    let mut slow = entry("slow|er<b>", &[50.0, 60.0, 55.0]);
-    slow.runs[1].limit = super::Limit::Client;
-    slow.runs[1].failed = 7;
-    let mut absent = entry("absent", &[]);
-    absent
-        .problems
-        .push("did not answer within 10 s".to_owned());
-    let contender = |name: &str, version: &str| Contender {
-        name: name.to_owned(),
-        version: version.to_owned(),
-        note: None,
-    };
-    Comparison::new(
-        vec!["Two servers on core 0, the client on core 1.".to_owned()],
-        vec![
-            contender("weir", "weir 0.1.0"),
-            contender("slow|er<b>", "1.2"),
-            contender("absent", ""),
-        ],
-        vec![
-            (
-                "15k".to_owned(),
-                "10 connections with 10 requests at once".to_owned(),
-                vec![absent, slow, entry("weir", &[15.0, 16.0, 14.0])],
-            ),
-            (
-                "1k-short".to_owned(),
-                "100 connections with one request each".to_owned(),
-                vec![entry("weir", &[200.0])],
-            ),
-        ],
-        None,
-    )
 }

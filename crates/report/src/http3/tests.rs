@@ -1,4 +1,4 @@
-//! Reports and comparisons in all their forms.
+//! Reports in all their forms.
 
 use serde_json::Value;
 
@@ -186,74 +186,10 @@ fn every_report_follows_the_schema() {
         assert!(!schema.is_valid(&wrong));
     }
 }
-
 #[test]
-fn who_spends_least_comes_first() {
-    let comparison = example::comparison();
-    let names = |scenario: &Scenario| -> Vec<String> {
-        let standings = scenario.standings.iter();
-        standings.map(|one| one.entry.server.clone()).collect()
-    };
-    let first = &comparison.scenarios[0];
-    assert_eq!(names(first), ["weir", "slow|er<b>", "absent"]);
-    let weir = &first.standings[0];
-    assert!((weir.cpu_us_per_request.unwrap().median - 15.0).abs() < 1e-9);
-    assert_eq!(weir.limit_words(), "the server");
-    assert_eq!(
-        first.standings[1].limit_words(),
-        "the server in 2 of 3, else the client"
-    );
-    assert_eq!(first.standings[2].limit_words(), "not measured");
-    let text = comparison.to_json();
-    assert_eq!(
-        serde_json::from_str::<Comparison>(&text).unwrap().servers,
-        comparison.servers
-    );
-}
-
-#[test]
-fn runs_that_are_missing_are_missed() {
-    let mut comparison = example::comparison();
-    assert!(comparison.is_measured());
-    assert!(!comparison.has_all_runs(3), "one server was absent");
-    comparison.scenarios.truncate(1);
-    comparison.scenarios[0].standings.truncate(2);
-    assert!(comparison.has_all_runs(3) && !comparison.has_all_runs(4));
-    comparison.broken_off = Some("it was interrupted".to_owned());
-    assert!(!comparison.has_all_runs(3));
-    comparison.broken_off = None;
-    let standings = &mut comparison.scenarios[0].standings;
-    standings[1].entry.runs[2].successes = 0;
-    assert!(!comparison.has_all_runs(3));
-    let standings = &mut comparison.scenarios[0].standings;
-    for run in standings.iter_mut().flat_map(|one| &mut one.entry.runs) {
-        run.successes = 0;
-    }
-    assert!(!comparison.is_measured(), "runs without any success");
-}
-
-#[test]
-#[ignore = "writes files to look at, into the folder that WEIR_REPORTS names"]
+#[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
 fn write_examples() {
     let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
     let report = example::report(Some(99.0), 60.0);
     std::fs::write(folder.join("h3.html"), html::render(&report)).unwrap();
-    let comparison = page(&example::comparison());
-    std::fs::write(folder.join("h3-compare.html"), comparison).unwrap();
-}
-
-#[test]
-fn comparisons_as_text_and_as_a_page() {
-    let comparison = example::comparison();
-    insta::assert_snapshot!(table(&comparison));
-    insta::assert_snapshot!(markdown(&comparison));
-    let page = page(&comparison);
-    assert!(page.contains("slow|er&lt;b&gt;") && !page.contains("er<b>"));
-    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
-    assert_eq!(
-        page.matches("bar pale").count(),
-        1,
-        "one run of one server was not its limit"
-    );
-    assert!(page.contains("absent: did not answer within 10 s"));
 }

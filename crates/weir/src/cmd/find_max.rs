@@ -1,6 +1,11 @@
 //! `weir bench find-max`: the largest load that a relay carries, and what breaks first.
 
-use std::{fs, path::Path, process::ExitCode, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
@@ -12,15 +17,14 @@ use weir_report::{
     },
 };
 
-use super::{
-    bench::{self, BenchArguments},
-    print_line, print_out,
-    progress::Progress,
-};
+use super::bench::Outputs;
 use crate::{
+    harness::{child::ChildGroup, machine::Machine, own_relay::OwnRelay},
+    output::{check_writable, print_line, print_out, write_file},
+    progress::Progress,
     run::{
-        self, Machine, OwnRelay, Plan, RelayChoice,
-        relays::StartedRelay,
+        self, Plan, RelayChoice,
+        options::RunOptions,
         search::{Method, Onlooker, Search},
     },
     signals,
@@ -33,8 +37,12 @@ use crate::{
 /// load allowed held; 1: not, or it could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 pub(super) struct FindMaxArguments {
+    /// Profile in the INI form of the draft's Appendix A
+    profile: PathBuf,
     #[command(flatten)]
-    run: BenchArguments,
+    options: RunOptions,
+    #[command(flatten)]
+    outputs: Outputs,
     /// What the load is made of
     #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
     by: By,
@@ -93,58 +101,12 @@ enum By {
 }
 
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
-    let machine = Machine::this();
-    let plan = match (arguments.by, arguments.run.meetings) {
-        (By::Subscribers, Some(_)) => {
-            bail!("--meetings: goes with --by meetings or --by bitrate")
-        }
-        // How many there are is what is searched.
-        (By::Meetings, None) => {
-            let mut one = arguments.run.clone();
-            one.meetings = Some(1);
-            bench::plan(&one, &machine)?
-        }
-        (By::Subscribers | By::Meetings | By::Bitrate, _) => bench::plan(&arguments.run, &machine)?,
-    };
-    bench::check_both_sides(&plan)?;
-    if arguments.run.archive.is_some() {
-        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
-    }
-    if let Some(problem) = plan.calibration_problem()
-        && !arguments.no_calibration
-    {
-        bail!("{problem}; say --no-calibration");
-    }
-    let relay = match &plan.relay {
-        RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
-            format!("weir on {threads} threads")
-        }
-        RelayChoice::Own(_) => "weir".to_owned(),
-        RelayChoice::At { url, .. } => url.to_string(),
-    };
-    if let Some(problem) = run::cores(&plan, &machine).problem() {
-        print_line(&format!("weir: {problem}"));
-    }
-    let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
-    let json = arguments.run.json.as_deref();
-    if let Some(file) = json.filter(|_| arguments.resume) {
-        search.probes = resumed(file, &search.recorded)?;
-        let is_over = matches!(
-            next(&search.recorded.settings, &search.probes),
-            Step::Done(_)
-        );
-        if is_over && arguments.run.html.is_some() {
-            bail!(
-                "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
-                 search anew",
-                file.display()
-            );
-        }
-    }
-    let html = arguments.run.html.as_deref();
+    let outputs = &arguments.outputs;
+    let (json, html) = (outputs.json.as_deref(), outputs.html.as_deref());
+    let mut search = search(arguments)?;
     let makes_html = html.is_some_and(|file| fs::symlink_metadata(file).is_err());
     for file in [json, html].into_iter().flatten() {
-        bench::check_writable(file)?;
+        check_writable(file)?;
     }
     print(&heading(search.recorded.dimension.unit()))?;
     for probe in &search.probes {
@@ -176,6 +138,61 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
+/// The search, with the probes of an earlier one if it is to go on.
+fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
+    let machine = Machine::this();
+    let plan = plan(arguments, &machine)?;
+    let relay = match &plan.relay {
+        RelayChoice::Own(OwnRelay::Weir { threads, .. }) if *threads > 1 => {
+            format!("weir on {threads} threads")
+        }
+        RelayChoice::Own(_) => "weir".to_owned(),
+        RelayChoice::At { url, .. } => url.to_string(),
+    };
+    if let Some(problem) = run::cores(&plan, &machine).problem() {
+        print_line(&format!("weir: {problem}"));
+    }
+    let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
+    let outputs = &arguments.outputs;
+    let Some(file) = outputs.json.as_deref().filter(|_| arguments.resume) else {
+        return Ok(search);
+    };
+    search.probes = resumed(file, &search.recorded)?;
+    let step = next(&search.recorded.settings, &search.probes);
+    if matches!(step, Step::Done(_)) && outputs.html.is_some() {
+        bail!(
+            "--html: the search in {} is over, and the report of its largest load was not kept; leave --html out, or \
+             search anew",
+            file.display()
+        );
+    }
+    Ok(search)
+}
+
+/// What probes are made from.
+fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
+    let mut options = arguments.options.clone();
+    match (arguments.by, options.meetings) {
+        (By::Subscribers, Some(_)) => {
+            bail!("--meetings: goes with --by meetings or --by bitrate")
+        }
+        // How many there are is what is searched.
+        (By::Meetings, None) => options.meetings = Some(1),
+        (By::Subscribers | By::Meetings | By::Bitrate, _) => {}
+    }
+    let plan = options.plan(&arguments.profile, machine)?;
+    plan.check_both_sides()?;
+    if arguments.outputs.archive.is_some() {
+        bail!("--archive: a search has many runs; --json keeps what each of its probes found");
+    }
+    if let Some(problem) = plan.calibration_problem()
+        && !arguments.no_calibration
+    {
+        bail!("{problem}; say --no-calibration");
+    }
+    Ok(plan)
+}
+
 /// Writes the report of the largest load that held, or says why there is none to write, and leaves no empty file that was
 /// not there before.
 fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> {
@@ -184,7 +201,7 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
     let largest = held.map(|probe| probe.load).max();
     let reason = match (largest, search.best()) {
         (Some(largest), Some((load, report))) if load == largest => {
-            return write(file, &html::render(&report));
+            return write_file(file, &html::render(&report));
         }
         (Some(largest), _) => format!(
             "the largest load that held, {largest} {}, was probed before the search was resumed, and its report was not \
@@ -239,7 +256,7 @@ struct Watcher<'a> {
 
 impl Onlooker for Watcher<'_> {
     /// Without --relay, the run itself starts a fresh one.
-    fn prepare(&mut self, _plan: &mut Plan, _stop: &Stop) -> anyhow::Result<Option<StartedRelay>> {
+    fn prepare(&mut self, _plan: &mut Plan, _stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
         Ok(None)
     }
 
@@ -257,7 +274,7 @@ impl Onlooker for Watcher<'_> {
 /// Writes a record. A search that is broken off while it writes must not lose what it had.
 fn keep(file: &Path, record: &Record) -> anyhow::Result<()> {
     let new = file.with_extension("new");
-    write(&new, &record.to_json())?;
+    write_file(&new, &record.to_json())?;
     fs::rename(&new, file).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
@@ -272,10 +289,6 @@ fn resumed(file: &Path, search: &RecordedSearch) -> anyhow::Result<Vec<Probe>> {
         return Ok(Vec::new());
     }
     Ok(Record::resume(&text, search).with_context(name)?.probes)
-}
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
 }
 
 fn print(line: &str) -> anyhow::Result<()> {

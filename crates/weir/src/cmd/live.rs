@@ -57,7 +57,7 @@ impl TrustArguments {
         let trust = match &self.certificate_hash {
             _ if self.insecure => TrustChoice::Anyone,
             Some(hash) => {
-                let hash = super::bench::hash_of(hash).context("--certificate-hash")?;
+                let hash = crate::run::options::hash_of(hash).context("--certificate-hash")?;
                 TrustChoice::Hash(hash)
             }
             None => TrustChoice::Roots(self.ca.clone()),

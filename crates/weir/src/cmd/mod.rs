@@ -8,20 +8,17 @@ mod h3;
 mod link;
 mod live;
 mod null_relay;
-mod progress;
 mod relay;
 mod report;
-mod time;
 mod token;
 
-use std::{
-    io::{IsTerminal as _, Write as _},
-    process::ExitCode,
-};
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
+
+use crate::run::options::RunOptions;
 
 /// Measure Media-over-QUIC relays; be one.
 #[derive(Debug, Parser)]
@@ -55,14 +52,22 @@ enum Command {
     Token(token::TokenArguments),
 }
 
-/// A run of a profile, or a question that takes more than one run.
+/// Benchmark a relay by draft-evens-moq-bench-00
+///
+/// Without --relay, weir's own relay is started on a core of its own. Exit code 0: the service level held;
+/// 1: it broke, or the run says nothing, or could not be calibrated; 2: nothing was measured.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct BenchCommand {
     #[command(subcommand)]
     question: Option<Question>,
+    /// Profile in the INI form of the draft's Appendix A
+    #[arg(required = true)]
+    profile: Option<PathBuf>,
     #[command(flatten)]
-    run: Option<bench::BenchArguments>,
+    options: RunOptions,
+    #[command(flatten)]
+    outputs: bench::Outputs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,13 +82,14 @@ enum Question {
 
 impl BenchCommand {
     fn run(&self) -> anyhow::Result<ExitCode> {
-        match (&self.question, &self.run) {
-            (Some(Question::FindMax(arguments)), _) => find_max::run(arguments),
-            (Some(Question::Compare(arguments)), _) => compare::run(arguments),
-            (Some(Question::Report(arguments)), _) => report::run(arguments),
-            (None, Some(arguments)) => bench::run(arguments),
-            (None, None) => {
-                anyhow::bail!("expected a PROFILE or a question; see weir bench --help")
+        match &self.question {
+            Some(Question::FindMax(arguments)) => find_max::run(arguments),
+            Some(Question::Compare(arguments)) => compare::run(arguments),
+            Some(Question::Report(arguments)) => report::run(arguments),
+            None => {
+                let profile = self.profile.as_deref();
+                let profile = profile.context("expected a PROFILE; see weir bench --help")?;
+                bench::run(profile, &self.options, &self.outputs)
             }
         }
     }
@@ -141,24 +147,6 @@ fn start_log(filter: &str, format: LogFormat) {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
-}
-
-/// Says in one line on standard error what went wrong and where.
-pub(crate) fn print_error(error: &anyhow::Error) {
-    print_line(&format!("weir: {error:#}"));
-}
-
-/// Writes a line to standard error. Nothing can be done if that fails.
-pub(crate) fn print_line(line: &str) {
-    drop(writeln!(std::io::stderr().lock(), "{line}"));
-}
-
-/// Writes `text` to standard output as it stands.
-fn print_out(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
 
 /// Bad arguments, files or addresses: nothing was measured. (1 is a run whose service level broke.)

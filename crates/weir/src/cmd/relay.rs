@@ -14,17 +14,18 @@ use weir_moqt::draft::Draft;
 use weir_net::{SocketConfig, Telemetry, UdpSocket, raise_open_files_limit};
 
 use crate::{
-    cmd::{LogFormat, print_line, start_log},
+    cmd::{LogFormat, start_log},
     endpoints,
+    output::print_line,
     relay::{
         authority::Gate,
         certificates::Certificates,
         config::Configured,
-        crew::Plan,
-        observed::Slot,
         operations::{self, Operations},
         qlog::Logs,
         settings::{Place, Raw},
+        snapshot::Slot,
+        threads::Plan,
     },
 };
 

@@ -1,15 +1,13 @@
 //! `weir bench report`: the forms of a run that was archived.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
 
 use super::{archive_file, bench};
+use crate::output::write_file;
 
 /// Show a run that was kept with --archive
 ///
@@ -68,7 +66,7 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
     ];
     for (file, render) in forms {
         if let Some(file) = file {
-            write(file, &render(&report))?;
+            write_file(file, &render(&report))?;
         }
     }
     bench::print_report(&report)?;
@@ -81,7 +79,3 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 
 /// Renders a report.
 type Form = fn(&Report) -> String;
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
-}

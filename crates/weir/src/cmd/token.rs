@@ -11,8 +11,8 @@ use jsonwebtoken::{
 };
 use weir_net::clock;
 
-use super::time::validity;
 use crate::relay::authority::{Claims, Prefix, Prefixes};
+use crate::time::validity;
 
 /// Make keys and tokens for a relay
 ///

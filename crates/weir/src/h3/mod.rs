@@ -1,11 +1,11 @@
 //! HTTP/3 servers side by side: our own server on real sockets, load on any, and comparisons of several.
 
-pub(crate) mod comparing;
-pub(crate) mod contenders;
+pub(crate) mod comparison;
 pub(crate) mod folder;
-mod hosting;
-pub(crate) mod measuring;
-pub(crate) mod namespace;
-pub(crate) mod processes;
-pub(crate) mod serving;
+pub(crate) mod measurement;
+pub(crate) mod options;
+mod plan;
+pub(crate) mod server;
+pub(crate) mod server_file;
+mod threads;
 pub(crate) mod url;

@@ -2,15 +2,14 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
-use crate::run::{is_isolated, look_up};
+use url::Position;
+
+use crate::urls;
 
 /// A URL: `https://host[:port][/path][?query]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Url {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    /// With the slash in front, and the query.
-    pub(crate) path: String,
+    url: url::Url,
 }
 
 /// What is wrong with a URL.
@@ -30,29 +29,32 @@ pub(crate) enum UrlError {
 }
 
 impl Url {
+    /// The host; an IPv6 address without brackets.
+    pub(crate) fn host(&self) -> String {
+        urls::host(&self.url)
+    }
+
     /// Host and port, as they stand in `:authority`.
-    pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
-            format!("[{}]", self.host)
-        } else {
-            self.host.clone()
-        };
-        match self.port {
-            DEFAULT_PORT => host,
-            port => format!("{host}:{port}"),
-        }
+    pub(crate) fn authority(&self) -> &str {
+        &self.url[Position::BeforeHost..Position::AfterPort]
+    }
+
+    /// With the slash in front, and the query.
+    pub(crate) fn path(&self) -> &str {
+        urls::path(&self.url)
     }
 
     /// Looks up where the host is.
     pub(crate) fn address(&self) -> Result<SocketAddr, UrlError> {
-        look_up(&self.host, self.port)
-            .map_err(|error| UrlError::Unknown(self.host.clone(), error.to_string()))
+        let port = self.url.port().unwrap_or(DEFAULT_PORT);
+        urls::look_up(&self.host(), port)
+            .map_err(|error| UrlError::Unknown(self.host(), error.to_string()))
     }
 }
 
 /// Refuses an address that others may be served from.
 pub(crate) fn check_isolated(address: SocketAddr, allow_public: bool) -> Result<(), UrlError> {
-    if allow_public || is_isolated(address.ip()) {
+    if allow_public || urls::is_isolated(address.ip()) {
         Ok(())
     } else {
         Err(UrlError::Public(address))
@@ -63,39 +65,19 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let form = || UrlError::Form(text.to_owned());
-        let rest = match text.split_once("://") {
-            Some(("https", rest)) => rest,
-            Some(_) => return Err(UrlError::Scheme(text.to_owned())),
-            None => return Err(form()),
-        };
-        let rest = rest.split('#').next().unwrap_or(rest);
-        let split = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(split);
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| form())?),
-            Some(_) | None => (authority, DEFAULT_PORT),
-        };
-        let host = match host.strip_prefix('[') {
-            Some(inner) => inner.strip_suffix(']').ok_or_else(form)?,
-            None => host,
-        };
-        let is_printable = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-        if host.is_empty() || port == 0 || !is_printable(rest) || authority.contains('@') {
-            return Err(form());
+        if text.contains("://") && !text.starts_with("https://") {
+            return Err(UrlError::Scheme(text.to_owned()));
         }
-        let slash = if path.starts_with('/') { "" } else { "/" };
-        Ok(Self {
-            host: host.to_owned(),
-            port,
-            path: format!("{slash}{path}"),
-        })
+        let url = urls::with_host(text).filter(|url| url.scheme() == "https");
+        let mut url = url.ok_or_else(|| UrlError::Form(text.to_owned()))?;
+        url.set_fragment(None);
+        Ok(Self { url })
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "https://{}{}", self.authority(), self.path)
+        self.url.fmt(formatter)
     }
 }
 
@@ -120,10 +102,7 @@ mod tests {
             ("https://127.0.0.1:1/a#b", "127.0.0.1:1", "/a"),
         ] {
             let url: Url = text.parse().unwrap();
-            assert_eq!(
-                (url.authority(), url.path.as_str()),
-                (authority.to_owned(), path)
-            );
+            assert_eq!((url.authority(), url.path()), (authority, path));
         }
         let url: Url = "https://127.0.0.1:4433/x".parse().unwrap();
         assert_eq!(url.address().unwrap(), "127.0.0.1:4433".parse().unwrap());

@@ -22,7 +22,10 @@ use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
 use super::player_page::serve_page;
 use super::real_time::{Encoder, LinkSetting, NAMESPACE, RunningOrigin, join, start};
-use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice, client_target},
+};
 
 /// Streams by a strategy over a profile to a browser.
 ///

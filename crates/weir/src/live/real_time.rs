@@ -25,7 +25,10 @@ use super::ingest_queue::{IngestQueue, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
-use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice, client_target},
+};
 
 /// Where the frames of a run in real time come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -7,11 +7,9 @@ use std::{fmt::Write as _, time::Duration};
 use weir_moqt::session;
 use weir_net::{Delays, TelemetrySnapshot};
 use weir_relay::{Counters, Gauges};
+use weir_report::process::Usage;
 
-use crate::{
-    relay::{lifecycle::Phase, observed::Snapshot},
-    run::process::Usage,
-};
+use crate::relay::{lifecycle::Phase, snapshot::Snapshot};
 
 /// All that is shown, at a moment.
 #[derive(Clone, Debug)]
@@ -115,6 +113,7 @@ pub(crate) fn render(numbers: &Numbers) -> String {
     quic(&mut page, numbers);
     host(&mut page, numbers);
     operation(&mut page, numbers);
+    process(&mut page, numbers);
     page.0
 }
 
@@ -152,101 +151,24 @@ fn sums(threads: impl Iterator<Item = Vec<(&'static str, u64)>>) -> Vec<(&'stati
 }
 
 fn quic(page: &mut Page, numbers: &Numbers) {
-    let sum = |of: fn(&Snapshot) -> u64| -> u64 {
-        numbers
-            .threads
-            .iter()
-            .map(|(snapshot, ..)| of(snapshot))
-            .sum()
-    };
+    let snapshots = || numbers.threads.iter().map(|(snapshot, ..)| snapshot);
+    let sum = |of: fn(&Snapshot) -> u64| snapshots().map(of).sum::<u64>();
     page.gauge(
         "weir_quic_connections",
         "QUIC connections, open, in handshake or draining.",
         sum(|snapshot| snapshot.connections as u64),
     );
-    for (name, help, of) in [
-        (
-            "weir_quic_accepted_total",
-            "Connections accepted.",
-            (|snapshot| snapshot.quic.accepted) as fn(&Snapshot) -> u64,
-        ),
-        (
-            "weir_quic_retried_total",
-            "Newcomers asked to prove their address.",
-            |snapshot| snapshot.quic.retried,
-        ),
-        (
-            "weir_quic_handshakes_failed_total",
-            "Handshakes that failed.",
-            |snapshot| snapshot.quic.handshakes_failed,
-        ),
-        (
-            "weir_quic_timed_out_total",
-            "Connections on which nothing was heard for the idle time-out.",
-            |snapshot| snapshot.quic.timed_out,
-        ),
-        (
-            "weir_quic_violated_total",
-            "Connections closed because the peer broke the rules of QUIC, such as those of flow control.",
-            |snapshot| snapshot.quic.violated,
-        ),
-        (
-            "weir_web_transport_sessions_total",
-            "WebTransport sessions that stood.",
-            |snapshot| snapshot.quic.web_transport_sessions,
-        ),
-        (
-            "weir_web_transport_overdue_total",
-            "HTTP/3 connections closed because no WebTransport session came in time.",
-            |snapshot| snapshot.quic.web_transport_overdue,
-        ),
-        (
-            "weir_web_transport_streams_refused_total",
-            "Streams of no WebTransport session that stands.",
-            |snapshot| snapshot.quic.web_transport_streams_refused,
-        ),
-        (
-            "weir_web_transport_datagrams_dropped_total",
-            "Datagrams of no WebTransport session that stands.",
-            |snapshot| snapshot.quic.web_transport_datagrams_dropped,
-        ),
-        (
-            "weir_http3_requests_refused_total",
-            "HTTP/3 requests that opened no session.",
-            |snapshot| snapshot.quic.http3_requests_refused,
-        ),
-        (
-            "weir_http3_violations_total",
-            "HTTP/3 connections closed because the peer broke the rules.",
-            |snapshot| snapshot.quic.http3_violations,
-        ),
-    ] {
+    for (name, help, of) in QUIC_COUNTERS {
         page.counter(name, help, sum(of));
     }
     let name = "weir_quic_refused_total";
     page.family(name, "counter", "Newcomers refused, by reason.");
-    for (reason, of) in [
-        (
-            "connections",
-            (|snapshot| snapshot.quic.refused_connections) as fn(&Snapshot) -> u64,
-        ),
-        ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
-        ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
-    ] {
+    for (reason, of) in QUIC_REFUSED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
     let name = "weir_quic_datagrams_dropped_total";
     page.family(name, "counter", "Datagrams dropped from queues, by reason.");
-    for (reason, of) in [
-        (
-            "oldest",
-            (|snapshot| snapshot.quic.datagrams_dropped_oldest) as fn(&Snapshot) -> u64,
-        ),
-        ("expired", |snapshot| {
-            snapshot.quic.datagrams_dropped_expired
-        }),
-        ("unread", |snapshot| snapshot.quic.datagrams_dropped_unread),
-    ] {
+    for (reason, of) in QUIC_DATAGRAMS_DROPPED {
         page.sample(name, &format!("{{reason=\"{reason}\"}}"), sum(of));
     }
 }
@@ -255,41 +177,7 @@ fn host(page: &mut Page, numbers: &Numbers) {
     let hosts: Vec<&TelemetrySnapshot> = numbers.threads.iter().map(|(_, host, _)| host).collect();
     let sum =
         |of: fn(&TelemetrySnapshot) -> u64| -> u64 { hosts.iter().map(|host| of(host)).sum() };
-    for (name, help, of) in [
-        (
-            "weir_host_packets_received_total",
-            "UDP packets received.",
-            (|host| host.packets_received) as fn(&TelemetrySnapshot) -> u64,
-        ),
-        (
-            "weir_host_packets_sent_total",
-            "UDP packets sent.",
-            |host| host.packets_sent,
-        ),
-        (
-            "weir_host_received_bytes_total",
-            "UDP payload received.",
-            |host| host.bytes_received,
-        ),
-        ("weir_host_sent_bytes_total", "UDP payload sent.", |host| {
-            host.bytes_sent
-        }),
-        (
-            "weir_host_send_errors_total",
-            "Packets that the system refused to send.",
-            |host| host.send_errors,
-        ),
-        (
-            "weir_host_receive_dropped_total",
-            "Packets dropped because a receive buffer was full.",
-            |host| host.receive_dropped,
-        ),
-        (
-            "weir_host_turns_total",
-            "Turns of the event loops.",
-            |host| host.turns,
-        ),
-    ] {
+    for (name, help, of) in HOST_COUNTERS {
         page.counter(name, help, sum(of));
     }
     let name = "weir_host_cpu_seconds_total";
@@ -339,6 +227,20 @@ fn operation(page: &mut Page, numbers: &Numbers) {
             seconds,
         );
     }
+    files(page, numbers);
+    page.gauge(
+        "weir_relay_uptime_seconds",
+        "Since the start.",
+        numbers.uptime.as_secs_f64(),
+    );
+    let name = "weir_build_info";
+    page.family(name, "gauge", "1, with the version.");
+    let version = env!("CARGO_PKG_VERSION");
+    page.sample(name, &format!("{{version=\"{version}\"}}"), 1);
+}
+
+/// What is read from files and fetched, and what is written to them.
+fn files(page: &mut Page, numbers: &Numbers) {
     let name = "weir_relay_reloads_total";
     page.family(
         name,
@@ -371,15 +273,9 @@ fn operation(page: &mut Page, numbers: &Numbers) {
         "Logs of connections that were cut off or not begun at a limit.",
         numbers.qlog.cut,
     );
-    page.gauge(
-        "weir_relay_uptime_seconds",
-        "Since the start.",
-        numbers.uptime.as_secs_f64(),
-    );
-    let name = "weir_build_info";
-    page.family(name, "gauge", "1, with the version.");
-    let version = env!("CARGO_PKG_VERSION");
-    page.sample(name, &format!("{{version=\"{version}\"}}"), 1);
+}
+
+fn process(page: &mut Page, numbers: &Numbers) {
     let process = &numbers.process;
     page.counter(
         "process_cpu_seconds_total",
@@ -399,6 +295,124 @@ fn operation(page: &mut Page, numbers: &Numbers) {
     page.gauge("process_threads", "Threads.", process.threads);
     page.gauge("process_open_fds", "Open files.", numbers.open_files);
 }
+
+/// A counter: its name, what it counts, and where it stands.
+type Counter<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// What the endpoints count.
+const QUIC_COUNTERS: [Counter<Snapshot>; 11] = [
+    (
+        "weir_quic_accepted_total",
+        "Connections accepted.",
+        |snapshot| snapshot.quic.accepted,
+    ),
+    (
+        "weir_quic_retried_total",
+        "Newcomers asked to prove their address.",
+        |snapshot| snapshot.quic.retried,
+    ),
+    (
+        "weir_quic_handshakes_failed_total",
+        "Handshakes that failed.",
+        |snapshot| snapshot.quic.handshakes_failed,
+    ),
+    (
+        "weir_quic_timed_out_total",
+        "Connections on which nothing was heard for the idle time-out.",
+        |snapshot| snapshot.quic.timed_out,
+    ),
+    (
+        "weir_quic_violated_total",
+        "Connections closed because the peer broke the rules of QUIC, such as those of flow control.",
+        |snapshot| snapshot.quic.violated,
+    ),
+    (
+        "weir_web_transport_sessions_total",
+        "WebTransport sessions that stood.",
+        |snapshot| snapshot.quic.web_transport_sessions,
+    ),
+    (
+        "weir_web_transport_overdue_total",
+        "HTTP/3 connections closed because no WebTransport session came in time.",
+        |snapshot| snapshot.quic.web_transport_overdue,
+    ),
+    (
+        "weir_web_transport_streams_refused_total",
+        "Streams of no WebTransport session that stands.",
+        |snapshot| snapshot.quic.web_transport_streams_refused,
+    ),
+    (
+        "weir_web_transport_datagrams_dropped_total",
+        "Datagrams of no WebTransport session that stands.",
+        |snapshot| snapshot.quic.web_transport_datagrams_dropped,
+    ),
+    (
+        "weir_http3_requests_refused_total",
+        "HTTP/3 requests that opened no session.",
+        |snapshot| snapshot.quic.http3_requests_refused,
+    ),
+    (
+        "weir_http3_violations_total",
+        "HTTP/3 connections closed because the peer broke the rules.",
+        |snapshot| snapshot.quic.http3_violations,
+    ),
+];
+
+/// A part of a counter: the reason that its label names, and where it stands.
+type Reason = (&'static str, fn(&Snapshot) -> u64);
+
+/// Why newcomers were refused.
+const QUIC_REFUSED: [Reason; 3] = [
+    ("connections", |snapshot| snapshot.quic.refused_connections),
+    ("handshakes", |snapshot| snapshot.quic.refused_handshakes),
+    ("unwanted", |snapshot| snapshot.quic.refused_unwanted),
+];
+
+/// Why datagrams were dropped.
+const QUIC_DATAGRAMS_DROPPED: [Reason; 3] = [
+    ("oldest", |snapshot| snapshot.quic.datagrams_dropped_oldest),
+    ("expired", |snapshot| {
+        snapshot.quic.datagrams_dropped_expired
+    }),
+    ("unread", |snapshot| snapshot.quic.datagrams_dropped_unread),
+];
+
+/// What the hosts count.
+const HOST_COUNTERS: [Counter<TelemetrySnapshot>; 7] = [
+    (
+        "weir_host_packets_received_total",
+        "UDP packets received.",
+        |host| host.packets_received,
+    ),
+    (
+        "weir_host_packets_sent_total",
+        "UDP packets sent.",
+        |host| host.packets_sent,
+    ),
+    (
+        "weir_host_received_bytes_total",
+        "UDP payload received.",
+        |host| host.bytes_received,
+    ),
+    ("weir_host_sent_bytes_total", "UDP payload sent.", |host| {
+        host.bytes_sent
+    }),
+    (
+        "weir_host_send_errors_total",
+        "Packets that the system refused to send.",
+        |host| host.send_errors,
+    ),
+    (
+        "weir_host_receive_dropped_total",
+        "Packets dropped because a receive buffer was full.",
+        |host| host.receive_dropped,
+    ),
+    (
+        "weir_host_turns_total",
+        "Turns of the event loops.",
+        |host| host.turns,
+    ),
+];
 
 /// Bounds of histograms, as powers of two of microseconds: 16 µs to 33 s. What lies outside is counted in the next.
 const SMALLEST_BUCKET: usize = 4;

@@ -5,12 +5,12 @@
 pub(crate) mod authority;
 pub(crate) mod certificates;
 pub(crate) mod config;
-pub(crate) mod crew;
 pub(crate) mod http;
 pub(crate) mod lifecycle;
 pub(crate) mod metrics;
-pub(crate) mod notify;
-pub(crate) mod observed;
 pub(crate) mod operations;
 pub(crate) mod qlog;
 pub(crate) mod settings;
+pub(crate) mod snapshot;
+pub(crate) mod systemd;
+pub(crate) mod threads;

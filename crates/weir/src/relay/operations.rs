@@ -15,6 +15,7 @@ use anyhow::Context as _;
 use weir_net::{Stop, Telemetry, clock};
 
 use crate::{
+    harness::process,
     relay::{
         authority::Gate,
         certificates::{Certificates, Watch},
@@ -22,11 +23,10 @@ use crate::{
         http::{self, HttpLimits, Page},
         lifecycle::{Lifecycle, Phase},
         metrics::{self, Numbers, Reloads},
-        notify::Manager,
-        observed::Slot,
         qlog::Logs,
+        snapshot::Slot,
+        systemd::Manager,
     },
-    run::process,
     signals::{self, Request},
 };
 

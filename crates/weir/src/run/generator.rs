@@ -20,9 +20,8 @@ use weir_net::{Stop, clock};
 use weir_report::relay::{Clause, Conduct, Status, live_view::Moment};
 
 use super::{
-    Plan, RelayUrl,
-    hosting::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
-    target,
+    Plan, RelayUrl, target,
+    threads::{Gate, Hosted, KEEP_ALIVE, Load, LoadHost, Seen, Setting},
     watch::Watch,
 };
 

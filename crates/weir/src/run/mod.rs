@@ -1,199 +1,45 @@
 //! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
 
-mod child;
-pub(crate) mod children;
+pub(crate) mod comparison;
 mod generator;
-mod health;
-mod hosting;
-pub(crate) mod machine;
-pub(crate) mod process;
-pub(crate) mod relays;
+pub(crate) mod limit_comparison;
+pub(crate) mod options;
+mod plan;
+pub(crate) mod relay_file;
 mod scrape;
 pub(crate) mod search;
-mod seconds;
 mod target;
+mod threads;
 mod watch;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use weir_bench::{
     clock::RunClock,
     outcome::{self, Judged, Surroundings},
-    profile::{Mode, Pattern, Profile},
+    profile::Mode,
     publisher::PublishFlow,
-    qperf::Wire,
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
-use weir_moqt::{draft::Draft, token::Token};
+use weir_moqt::draft::Draft;
 use weir_net::{Stop, clock};
-use weir_report::{
-    relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment},
-    service_level::ServiceLevel,
+use weir_report::relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment};
+
+use crate::harness::{
+    machine::Machine,
+    own_relay::{ChildRelay, OwnRelay},
 };
 
-pub(crate) use self::{
-    child::{ChildRelay, OwnRelay},
-    machine::{Machine, MachineTime},
-    target::{RelayUrl, TrustChoice, is_isolated, look_up, target as client_target},
-};
+pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
+pub(crate) use self::target::{RelayUrl, TrustChoice, target as client_target};
 use self::{
     generator::{BrokenOff, Generator},
-    hosting::Hosted,
     scrape::Scraper,
+    threads::Hosted,
     watch::Watch,
 };
-
-/// Everything that a run is made from, checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Plan {
-    pub(crate) profile_name: String,
-    pub(crate) profile: Profile,
-    pub(crate) relay: RelayChoice,
-    /// Subscribers of a fan-out.
-    pub(crate) subscribers: usize,
-    /// Meetings instead of a fan-out.
-    pub(crate) meetings: Option<Meetings>,
-    /// What is done here of a fan-out, whatever the profile says; the rest is another process's to do.
-    pub(crate) role: Option<Mode>,
-    /// How the benchmark's messages look.
-    pub(crate) wire: Wire,
-    /// Clients started per second; all at once if zero.
-    pub(crate) ramp_per_second: u32,
-    pub(crate) flow: PublishFlow,
-    pub(crate) subscribe_flow: SubscribeFlow,
-    /// Drafts that clients offer, by their ALPN, the preferred one first.
-    pub(crate) drafts: Vec<&'static str>,
-    /// What every client shows in its SETUP and with its requests.
-    pub(crate) tokens: Vec<Token>,
-    pub(crate) level: ServiceLevel,
-    pub(crate) seed: u64,
-    pub(crate) cores: CoreChoice,
-    /// One socket for each subscriber instead of one for all.
-    pub(crate) socket_per_subscriber: bool,
-    pub(crate) no_wait: bool,
-    pub(crate) trust: TrustChoice,
-    /// Where the relay's own metrics are.
-    pub(crate) metrics_url: Option<String>,
-    /// How much of the beginning of the data phase is not judged by loss and latency.
-    pub(crate) unjudged: Duration,
-    /// Whether the run ends as soon as its service level cannot hold any more.
-    pub(crate) ends_early: bool,
-    /// Whether the same load is put on a null relay afterwards.
-    pub(crate) calibrate: bool,
-    /// Share of their time that the generator's threads waste on purpose, in per cent.
-    pub(crate) waste_percent: u32,
-    pub(crate) command_line: String,
-}
-
-/// Groups of clients that each publish, and subscribe to all others of their group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Meetings {
-    pub(crate) meetings: usize,
-    pub(crate) clients_per_meeting: usize,
-}
-
-impl Plan {
-    /// What is done here; the rest is another process's. Clients of meetings do both.
-    pub(crate) fn part(&self) -> Mode {
-        match self.meetings {
-            Some(_) => Mode::Both,
-            None => Roles { given: self.role }.part(&self.profile),
-        }
-    }
-
-    /// The first thing of which only one side is done here, as it stands in the command line or the profile.
-    pub(crate) fn one_sided(&self) -> Option<OneSided> {
-        if self.meetings.is_some() {
-            return None;
-        }
-        let roles = Roles { given: self.role };
-        self.profile.tracks.iter().find_map(|track| {
-            let publishes = roles.publishes(track.mode);
-            let is_both = publishes && roles.subscribes(track.mode);
-            (!is_both).then(|| OneSided {
-                publishes,
-                named: match (self.role, publishes) {
-                    (Some(_), true) => "--role publish".to_owned(),
-                    (Some(_), false) => "--role subscribe".to_owned(),
-                    (None, true) => format!("[{}]: mode = 1", track.section),
-                    (None, false) => format!("[{}]: mode = 2", track.section),
-                },
-            })
-        })
-    }
-
-    /// Why this load says nothing of the generator if a null relay is put under it; none if it does.
-    pub(crate) fn calibration_problem(&self) -> Option<String> {
-        let mut tracks = self.profile.tracks.iter();
-        if let Some(track) = tracks.find(|track| track.pattern == Pattern::Fetch) {
-            return Some(format!(
-                "[{}]: pattern = fetch: a null relay keeps nothing that could be fetched",
-                track.section
-            ));
-        }
-        let one_sided = self.one_sided().filter(|one| one.publishes)?;
-        Some(format!(
-            "{}: a null relay would have nobody to forward to; calibrate where the subscribers are",
-            one_sided.named
-        ))
-    }
-
-    /// Subscribers in all, wherever they are.
-    pub(crate) fn subscribers_total(&self) -> usize {
-        self.meetings.map_or(self.subscribers, |meetings| {
-            meetings
-                .meetings
-                .saturating_mul(meetings.clients_per_meeting)
-        })
-    }
-}
-
-/// What leaves the other side of a track to another process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct OneSided {
-    /// Whether what is done here is to publish.
-    pub(crate) publishes: bool,
-    /// The flag, or section and key, that says so.
-    pub(crate) named: String,
-}
-
-/// Which relay is measured.
-#[derive(Clone, Debug)]
-pub(crate) enum RelayChoice {
-    /// Ours, started for the run.
-    Own(OwnRelay),
-    /// One that runs already.
-    At {
-        /// Where it is reached.
-        url: RelayUrl,
-        /// Its process, if it is on this machine and is to be watched.
-        pid: Option<u32>,
-        /// Whether that was found by the name of its program.
-        by_name: bool,
-    },
-}
-
-/// Which thread runs on which core.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CoreChoice {
-    /// Those of the relay; empty if they are not known.
-    pub(crate) relay: Vec<usize>,
-    pub(crate) publishers: Option<usize>,
-    pub(crate) subscribers: Option<usize>,
-}
-
-impl CoreChoice {
-    /// The core that a null relay stands in on for the relay.
-    fn for_null_relay(&self, machine: &Machine) -> Option<usize> {
-        let is_free =
-            |core: &&usize| Some(**core) != self.publishers && Some(**core) != self.subscribers;
-        let mut cores = machine.cores.iter();
-        let free = cores.find(is_free).or_else(|| machine.cores.first());
-        self.relay.first().or(free).copied()
-    }
-}
 
 /// What a run has left.
 pub(crate) struct Ran {

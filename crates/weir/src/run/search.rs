@@ -14,7 +14,11 @@ use weir_report::{
     search::{self, Answer, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step},
 };
 
-use super::{Machine, MachineTime, Meetings, Plan, RelayChoice, relays::StartedRelay};
+use super::{Meetings, Plan, RelayChoice};
+use crate::harness::{
+    child::ChildGroup,
+    machine::{Machine, MachineTime},
+};
 
 /// How a search goes about it.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +73,7 @@ pub(crate) struct Search {
 /// Who looks on while a search makes its probes.
 pub(crate) trait Onlooker {
     /// Gets the relay ready for the next probe; what it returns is ended after the probe.
-    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<StartedRelay>>;
+    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>>;
     /// A probe goes on.
     fn see(&mut self, moment: &Moment);
     /// A probe has come to its end.
@@ -88,47 +92,7 @@ impl Search {
             meetings: 1,
             clients_per_meeting: 1,
         });
-        let clients = meetings.clients_per_meeting as u64;
-        // Loads that can be, and the first that is tried.
-        let (possible, from, most) = match method.dimension {
-            Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
-            Dimension::Meetings => {
-                let most = (SUBSCRIBERS_MAX / clients).max(1);
-                (1..=most, 1, most.min(MEETINGS_MAX))
-            }
-            Dimension::BitRate => {
-                let rates = load::kilobits_per_second(&profile);
-                let from = kilobits(load::bits_per_second(&profile));
-                (rates.clone(), from, KILOBITS_MAX.min(*rates.end()))
-            }
-        };
-        for (flag, given) in [("--least", method.least), ("--most", method.most)] {
-            if given.is_some_and(|given| !possible.contains(&given)) {
-                bail!(
-                    "{flag}: this profile can have {} to {} {}",
-                    possible.start(),
-                    possible.end(),
-                    method.dimension.unit(),
-                );
-            }
-        }
-        let (least, most) = (
-            method.least.unwrap_or_else(|| *possible.start()),
-            method.most.unwrap_or(most),
-        );
-        let from = method.from.unwrap_or(from);
-        let settings = Settings {
-            from: from.clamp(least, most.max(least)),
-            least,
-            most,
-            precision_percent: method.precision_percent,
-            repeats: method.repeats,
-            needed: method.needed,
-            probes_max: method.probes_max,
-        };
-        if let Some(problem) = settings.problem() {
-            bail!("{problem}");
-        }
+        let settings = settings(&method, &profile, meetings)?;
         plan.profile = profile.clone();
         plan.unjudged = WARM_UP;
         plan.ends_early = method.ends_early;
@@ -314,6 +278,52 @@ impl Search {
         report.generator.calibration = calibration.filter(|calibration| calibration.held);
         Some((load, report))
     }
+}
+
+/// Which loads are tried, within those that this profile can have.
+fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::Result<Settings> {
+    let clients = meetings.clients_per_meeting as u64;
+    // Loads that can be, and the first that is tried.
+    let (possible, from, most) = match method.dimension {
+        Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
+        Dimension::Meetings => {
+            let most = (SUBSCRIBERS_MAX / clients).max(1);
+            (1..=most, 1, most.min(MEETINGS_MAX))
+        }
+        Dimension::BitRate => {
+            let rates = load::kilobits_per_second(profile);
+            let from = kilobits(load::bits_per_second(profile));
+            (rates.clone(), from, KILOBITS_MAX.min(*rates.end()))
+        }
+    };
+    for (flag, given) in [("--least", method.least), ("--most", method.most)] {
+        if given.is_some_and(|given| !possible.contains(&given)) {
+            bail!(
+                "{flag}: this profile can have {} to {} {}",
+                possible.start(),
+                possible.end(),
+                method.dimension.unit(),
+            );
+        }
+    }
+    let (least, most) = (
+        method.least.unwrap_or_else(|| *possible.start()),
+        method.most.unwrap_or(most),
+    );
+    let from = method.from.unwrap_or(from);
+    let settings = Settings {
+        from: from.clamp(least, most.max(least)),
+        least,
+        most,
+        precision_percent: method.precision_percent,
+        repeats: method.repeats,
+        needed: method.needed,
+        probes_max: method.probes_max,
+    };
+    if let Some(problem) = settings.problem() {
+        bail!("{problem}");
+    }
+    Ok(settings)
 }
 
 /// What of the load stays the same in every probe.

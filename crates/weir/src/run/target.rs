@@ -1,13 +1,14 @@
 //! The relay that is measured: its URL, its address, whom to trust.
 
 use std::{
-    fmt, io,
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    fmt,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     str::FromStr,
 };
 
 use anyhow::Context as _;
+use url::{Position, Url};
 pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
@@ -17,13 +18,13 @@ use weir_quic::{
     web_transport::Request,
 };
 
+use crate::urls;
+
 /// A relay's URL: `moqt://host:port/path?query` for raw QUIC, `https://` for WebTransport [moqt-18 §3.1.2].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RelayUrl {
     pub(crate) scheme: Scheme,
-    host: String,
-    port: u16,
-    path: String,
+    url: Url,
     pub(crate) address: SocketAddr,
 }
 
@@ -37,10 +38,10 @@ pub(crate) enum Scheme {
 impl Scheme {
     const ALL: [Self; 2] = [Self::Quic, Self::WebTransport];
 
-    fn prefix(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
-            Self::Quic => "moqt://",
-            Self::WebTransport => "https://",
+            Self::Quic => "moqt",
+            Self::WebTransport => "https",
         }
     }
 
@@ -76,46 +77,36 @@ pub(crate) enum TrustChoice {
 impl RelayUrl {
     /// Our own relay on this machine.
     pub(crate) fn of_child(address: SocketAddr) -> Self {
+        let url = format!("moqt://localhost:{}", address.port());
         Self {
             scheme: Scheme::Quic,
-            host: "localhost".to_owned(),
-            port: address.port(),
-            path: String::new(),
+            url: Url::parse(&url).expect("a host and a port"),
             address,
         }
     }
 
+    fn host(&self) -> String {
+        urls::host(&self.url)
+    }
+
+    fn port(&self) -> u16 {
+        self.url.port().unwrap_or(DEFAULT_PORT)
+    }
+
     /// Host and port, as they stand in a URL.
     fn authority(&self) -> String {
-        let bracket = self.host.contains(':');
-        let (open, close) = if bracket { ("[", "]") } else { ("", "") };
-        format!("{open}{}{close}:{}", self.host, self.port)
+        let host = &self.url[Position::BeforeHost..Position::AfterHost];
+        format!("{host}:{}", self.port())
+    }
+
+    /// Path and query.
+    fn path(&self) -> &str {
+        urls::path(&self.url)
     }
 
     /// Whether only this machine or a private network is reached by it (draft-evens-moq-bench-00 §5.7).
     pub(crate) fn is_isolated(&self) -> bool {
-        is_isolated(self.address.ip())
-    }
-}
-
-/// Looks up where a host is; IPv4 is preferred, so that two runs take the same way, and `localhost` is the address that
-/// servers listen on by default.
-pub(crate) fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
-    let found: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    let first = found
-        .iter()
-        .find(|one| one.is_ipv4())
-        .or_else(|| found.first());
-    first
-        .copied()
-        .ok_or_else(|| io::Error::other("it has no address"))
-}
-
-/// Whether an address is one of this machine or of a private network.
-pub(crate) fn is_isolated(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_private() || ip.is_link_local(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unique_local() || ip.is_unicast_link_local(),
+        urls::is_isolated(self.address.ip())
     }
 }
 
@@ -123,32 +114,20 @@ impl FromStr for RelayUrl {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        let form = || UrlError::Form(text.to_owned());
-        let mut schemes = Scheme::ALL.into_iter();
-        let (scheme, rest) = schemes
-            .find_map(|scheme| Some((scheme, text.strip_prefix(scheme.prefix())?)))
-            .ok_or_else(form)?;
-        let split = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, path) = rest.split_at(split);
-        let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && !port.contains(']') => {
-                (host, port.parse().map_err(|_| form())?)
-            }
-            Some((_, port)) if !port.contains(']') => return Err(form()),
-            Some(_) | None if !authority.is_empty() => (authority, DEFAULT_PORT),
-            Some(_) | None => return Err(form()),
-        };
-        let host = host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let unknown = |error: String| UrlError::Unknown(host.clone(), error);
-        let address = look_up(&host, port).map_err(|error| unknown(error.to_string()))?;
+        let url = urls::with_host(text);
+        let scheme = url.as_ref().and_then(|url| {
+            let mut schemes = Scheme::ALL.into_iter();
+            schemes.find(|scheme| scheme.name() == url.scheme())
+        });
+        let (url, scheme) = url
+            .zip(scheme)
+            .ok_or_else(|| UrlError::Form(text.to_owned()))?;
+        let host = urls::host(&url);
+        let address = urls::look_up(&host, url.port().unwrap_or(DEFAULT_PORT))
+            .map_err(|error| UrlError::Unknown(host, error.to_string()))?;
         Ok(Self {
             scheme,
-            host,
-            port,
-            path: path.to_owned(),
+            url,
             address,
         })
     }
@@ -156,13 +135,8 @@ impl FromStr for RelayUrl {
 
 impl fmt::Display for RelayUrl {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}{}{}",
-            self.scheme.prefix(),
-            self.authority(),
-            self.path
-        )
+        let (scheme, authority) = (self.scheme.name(), self.authority());
+        write!(formatter, "{scheme}://{authority}{}", self.path())
     }
 }
 
@@ -191,10 +165,7 @@ pub(crate) fn target_with(
     let tls = ClientTls::new(trust, &alpns).context("TLS")?;
     let web_transport = (url.scheme == Scheme::WebTransport).then(|| Request {
         authority: url.authority(),
-        path: match url.path.strip_prefix('/') {
-            Some(_) => url.path.clone(),
-            None => format!("/{}", url.path),
-        },
+        path: url.path().to_owned(),
         protocols: protocols.iter().map(|&name| name.to_owned()).collect(),
         origin: None,
     });
@@ -204,7 +175,11 @@ pub(crate) fn target_with(
             ..named(url)
         },
         sockets,
-        ..Target::new(url.address, &url.host, ClientConfig { tls, web_transport })
+        ..Target::new(
+            url.address,
+            &url.host(),
+            ClientConfig { tls, web_transport },
+        )
     })
 }
 
@@ -213,10 +188,10 @@ fn named(url: &RelayUrl) -> Setup {
     match url.scheme {
         Scheme::WebTransport => Setup::default(),
         Scheme::Quic => {
-            let is_address = url.host.parse::<IpAddr>().is_ok();
+            let is_address = url.host().parse::<IpAddr>().is_ok();
             Setup {
-                path: (!url.path.is_empty()).then(|| url.path.clone()),
-                authority: (!is_address || url.port != DEFAULT_PORT).then(|| url.authority()),
+                path: (!url.path().is_empty()).then(|| url.path().to_owned()),
+                authority: (!is_address || url.port() != DEFAULT_PORT).then(|| url.authority()),
                 ..Setup::default()
             }
         }
@@ -247,7 +222,7 @@ mod tests {
     #[test]
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
-        assert_eq!(url.to_string(), "https://[::1]:99?x");
+        assert_eq!(url.to_string(), "https://[::1]:99/?x");
         let target = target(&url, &TrustChoice::Anyone).unwrap();
         let request = target.client.web_transport.unwrap();
         assert_eq!(request.authority, "[::1]:99");

@@ -10,19 +10,21 @@ use weir_bench::{
     profile::{Profile, TrackProfile},
 };
 use weir_net::{TelemetrySnapshot, clock};
-use weir_report::relay::{
-    Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
-    live_view::{Moment, Stage},
+use weir_report::{
+    process::{Usage, percent},
+    relay::{
+        Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
+        generator_health::{self, ThreadSeen},
+        live_view::{Moment, Stage},
+        per_second::{Second, Seconds, generator_between, relay_between},
+    },
 };
 
 use super::{
     Plan, RelayChoice,
-    child::ChildRelay,
-    health::{self, ThreadSeen},
-    hosting::{Seen, View},
-    process::{self, Usage},
-    seconds::{Second, Seconds, generator_between, percent, relay_between},
+    threads::{Seen, View},
 };
+use crate::harness::{own_relay::ChildRelay, process};
 
 /// The part of a run over which costs are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +200,7 @@ impl Watch {
         }
         let begins = Second {
             number: second,
-            at: now,
+            at: now - self.started,
             relay: self.usage(),
             generator: process::usage(std::process::id()).ok(),
             objects: self.seen().map(|seen| seen.subscribers.objects).sum(),
@@ -264,7 +266,7 @@ impl Watch {
     }
 
     fn moment(&self, begins: &Second, before: Option<&Second>) -> Moment {
-        let now = begins.at;
+        let now = self.started + begins.at;
         let sum = |pick: fn(&Seen) -> u64| self.seen().map(|seen| pick(&seen)).sum::<u64>();
         let delivered = sum(|seen| seen.subscribers.objects);
         let stage = match &self.released {
@@ -371,7 +373,7 @@ impl Watch {
                 });
             }
         }
-        let reasons = health::reasons(&seen, drops);
+        let reasons = generator_health::reasons(&seen, drops);
         Generator {
             healthy: reasons.is_empty(),
             reasons,

@@ -3,22 +3,17 @@
 use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
-use clap::{Args, Parser};
-use weir_report::http3::{Comparison, markdown, page, table};
+use clap::Args;
+use weir_report::comparison::servers::{Comparison, markdown, page, table};
 
-use super::bench::{self, BenchArguments};
 use crate::{
-    cmd::{bench::check_writable, print_line, print_out, progress::Progress},
     h3::{
-        comparing::{News, Turns},
-        contenders::Described,
-        measuring::Plan,
-        namespace,
-        processes::mtu_to,
+        comparison::{self, ServerRounds},
+        server_file::ServerFile,
     },
-    results,
-    run::Machine,
-    signals,
+    harness::{contender, machine::Machine, namespace, udp::mtu_to},
+    output::{check_writable, print_line, print_out, write_file},
+    results, signals,
 };
 
 /// Measure several HTTP/3 servers in turns and put them in a table
@@ -62,17 +57,11 @@ pub(crate) struct CompareArguments {
     results: Option<PathBuf>,
 }
 
-/// The arguments of one run, made from the file.
-#[derive(Debug, Parser)]
-#[command(name = "weir h3 bench", no_binary_name = true)]
-struct RunLine {
-    #[command(flatten)]
-    run: BenchArguments,
-}
-
 pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let described = described(arguments, &machine)?;
+    let checked = comparison::check(&described, &machine);
+    let client = checked.with_context(|| arguments.file.display().to_string())?;
     let forms: [(&Option<PathBuf>, Form); 3] = [
         (&arguments.json, Comparison::to_json),
         (&arguments.html, page),
@@ -85,19 +74,9 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     // Everything that can be wrong is found before the namespace is entered, where this begins anew.
     let network = network(arguments)?;
     let stop = signals::stop_on_signals()?;
-    let make = |line: &[String]| plan(line, &machine);
     let rounds = described.rounds;
-    let client = make(&described.line(&described.server[0], &described.loads()[0], ANY_PORT))?;
-    let mut turns = Turns::new(described, machine.clone())?;
-    let mut progress = Progress::new();
-    let broken_off = turns.go(&make, &stop, &mut |news| match news {
-        News::Progress(line) => progress.say(line),
-        News::Run(line) => {
-            progress.end();
-            print_line(line);
-        }
-    });
-    progress.end();
+    let mut turns = ServerRounds::new(described, machine)?;
+    let broken_off = turns.run(&stop)?;
     let comparison = turns.comparison(&client, &network, broken_off);
     write_out(arguments, &forms, &comparison)?;
     if !comparison.is_measured() {
@@ -116,19 +95,10 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
 /// Renders a comparison.
 type Form = fn(&Comparison) -> String;
 
-fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<Described> {
-    let mut described = Described::read(&arguments.file)?;
+fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<ServerFile> {
+    let mut described = ServerFile::read(&arguments.file)?;
+    contender::keep_only(&mut described.server, &arguments.only, &arguments.file)?;
     let file = arguments.file.display();
-    for name in &arguments.only {
-        if !described.server.iter().any(|server| server.name == *name) {
-            bail!("--only: there is no server {name:?} in {file}");
-        }
-    }
-    if !arguments.only.is_empty() {
-        described
-            .server
-            .retain(|server| arguments.only.contains(&server.name));
-    }
     if !arguments.scenario.is_empty() {
         described.scenarios.clone_from(&arguments.scenario);
     }
@@ -158,22 +128,12 @@ fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<
             );
         }
     }
-    // What is wrong with a run is found before anything is started.
-    for server in &described.server {
-        for load in described.loads() {
-            let line = described.line(server, &load, ANY_PORT);
-            plan(&line, machine).with_context(|| {
-                let (server, load) = (&server.name, &load.name);
-                format!("{file}: arguments, or path of server {server:?}, in scenario {load:?}")
-            })?;
-        }
-    }
     Ok(described)
 }
 
 /// Enters a namespace if that is wanted and possible; says what carries the packets.
 fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
-    let found = mtu_to((Ipv4Addr::LOCALHOST, ANY_PORT).into());
+    let found = mtu_to((Ipv4Addr::LOCALHOST, 443).into());
     let mtu = found.map_or_else(|| "unknown".to_owned(), |mtu| mtu.to_string());
     if arguments.inside_namespace && found == Some(namespace::MTU_BYTES) {
         return Ok(format!(
@@ -193,12 +153,6 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
     ))
 }
 
-fn plan(line: &[String], machine: &Machine) -> anyhow::Result<Plan> {
-    let parsed =
-        RunLine::try_parse_from(line).map_err(|error| anyhow::anyhow!("{}", error.render()))?;
-    bench::plan(&parsed.run, machine)
-}
-
 fn write_out(
     arguments: &CompareArguments,
     forms: &[(&Option<PathBuf>, Form)],
@@ -206,8 +160,7 @@ fn write_out(
 ) -> anyhow::Result<()> {
     for (file, render) in forms {
         if let Some(file) = file {
-            std::fs::write(file, render(comparison))
-                .with_context(|| format!("{}: cannot be written", file.display()))?;
+            write_file(file, &render(comparison))?;
         }
     }
     if let Some(file) = arguments
@@ -221,8 +174,6 @@ fn write_out(
     print_out(&table(comparison))
 }
 
-/// Of runs that are only checked.
-const ANY_PORT: u16 = 4433;
 /// The section of the results, and the command that makes it.
 const SECTION: &str = "http3-servers";
 const COMMAND: &str = "make results-h3";

@@ -13,12 +13,10 @@ use weir_quic::{
 };
 
 use crate::{
-    cmd::{
-        print_out,
-        time::{time, time_limit},
-    },
-    h3::{folder, serving::Plan},
+    h3::{folder, server::Plan},
+    output::print_out,
     signals,
+    time::{time, time_limit},
 };
 
 /// Serve files over HTTP/3

@@ -15,7 +15,7 @@ use weir_report::lab::{
 };
 
 use super::congestion;
-use crate::cmd::{print_line, print_out, time::time};
+use crate::harness::machine::MachineTime;
 use crate::live::{
     browser,
     lab::{self, Run},
@@ -23,8 +23,9 @@ use crate::live::{
     network_profile::NetworkProfile,
     real_time::{self, SourceChoice},
 };
+use crate::output::{print_line, print_out};
 use crate::results;
-use crate::run::MachineTime;
+use crate::time::time;
 
 /// Compare strategies over links that are too slow, in virtual time or in real time
 ///

@@ -15,12 +15,12 @@ use weir_net::Stop;
 use weir_report::lab::{Figures, line, summary};
 
 use super::{TrustArguments, namespace};
-use crate::cmd::print_out;
-use crate::cmd::time::{long_time, time};
 use crate::live::hosting::{host, timebase};
 use crate::live::lab::{named_strategy, wanted_congestion};
+use crate::output::print_out;
 use crate::run::RelayUrl;
 use crate::signals;
+use crate::time::{long_time, time};
 
 /// Play a live stream without a screen, and report what a viewer would have seen
 ///

@@ -18,14 +18,17 @@ use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::{TrustArguments, namespace};
-use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
+use crate::output::{print_line, print_out};
 use crate::signals;
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice, client_target},
+};
 
 /// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
 ///

@@ -18,15 +18,18 @@ use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::namespace;
-use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
     player_page::serve_page,
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
+use crate::output::{print_line, print_out};
 use crate::signals;
+use crate::{
+    harness::own_relay::ChildRelay,
+    run::{RelayUrl, TrustChoice, client_target},
+};
 
 /// Watch a live stream in a browser on this machine
 ///

@@ -203,7 +203,7 @@ impl Issuers {
 fn source(configured: &Configured) -> anyhow::Result<Source> {
     let jwt = &configured.config.auth.jwt;
     let url = jwt.jwks_url.clone().unwrap_or_default();
-    if !url.0.starts_with("https://") {
+    if !url::Url::parse(&url.0).is_ok_and(|url| url.scheme() == "https" && url.has_host()) {
         bail!(
             "{}: expected an address with https://",
             configured.place("auth.jwt.jwks_url")

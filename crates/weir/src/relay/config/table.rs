@@ -119,9 +119,26 @@ fn access() -> Vec<Setting<RelayConfig>> {
 }
 
 fn limits() -> Vec<Setting<RelayConfig>> {
+    [
+        load_limits(),
+        relay_limits(),
+        quic_limits(),
+        session_limits(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn load_limits() -> Vec<Setting<RelayConfig>> {
     vec![
         setting!(limits.load.queue_delay_max in MILLISECOND..=MINUTE, "Lag of the event loop above which, once it stands for a second, nothing new is taken on until it is half of that."),
         setting!(limits.load.memory_bytes_max in 1 << 20..=1 << 50, "Memory of the process above which nothing new is taken on, until it is nine tenths of that."),
+    ]
+}
+
+fn relay_limits() -> Vec<Setting<RelayConfig>> {
+    vec![
         setting!(limits.relay.sessions_max in COUNT, "Sessions in all; newcomers are closed beyond."),
         setting!(limits.relay.sessions_per_address_max in COUNT, "Sessions from one address (IPv6: a /64); newcomers are closed beyond. The machine's own do not count."),
         setting!(limits.relay.updates_per_second_max in COUNT, "REQUEST_UPDATEs of a session in a second; EXCESSIVE_LOAD beyond."),
@@ -156,6 +173,11 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         setting!(limits.relay.cache_age_max in 0..=DAY, "How long an object is kept; its publisher may say less."),
         setting!(limits.relay.cache_gaps_per_track_max in COUNT, "Ranges of a track that are known not to exist; the smallest is forgotten beyond."),
         setting!(limits.relay.gaps_told_per_track_max in COUNT, "Gaps of a track that its publishers told of; the smallest is forgotten beyond."),
+    ]
+}
+
+fn quic_limits() -> Vec<Setting<RelayConfig>> {
+    vec![
         setting!(limits.quic.connections_max in COUNT, "Connections in all; refused beyond."),
         setting!(limits.quic.handshakes_max in COUNT, "Handshakes in flight; refused beyond."),
         setting!(limits.quic.handshakes_before_retry_max in 0..=u64::from(u32::MAX), "Handshakes in flight above which newcomers must prove their address (Retry)."),
@@ -172,6 +194,11 @@ fn limits() -> Vec<Setting<RelayConfig>> {
         ),
         setting!(limits.quic.idle_timeout in MILLISECOND..=DAY, "A connection on which nothing was heard for this long is lost."),
         setting!(limits.quic.keep_alive in MILLISECOND..=DAY, "Ping after this long without traffic; not set: peers do it."),
+    ]
+}
+
+fn session_limits() -> Vec<Setting<RelayConfig>> {
+    vec![
         setting!(limits.session.setup_timeout in MILLISECOND..=HOUR, "How long a peer's SETUP may take."),
         setting!(limits.session.message_bytes_max in 16..=65_535, "Bytes of one control message; the session is closed beyond."),
         setting!(limits.session.object_header_bytes_max in 16..=1 << 30, "Bytes of one object before its payload; the session is closed beyond."),

@@ -1,0 +1,88 @@
+//! A comparison as one HTML file: for each scenario two bar charts and a table.
+
+use maud::{Markup, html};
+
+use super::text::scenario_table;
+use super::{Comparison, Scenario, Standing};
+use crate::comparison::{Middle, incomplete};
+use crate::form::bars::{Bar, bars};
+use crate::form::number;
+use crate::form::page::{Page, cut, plots, section};
+use crate::form::table::{Table, left};
+
+/// Renders a comparison as a complete document.
+pub fn page(comparison: &Comparison) -> String {
+    let servers = comparison.servers.iter().map(|server| {
+        let note = server.note.as_deref().unwrap_or("");
+        [&server.name, &server.version, note].map(cut)
+    });
+    let servers = Table::new(["Server", "Version", "Note"].map(left)).with_rows(servers);
+    let page = Page {
+        title: "HTTP/3 servers – weir h3 compare".to_owned(),
+        program: "weir h3 compare",
+        heading: "HTTP/3 servers side by side".to_owned(),
+        facts: comparison.setting.clone(),
+        main: html! {
+            @if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
+                p.lead { (cut(&note)) }
+            }
+            @for scenario in &comparison.scenarios { (scenario_section(comparison, scenario)) }
+            (section("Servers", "", &html! { (servers) }))
+        },
+        footer: vec![
+            "A success has status 200 and the exact length. Figures are medians; the thin line on a bar goes from the \
+             smallest to the largest run. Requests per second are the server's own only where the server was the limit: \
+             a paler bar says that it was not in every run. Requests per CPU second count the CPU time of all processes \
+             of the server, user and system."
+                .to_owned(),
+        ],
+    };
+    page.render()
+}
+
+fn scenario_section(comparison: &Comparison, scenario: &Scenario) -> Markup {
+    let table = scenario_table(comparison, scenario);
+    let cost: fn(&Standing) -> _ = |standing| standing.requests_per_cpu_second;
+    let rate: fn(&Standing) -> _ = |standing| standing.requests_per_second;
+    let body = html! {
+        (plots([
+            chart(scenario, "Requests per CPU second of the server", cost, |_| true),
+            chart(scenario, "Requests per second", rate, Standing::is_own_rate),
+        ]))
+        div.dense { (table) }
+    };
+    section(&scenario.name, &cut(&scenario.load), &body)
+}
+
+fn chart(
+    scenario: &Scenario,
+    title: &str,
+    pick: fn(&Standing) -> Option<Middle>,
+    is_own: fn(&Standing) -> bool,
+) -> Markup {
+    let standings = scenario.standings.iter();
+    let mut shown: Vec<(&Standing, Middle)> = standings
+        .filter_map(|standing| Some((standing, pick(standing)?)))
+        .collect();
+    shown.sort_by(|(_, a), (_, b)| b.median.total_cmp(&a.median));
+    if shown.is_empty() {
+        return html! {};
+    }
+    let percent = |words: &str, busy: Option<Middle>| {
+        busy.map_or_else(String::new, |busy| format!("{words} {:.0} %", busy.median))
+    };
+    let bar = |(standing, middle): &(&Standing, Middle)| Bar {
+        name: cut(&standing.entry.server),
+        value: middle.median,
+        span: (middle.min, middle.max),
+        label: format!(
+            "{}{}{}",
+            number::count_of(middle.median),
+            percent(" · server", standing.server_percent),
+            percent(", client", standing.client_percent)
+        ),
+        is_pale: !is_own(standing),
+    };
+    let list: Vec<Bar> = shown.iter().map(bar).collect();
+    bars(&format!("{}: {title}", scenario.name), &list)
+}

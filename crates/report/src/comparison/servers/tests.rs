@@ -1,0 +1,129 @@
+//! Comparisons of servers in all their forms.
+
+use super::*;
+
+#[test]
+fn who_spends_least_comes_first() {
+    let comparison = example();
+    let names = |scenario: &Scenario| -> Vec<String> {
+        let standings = scenario.standings.iter();
+        standings.map(|one| one.entry.server.clone()).collect()
+    };
+    let first = &comparison.scenarios[0];
+    assert_eq!(names(first), ["weir", "slow|er<b>", "absent"]);
+    let weir = &first.standings[0];
+    assert!((weir.cpu_us_per_request.unwrap().median - 15.0).abs() < 1e-9);
+    assert_eq!(weir.limit_words(), "the server");
+    assert_eq!(
+        first.standings[1].limit_words(),
+        "the server in 2 of 3, else the client"
+    );
+    assert_eq!(first.standings[2].limit_words(), "not measured");
+    let text = comparison.to_json();
+    assert_eq!(
+        serde_json::from_str::<Comparison>(&text).unwrap().servers,
+        comparison.servers
+    );
+}
+
+#[test]
+fn runs_that_are_missing_are_missed() {
+    let mut comparison = example();
+    assert!(comparison.is_measured());
+    assert!(!comparison.has_all_runs(3), "one server was absent");
+    comparison.scenarios.truncate(1);
+    comparison.scenarios[0].standings.truncate(2);
+    assert!(comparison.has_all_runs(3) && !comparison.has_all_runs(4));
+    comparison.broken_off = Some("it was interrupted".to_owned());
+    assert!(!comparison.has_all_runs(3));
+    comparison.broken_off = None;
+    let standings = &mut comparison.scenarios[0].standings;
+    standings[1].entry.runs[2].successes = 0;
+    assert!(!comparison.has_all_runs(3));
+    let standings = &mut comparison.scenarios[0].standings;
+    for run in standings.iter_mut().flat_map(|one| &mut one.entry.runs) {
+        run.successes = 0;
+    }
+    assert!(!comparison.is_measured(), "runs without any success");
+}
+
+#[test]
+#[ignore = "writes a file to look at, into the folder that WEIR_REPORTS names"]
+fn write_examples() {
+    let folder = std::path::PathBuf::from(std::env::var("WEIR_REPORTS").expect("WEIR_REPORTS"));
+    std::fs::write(folder.join("h3-compare.html"), page(&example())).unwrap();
+}
+
+#[test]
+fn comparisons_as_text_and_as_a_page() {
+    let comparison = example();
+    insta::assert_snapshot!(table(&comparison));
+    insta::assert_snapshot!(markdown(&comparison));
+    let page = page(&comparison);
+    assert!(page.contains("slow|er&lt;b&gt;") && !page.contains("er<b>"));
+    assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+    assert_eq!(
+        page.matches("bar pale").count(),
+        1,
+        "one run of one server was not its limit"
+    );
+    assert!(page.contains("absent: did not answer within 10 s"));
+}
+
+/// Three servers in two scenarios, one of which failed once and one of which was never measured.
+fn example() -> Comparison {
+    let figures = |cost: f64, rate: f64| RunFigures {
+        cpu_us_per_request: Some(cost),
+        requests_per_second: rate,
+        server_percent: Some(99.0),
+        client_percent: 60.0,
+        client_us_per_request: Some(9.0),
+        limit: Limit::Server,
+        latency_p99_ms: Some(4.0),
+        handshake_p50_ms: Some(1.0),
+        successes: 30_000,
+        failed: 0,
+        receive_errors: 0,
+    };
+    let entry = |server: &str, costs: &[f64]| Entry {
+        server: server.to_owned(),
+        runs: costs
+            .iter()
+            .map(|cost| figures(*cost, 1e6 / cost))
+            .collect(),
+        problems: Vec::new(),
+    };
+    let mut slow = entry("slow|er<b>", &[50.0, 60.0, 55.0]);
+    slow.runs[1].limit = Limit::Client;
+    slow.runs[1].failed = 7;
+    let mut absent = entry("absent", &[]);
+    absent
+        .problems
+        .push("did not answer within 10 s".to_owned());
+    let contender = |name: &str, version: &str| Contender {
+        name: name.to_owned(),
+        version: version.to_owned(),
+        note: None,
+    };
+    Comparison::new(
+        vec!["Two servers on core 0, the client on core 1.".to_owned()],
+        vec![
+            contender("weir", "weir 0.1.0"),
+            contender("slow|er<b>", "1.2"),
+            contender("absent", ""),
+        ],
+        vec![
+            (
+                "15k".to_owned(),
+                "10 connections with 10 requests at once".to_owned(),
+                vec![absent, slow, entry("weir", &[15.0, 16.0, 14.0])],
+            ),
+            (
+                "1k-short".to_owned(),
+                "100 connections with one request each".to_owned(),
+                vec![entry("weir", &[200.0])],
+            ),
+        ],
+        None,
+    )
+}

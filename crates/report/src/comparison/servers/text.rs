@@ -1,0 +1,193 @@
+//! A comparison as text: for a terminal, and as Markdown.
+
+use super::{
+    super::{
+        Middle,
+        column::{self, Column},
+        incomplete,
+    },
+    Comparison, Scenario, Standing,
+};
+use crate::form::{
+    number::{self, printable},
+    table::{Table, left, markdown as markdown_text},
+};
+
+/// The comparison for a terminal.
+pub fn table(comparison: &Comparison) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for line in &comparison.setting {
+        out.push(format!("{}\n", printable(line)));
+    }
+    for scenario in &comparison.scenarios {
+        out.push(format!(
+            "\n{}: {}\n",
+            printable(&scenario.name),
+            printable(&scenario.load)
+        ));
+        for line in scenario_table(comparison, scenario).terminal().lines() {
+            out.push(format!("  {line}\n"));
+        }
+    }
+    if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
+        out.push(format!("\n{}\n", printable(&note)));
+    }
+    out.concat()
+}
+
+/// The comparison as Markdown: tables, and bars of requests per CPU second.
+pub fn markdown(comparison: &Comparison) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for line in &comparison.setting {
+        out.push(format!("{}\n", markdown_text(line)));
+    }
+    out.push(READING.to_owned());
+    for scenario in &comparison.scenarios {
+        out.push(format!(
+            "\n**{}**: {}\n\n",
+            markdown_text(&scenario.name),
+            markdown_text(&scenario.load)
+        ));
+        let best = scenario.best();
+        let rate = |standing: &Standing| bar(standing.requests_per_cpu_second, best);
+        let rates = scenario.standings.iter().map(rate);
+        let table = scenario_table(comparison, scenario);
+        let table = table.with_column(left("requests per CPU second"), rates);
+        out.push(table.markdown(false));
+    }
+    if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
+        out.push(format!("\n{}\n", markdown_text(&note)));
+    }
+    out.concat()
+}
+
+impl Scenario {
+    /// The most requests per CPU second of all servers.
+    pub(super) fn best(&self) -> f64 {
+        let rates = self.standings.iter();
+        rates
+            .filter_map(|standing| standing.requests_per_cpu_second)
+            .map(|rate| rate.median)
+            .fold(0.0, f64::max)
+    }
+}
+
+/// What the figures mean.
+const READING: &str = "\nMedians of the runs, with the smallest and the largest in parentheses. The first figure is the \
+server's CPU time per successful request (status 200 and the exact length). Requests per second are the server's own \
+only where it was the limit.\n";
+
+/// A server in a scenario.
+struct Row<'a> {
+    comparison: &'a Comparison,
+    standing: &'a Standing,
+}
+
+/// What is told of each server.
+fn columns<'a>() -> [Column<Row<'a>>; 8] {
+    [
+        Column::words("server", |row| {
+            let name = &row.standing.entry.server;
+            row.comparison.full_name(name)
+        }),
+        Column::figures("µs per request", |row| {
+            spread(row.standing.cpu_us_per_request)
+        }),
+        Column::figures("requests/s", |row| spread(row.standing.requests_per_second)),
+        Column::figures("server busy", |row| {
+            median(row.standing.server_percent, percent)
+        }),
+        Column::figures("client busy", |row| {
+            median(row.standing.client_percent, percent)
+        }),
+        Column::figures("p99", |row| {
+            median(row.standing.latency_p99_ms, number::milliseconds)
+        }),
+        Column::figures("failed", |row| failed(row.standing)),
+        Column::figures("limit", |row| row.standing.limit_words()),
+    ]
+}
+
+/// A row for each server, best first, and below them what went wrong.
+pub(super) fn scenario_table(comparison: &Comparison, scenario: &Scenario) -> Table {
+    let rows = scenario.standings.iter().map(|standing| Row {
+        comparison,
+        standing,
+    });
+    let rows: Vec<Row<'_>> = rows.collect();
+    column::table(&columns(), rows.iter()).with_notes(problems(scenario))
+}
+
+fn failed(standing: &Standing) -> String {
+    let failed = number::count(standing.failed);
+    match standing.receive_errors {
+        0 => failed,
+        errors => format!("{failed}, {} receive errors", number::count(errors)),
+    }
+}
+
+fn median(middle: Option<Middle>, format: fn(f64) -> String) -> String {
+    middle.map_or_else(|| number::NONE.to_owned(), |middle| format(middle.median))
+}
+
+/// A median with its spread.
+fn spread(middle: Option<Middle>) -> String {
+    let Some(middle) = middle else {
+        return number::NONE.to_owned();
+    };
+    let text = number::decimal(middle.median);
+    if middle.min < middle.max {
+        format!(
+            "{text} ({}–{})",
+            number::decimal(middle.min),
+            number::decimal(middle.max)
+        )
+    } else {
+        text
+    }
+}
+
+pub(super) fn percent(value: f64) -> String {
+    format!("{value:.0} %")
+}
+
+/// Each problem once, with the server that had it.
+pub(super) fn problems(scenario: &Scenario) -> Vec<String> {
+    let mut found = Vec::new();
+    for standing in &scenario.standings {
+        for problem in &standing.entry.problems {
+            let text = printable(&format!("{}: {problem}", standing.entry.server));
+            if !found.contains(&text) && found.len() < PROBLEMS_MAX {
+                found.push(text);
+            }
+        }
+    }
+    found
+}
+
+/// A bar of up to [`BAR_CELLS`] cells, in eighths, and its figure.
+fn bar(rate: Option<Middle>, best: f64) -> String {
+    let Some(rate) = rate.filter(|_| best > 0.0) else {
+        return String::new();
+    };
+    let eighths = (rate.median / best * BAR_CELLS * 8.0)
+        .round()
+        .clamp(1.0, BAR_CELLS * 8.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "clamped to a small positive number"
+    )]
+    let eighths = eighths as usize;
+    let part = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"][eighths % 8];
+    format!(
+        "{}{part} {}",
+        "█".repeat(eighths / 8),
+        number::count_of(rate.median)
+    )
+}
+
+/// Length of the longest bar.
+const BAR_CELLS: f64 = 16.0;
+/// Problems of a scenario shown at most; the JSON has them all.
+const PROBLEMS_MAX: usize = 20;

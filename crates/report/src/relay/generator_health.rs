@@ -1,0 +1,155 @@
+//! Whether the load generator kept up: each of its threads by itself, and together where they share a core.
+
+use std::collections::BTreeMap;
+
+use super::GeneratorThread;
+
+/// A thread of the generator as it was over the window, and where it ran.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadSeen {
+    /// What it did.
+    pub thread: GeneratorThread,
+    /// The core that it was bound to, if it was.
+    pub core: Option<usize>,
+}
+
+/// What the generator did not keep up with, each with the names of the threads; empty if it did.
+pub fn reasons(threads: &[ThreadSeen], packets_dropped: u64) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for ThreadSeen { thread, .. } in threads {
+        if thread.event_loop_lag_p99_ms > LAG_P99_MAX_MS {
+            reasons.push(format!(
+                "the event loop of the {} lagged {:.0} ms at p99",
+                thread.name, thread.event_loop_lag_p99_ms
+            ));
+        }
+    }
+    reasons.extend(saturated(threads));
+    if packets_dropped > 0 {
+        reasons.push(format!(
+            "the kernel dropped {packets_dropped} packets before they were read"
+        ));
+    }
+    reasons
+}
+
+/// Cores that were used up: a thread that shares none has one to itself, wherever the system let it run.
+fn saturated(threads: &[ThreadSeen]) -> Vec<String> {
+    let mut by_core: BTreeMap<usize, Vec<&GeneratorThread>> = BTreeMap::new();
+    let mut reasons = Vec::new();
+    for seen in threads {
+        match seen.core {
+            Some(core) => by_core.entry(core).or_default().push(&seen.thread),
+            None if seen.thread.cpu_percent > CPU_PERCENT_MAX => reasons.push(format!(
+                "the thread of the {} used {:.0} % of a core",
+                seen.thread.name, seen.thread.cpu_percent
+            )),
+            None => {}
+        }
+    }
+    for (core, threads) in by_core {
+        let cpu: f64 = threads.iter().map(|thread| thread.cpu_percent).sum();
+        if cpu <= CPU_PERCENT_MAX {
+            continue;
+        }
+        let reason = if let [only] = threads[..] {
+            format!(
+                "the thread of the {} used {cpu:.0} % of core {core}",
+                only.name
+            )
+        } else {
+            let each = threads.iter();
+            let each = each.map(|thread| format!("{} {:.0} %", thread.name, thread.cpu_percent));
+            format!(
+                "the threads on core {core} used {cpu:.0} % of it together ({})",
+                each.collect::<Vec<_>>().join(", ")
+            )
+        };
+        reasons.push(reason);
+    }
+    reasons
+}
+
+/// Above this share of a core, 100 being all of it, the generator itself may be what is slow.
+const CPU_PERCENT_MAX: f64 = 95.0;
+/// Above this lag, arrivals are stamped so late that latency says more about the generator than the relay.
+const LAG_P99_MAX_MS: f64 = 50.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(name: &str, core: Option<usize>, cpu_percent: f64) -> ThreadSeen {
+        ThreadSeen {
+            thread: GeneratorThread {
+                name: name.to_owned(),
+                cpu_percent,
+                event_loop_lag_p99_ms: LAG_P99_MAX_MS,
+                event_loop_lag_max_ms: 80.0,
+            },
+            core,
+        }
+    }
+
+    #[test]
+    fn a_thread_that_has_used_up_its_core_is_named_whatever_the_others_leave() {
+        let apart = [
+            seen("publishers", Some(1), 5.0),
+            seen("subscribers", Some(2), 99.6),
+        ];
+        assert_eq!(
+            reasons(&apart, 0),
+            ["the thread of the subscribers used 100 % of core 2"]
+        );
+        // The only thread of meetings, and of whoever only subscribes.
+        assert_eq!(
+            reasons(&[seen("clients", Some(1), 95.1)], 0),
+            ["the thread of the clients used 95 % of core 1"]
+        );
+        assert_eq!(
+            reasons(&[seen("subscribers", None, 97.0)], 0),
+            ["the thread of the subscribers used 97 % of a core"]
+        );
+    }
+
+    #[test]
+    fn threads_that_share_a_core_are_judged_by_their_sum() {
+        let together = |cpu| {
+            let threads = [
+                seen("publishers", Some(1), 15.0),
+                seen("subscribers", Some(1), cpu),
+            ];
+            reasons(&threads, 0)
+        };
+        assert_eq!(together(80.0), [""; 0]);
+        assert_eq!(
+            together(81.0),
+            ["the threads on core 1 used 96 % of it together (publishers 15 %, subscribers 81 %)"]
+        );
+        // With a core each, both have room.
+        let apart = [
+            seen("publishers", Some(1), 60.0),
+            seen("subscribers", Some(2), 95.0),
+        ];
+        assert_eq!(reasons(&apart, 0), [""; 0]);
+        let unbound = [
+            seen("publishers", None, 60.0),
+            seen("subscribers", None, 60.0),
+        ];
+        assert_eq!(reasons(&unbound, 0), [""; 0]);
+    }
+
+    #[test]
+    fn lag_and_packets_that_were_not_read_are_reasons() {
+        let mut late = seen("subscribers", Some(1), 10.0);
+        assert_eq!(reasons(&[late.clone()], 0), [""; 0]);
+        late.thread.event_loop_lag_p99_ms = LAG_P99_MAX_MS + 1.0;
+        assert_eq!(
+            reasons(&[late], 3),
+            [
+                "the event loop of the subscribers lagged 51 ms at p99",
+                "the kernel dropped 3 packets before they were read"
+            ]
+        );
+    }
+}

@@ -1,0 +1,338 @@
+//! Several servers in turns: each round starts each server, asks it for everything, and ends it.
+
+use std::{net::Ipv4Addr, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use weir_net::{Stop, clock};
+use weir_report::comparison::servers::{Comparison, Contender, Entry, RunFigures};
+
+use super::{
+    measurement,
+    options::LoadOptions,
+    plan::Plan,
+    server_file::{Files, Load, ServerEntry, ServerFile, free_port},
+};
+use crate::{
+    harness::{
+        child::ChildGroup,
+        contender::Entry as _,
+        machine::Machine,
+        processes::Processes,
+        rounds::{Turn, take_turns},
+        workplace::Workplace,
+    },
+    progress::Progress,
+};
+
+/// All runs of a comparison.
+pub(crate) struct ServerRounds {
+    described: ServerFile,
+    loads: Vec<(Load, LoadOptions)>,
+    machine: Machine,
+    place: Workplace,
+    files: Files,
+    servers: Vec<Contender>,
+    /// By load and server.
+    entries: Vec<Vec<Entry>>,
+    /// Servers that cannot be started, since their version cannot even be found out.
+    is_absent: Vec<bool>,
+    progress: Progress,
+}
+
+/// Why a server's turn gave nothing.
+enum Trouble {
+    /// Somebody asked to stop.
+    Stopped,
+    /// It is not there to be started.
+    Absent(anyhow::Error),
+    /// Something else, which may be different the next time.
+    Failed(anyhow::Error),
+}
+
+/// Finds what is wrong with any run before a server is started, and returns the plan of one of them.
+pub(crate) fn check(described: &ServerFile, machine: &Machine) -> anyhow::Result<Plan> {
+    let mut plan = None;
+    for server in &described.server {
+        for load in described.loads() {
+            let made = described
+                .options(&load)
+                .and_then(|options| options.plan(server.url(&load, ANY_PORT)?, machine));
+            let made = made.with_context(|| {
+                let (server, load) = (&server.name, &load.name);
+                format!("arguments, or path of server {server:?}, in scenario {load:?}")
+            })?;
+            plan.get_or_insert(made);
+        }
+    }
+    plan.context("expected a server and a scenario")
+}
+
+impl ServerRounds {
+    pub(crate) fn new(described: ServerFile, machine: Machine) -> anyhow::Result<Self> {
+        let place = Workplace::new()?;
+        let files = Files::make(place.folder())?;
+        let mut loads = Vec::new();
+        for load in described.loads() {
+            let options = described.options(&load)?;
+            loads.push((load, options));
+        }
+        let entry = |server: &ServerEntry| Entry {
+            server: server.name.clone(),
+            ..Entry::default()
+        };
+        let entries = loads.iter();
+        let entries = entries.map(|_| described.server.iter().map(entry).collect());
+        let mut rounds = Self {
+            entries: entries.collect(),
+            loads,
+            machine,
+            place,
+            files,
+            servers: Vec::new(),
+            is_absent: Vec::new(),
+            progress: Progress::new(),
+            described,
+        };
+        for number in 0..rounds.described.server.len() {
+            let server = &rounds.described.server[number];
+            let version = rounds.place.version(&server.contender());
+            rounds.servers.push(Contender {
+                name: server.name.clone(),
+                version: version.as_ref().ok().cloned().flatten().unwrap_or_default(),
+                note: server.note.clone(),
+            });
+            rounds.is_absent.push(version.is_err());
+            if let Err(error) = version {
+                rounds.add_problem(number, &format!("not there: {error}"));
+            }
+        }
+        Ok(rounds)
+    }
+
+    /// Makes the runs; returns why not all, if so.
+    pub(crate) fn run(&mut self, stop: &Stop) -> anyhow::Result<Option<String>> {
+        let (servers, rounds) = (self.described.server.len(), self.described.rounds);
+        let broken_off = take_turns(servers, rounds, |round, number| {
+            if self.is_absent[number] {
+                return Ok(Turn::Absent);
+            }
+            let (problem, turn) = match self.turn(number, round, stop) {
+                Ok(()) => return Ok(Turn::Made),
+                Err(Trouble::Stopped) => return Ok(Turn::Interrupted),
+                Err(Trouble::Absent(error)) => (error, Turn::Absent),
+                Err(Trouble::Failed(error)) => (error, Turn::Made),
+            };
+            let problem = format!("{problem:#}");
+            let name = &self.described.server[number].name;
+            self.progress.keep(&format!("{name}: {problem}"));
+            self.add_problem(number, &problem);
+            Ok(turn)
+        });
+        self.progress.end();
+        broken_off
+    }
+
+    /// One server's turn: all loads.
+    fn turn(&mut self, number: usize, round: u32, stop: &Stop) -> Result<(), Trouble> {
+        let server = self.described.server[number].clone();
+        let port = server.port.map_or_else(free_port, Ok);
+        let port = port.map_err(Trouble::Failed)?;
+        let mut started = self.start(&server, port).map_err(Trouble::Absent)?;
+        self.wait_for(&server, port, &mut started, stop)?;
+        let processes = Processes::of_group(started.pid());
+        for place in 0..self.loads.len() {
+            let mut plan = self.plan(&server, place, port).map_err(Trouble::Failed)?;
+            plan.server = Some(processes.clone());
+            let load = &self.loads[place].0.name;
+            let label = format!(
+                "{}, {load}, round {} of {}",
+                server.name,
+                round + 1,
+                self.described.rounds
+            );
+            let report = measurement::measure(&plan, &self.machine, stop, |line| {
+                self.progress.say(&format!("{label}: {line}"));
+            });
+            if stop.is_requested() {
+                return Err(Trouble::Stopped);
+            }
+            // What a server answered until it fell is no run.
+            if let Some(end) = self.place.end_of(&mut started) {
+                return Err(Trouble::Failed(anyhow!(
+                    "it ended in scenario {load} of its turn {end}"
+                )));
+            }
+            let entry = &mut self.entries[place][number];
+            match report {
+                Ok(report) => {
+                    self.progress
+                        .keep(&format!("{label}: {}", report.verdict.sentence));
+                    entry.problems.extend(problems_of(&report));
+                    let server = report.server.as_ref();
+                    if server.is_none_or(|server| server.died.is_none()) {
+                        entry.runs.push(RunFigures::of(&report));
+                    }
+                }
+                Err(error) => entry.problems.push(format!("{error:#}")),
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan of a run of a server that listens on `port`, under the load at `place`.
+    fn plan(&self, server: &ServerEntry, place: usize, port: u16) -> anyhow::Result<Plan> {
+        let (load, options) = &self.loads[place];
+        let options = LoadOptions {
+            connect: Some((Ipv4Addr::LOCALHOST, port).into()),
+            ..options.clone()
+        };
+        options.plan(server.url(load, port)?, &self.machine)
+    }
+
+    fn start(&self, server: &ServerEntry, port: u16) -> anyhow::Result<ChildGroup> {
+        let mut contender = server.contender();
+        contender.core = contender.core.or(self.described.server_core);
+        let more = [
+            ("{port}", port.to_string()),
+            ("{root}", self.files.root.display().to_string()),
+            ("{folder}", self.place.folder().display().to_string()),
+        ];
+        self.place.start(&contender, &more)
+    }
+
+    /// Asks a server for one answer until it gives it.
+    fn wait_for(
+        &self,
+        server: &ServerEntry,
+        port: u16,
+        started: &mut ChildGroup,
+        stop: &Stop,
+    ) -> Result<(), Trouble> {
+        let probe = self.plan(server, 0, port).map_err(Trouble::Failed)?;
+        let probe = probe.probing();
+        let give_up = clock::now() + server.ready_time();
+        loop {
+            if stop.wait(PAUSE) {
+                return Err(Trouble::Stopped);
+            }
+            if let Some(end) = self.place.end_of(started) {
+                return Err(Trouble::Failed(anyhow!("it ended at once {end}")));
+            }
+            let report = measurement::measure(&probe, &self.machine, stop, |_| ());
+            let report = report.map_err(Trouble::Failed)?;
+            if report.requests.successes > 0 {
+                return Ok(());
+            }
+            if clock::now() >= give_up {
+                let seen = problems_of(&report).join("; ");
+                return Err(Trouble::Failed(anyhow!(
+                    "no success within {} s of its start: {seen}",
+                    server.ready_seconds
+                )));
+            }
+        }
+    }
+
+    /// Remembers why a turn gave nothing.
+    fn add_problem(&mut self, number: usize, problem: &str) {
+        for load in &mut self.entries {
+            load[number].problems.push(problem.to_owned());
+        }
+    }
+
+    /// What came of it. `client` is the plan of any run, and `network` says what carried the packets.
+    pub(crate) fn comparison(
+        self,
+        client: &Plan,
+        network: &str,
+        broken_off: Option<String>,
+    ) -> Comparison {
+        let setting = setting(&self.described, &self.machine, client, network);
+        let loads = self.loads.iter().zip(self.entries);
+        let scenarios =
+            loads.map(|((load, _), entries)| (load.name.clone(), load.words(), entries));
+        Comparison::new(setting, self.servers, scenarios.collect(), broken_off)
+    }
+}
+
+/// What was compared, in sentences.
+fn setting(described: &ServerFile, machine: &Machine, client: &Plan, network: &str) -> Vec<String> {
+    let core = |core: Option<usize>| {
+        core.map_or_else(|| "any core".to_owned(), |core| format!("core {core}"))
+    };
+    let servers = described.server.iter();
+    let elsewhere = servers
+        .clone()
+        .filter(|server| server.core.is_some())
+        .map(|server| format!(", {} on {}", server.name, core(server.core)));
+    let elsewhere: Vec<String> = elsewhere.collect();
+    let own = servers.filter(|server| server.cert.is_some());
+    let own: Vec<&str> = own.map(|server| server.name.as_str()).collect();
+    let own = if own.is_empty() {
+        String::new()
+    } else {
+        format!(", but one of its own for {}", own.join(", "))
+    };
+    let threads = match client.threads {
+        1 => "one thread".to_owned(),
+        count => format!("{count} threads"),
+    };
+    let more = if described.arguments.is_empty() {
+        String::new()
+    } else {
+        format!(" Further arguments: {}.", described.arguments.join(" "))
+    };
+    vec![
+        format!(
+            "{}, Linux {}. Servers on {}{}, the client (weir h3 bench) on {}, {threads}; loopback bills the receiving of a \
+             packet to its sender.",
+            machine.cpu_model,
+            machine.kernel,
+            core(described.server_core),
+            elsewhere.concat(),
+            core(described.client_core),
+        ),
+        format!(
+            "Interleaved rounds: {}, {} s for each server and load, {} s before each that do not count. Certificate: ECDSA \
+             P-256{own}. The client takes UDP payloads of up to {} bytes (max_udp_payload_size) and sends up to {}. \
+             {network}{more}",
+            described.rounds,
+            described.seconds,
+            described.warm_up_seconds,
+            client.recv_udp_payload_size,
+            client.send_udp_payload_size,
+        ),
+    ]
+}
+
+/// What went wrong in a run, in short.
+fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
+    let kinds = report
+        .requests
+        .failures
+        .iter()
+        .map(|kind| ("requests", kind));
+    let refusals = report.connections.refusals.iter();
+    let kinds = kinds.chain(refusals.map(|kind| ("connections", kind)));
+    let mut problems: Vec<String> = kinds
+        .map(|(what, kind)| {
+            let words = kind
+                .words
+                .as_deref()
+                .map_or_else(String::new, |words| format!(" ({words})"));
+            format!("{what}: {}{words}", kind.kind)
+        })
+        .collect();
+    problems.extend(
+        report
+            .server
+            .iter()
+            .filter_map(|server| server.died.clone()),
+    );
+    problems
+}
+
+/// Of runs that are only checked.
+const ANY_PORT: u16 = 4433;
+/// Between two tries to reach a server.
+const PAUSE: Duration = Duration::from_millis(50);

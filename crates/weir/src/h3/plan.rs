@@ -1,0 +1,163 @@
+//! The plan of a measurement: everything that it is made from, checked.
+
+use std::{net::SocketAddr, time::Duration};
+
+use clap::ValueEnum;
+use weir_http3::client::{Greeting, Load, Target};
+use weir_quic::{
+    Packets,
+    tls::{Sessions, Trust},
+};
+
+use super::{threads::Surroundings, url::Url};
+use crate::harness::processes::Processes;
+
+/// What is to be measured, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) url: Url,
+    pub(crate) address: SocketAddr,
+    pub(crate) trust: Trust,
+    pub(crate) handshake: Handshake,
+    pub(crate) threads: usize,
+    /// Of each thread.
+    pub(crate) connections: usize,
+    pub(crate) requests_per_connection: Option<u64>,
+    pub(crate) requests_at_once: usize,
+    pub(crate) requests_per_thread: Option<u64>,
+    /// Of all threads.
+    pub(crate) rate_per_second: Option<f64>,
+    pub(crate) send_udp_payload_size: u16,
+    pub(crate) recv_udp_payload_size: u16,
+    pub(crate) warm_up: Duration,
+    pub(crate) duration: Duration,
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) idle_timeout: Duration,
+    pub(crate) expected_bytes: Option<u64>,
+    /// Cores of the threads, in turns; anywhere if none is named.
+    pub(crate) cores: Vec<usize>,
+    /// Sockets of each thread.
+    pub(crate) sockets: u32,
+    pub(crate) gro: bool,
+    /// The server's processes; none if it is not watched.
+    pub(crate) server: Option<Processes>,
+    pub(crate) mtu_bytes: Option<u64>,
+    pub(crate) command_line: String,
+    pub(crate) notes: Vec<String>,
+}
+
+/// How connections begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Handshake {
+    /// Every handshake is a full one
+    Full,
+    /// The session of an earlier connection is resumed
+    Resumed,
+    /// And the request leaves with the first packet (0-RTT)
+    #[value(name = "0rtt")]
+    Early,
+}
+
+impl Handshake {
+    /// What reports call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Resumed => "resumed",
+            Self::Early => "0rtt",
+        }
+    }
+
+    pub(super) fn sessions(self) -> Sessions {
+        match self {
+            Self::Full => Sessions::Forgotten,
+            Self::Resumed => Sessions::Resumed,
+            Self::Early => Sessions::Early,
+        }
+    }
+}
+
+impl Plan {
+    /// The same for a short time that does not count.
+    pub(super) fn warming_up(&self) -> Self {
+        Self {
+            duration: self.warm_up,
+            warm_up: Duration::ZERO,
+            ..self.clone()
+        }
+    }
+
+    /// One connection with one request, to find out whether the server is there.
+    pub(super) fn probing(&self) -> Self {
+        Self {
+            threads: 1,
+            connections: 1,
+            requests_at_once: 1,
+            requests_per_connection: None,
+            requests_per_thread: Some(1),
+            rate_per_second: None,
+            handshake: Handshake::Full,
+            duration: PROBE,
+            handshake_timeout: PROBE / 2,
+            warm_up: Duration::ZERO,
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn load(&self) -> Load {
+        #[expect(clippy::cast_precision_loss, reason = "threads are few")]
+        let threads = self.threads as f64;
+        Load {
+            target: Target {
+                address: self.address,
+                server_name: self.url.host(),
+                authority: self.url.authority().to_owned(),
+                path: self.url.path().to_owned(),
+            },
+            connections: self.connections,
+            requests_per_connection: self.requests_per_connection,
+            requests_at_once: self.requests_at_once,
+            requests_max: self.requests_per_thread,
+            rate_per_second: self.rate_per_second.map(|rate| rate / threads),
+            duration: self.duration,
+            handshake_timeout: self.handshake_timeout,
+            expected_bytes: self.expected_bytes,
+            greeting: match self.handshake {
+                Handshake::Full | Handshake::Resumed => Greeting::Patient,
+                Handshake::Early => Greeting::Early,
+            },
+            sockets: self.sockets,
+        }
+    }
+
+    /// What a thread gets beside its load.
+    pub(super) fn surroundings(&self, thread: usize) -> Surroundings {
+        Surroundings {
+            sockets: self.sockets,
+            offload: self.gro,
+            packets: Packets {
+                send_bytes_fixed: Some(self.send_udp_payload_size),
+                receive_bytes_max: self.recv_udp_payload_size,
+                ..Packets::default()
+            },
+            idle_timeout: self.idle_timeout,
+            // In an open loop latency is what is asked for.
+            rests: self.rate_per_second.is_none(),
+            core: self.cores.get(thread % self.cores.len().max(1)).copied(),
+        }
+    }
+
+    /// The sockets that a thread would have.
+    #[cfg(test)]
+    pub(crate) fn sockets(&self) -> anyhow::Result<Vec<weir_net::UdpSocket>> {
+        self.surroundings(0).bind(self.address)
+    }
+
+    /// Finds what is wrong with the load before anything is started.
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
+        Ok(self.load().check()?)
+    }
+}
+
+/// How long it is tried to reach a server in one go.
+const PROBE: Duration = Duration::from_secs(1);

@@ -1,0 +1,133 @@
+//! Child processes. Each leads a process group, which ends with this program, whatever ends it.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    process::{Child, ChildStdout, Command, ExitStatus},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use weir_net::{Stop, clock, pin_to_core};
+
+/// Process groups that run now, by the number of their leader.
+static RUNNING: Mutex<Vec<i32>> = Mutex::new(Vec::new());
+
+/// A child process and all that it starts. The whole group is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ChildGroup {
+    leader: Child,
+    /// Number of the group.
+    group: i32,
+}
+
+impl ChildGroup {
+    /// Starts a command on a core, or wherever the system wants. A signal from the terminal does not reach it.
+    pub(crate) fn start(mut command: Command, core: Option<usize>) -> anyhow::Result<Self> {
+        command.process_group(0);
+        let leader = spawn_on(command, core)?;
+        // A number that is none names no group, and is passed over.
+        let group = i32::try_from(leader.id()).unwrap_or(0);
+        running().push(group);
+        Ok(Self { leader, group })
+    }
+
+    /// The process ID of the child.
+    pub(crate) fn pid(&self) -> u32 {
+        self.leader.id()
+    }
+
+    /// Takes the child's standard output, if it was piped and has not been taken.
+    pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.leader.stdout.take()
+    }
+
+    /// How the child has ended; none if it runs.
+    pub(crate) fn exit_status(&mut self) -> Option<ExitStatus> {
+        self.leader.try_wait().ok()?
+    }
+
+    /// Asks the group to end.
+    pub(crate) fn terminate(&self) {
+        weir_net::terminate(-self.group);
+    }
+
+    /// Ends the group at once.
+    pub(crate) fn kill(&mut self) {
+        weir_net::kill(-self.group);
+        self.wait();
+    }
+
+    /// Waits until the child has ended.
+    pub(crate) fn wait(&mut self) {
+        // Fails only if somebody else has waited for it.
+        drop(self.leader.wait());
+    }
+}
+
+impl Drop for ChildGroup {
+    fn drop(&mut self) {
+        self.terminate();
+        let give_up = clock::now() + PATIENCE;
+        while self.exit_status().is_none() && clock::now() < give_up {
+            drop(Stop::new().map(|stop| stop.wait(STEP)));
+        }
+        // What the child has started may have stayed, although the child itself is gone.
+        self.kill();
+        let mut running = running();
+        if let Some(place) = running.iter().position(|group| *group == self.group) {
+            running.swap_remove(place);
+        }
+    }
+}
+
+/// Ends all groups at once: the last act of a process that leaves without waiting for them.
+pub(crate) fn kill_all() {
+    for group in running().iter() {
+        weir_net::kill(-group);
+    }
+}
+
+fn running() -> MutexGuard<'static, Vec<i32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A child begins on the core of the thread that starts it, and the threads that it starts stay there.
+fn spawn_on(mut command: Command, core: Option<usize>) -> anyhow::Result<Child> {
+    let Some(core) = core else {
+        return Ok(command.spawn()?);
+    };
+    let work = move || -> anyhow::Result<Child> {
+        pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
+        Ok(command.spawn()?)
+    };
+    let thread = std::thread::Builder::new().spawn(work)?;
+    thread
+        .join()
+        .map_err(|_| anyhow::anyhow!("the thread that starts it panicked"))?
+}
+
+/// How long a child may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has ended.
+const STEP: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_group_is_ended_with_all_that_it_started() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & wait"]);
+        let mut child = ChildGroup::start(command, None).unwrap();
+        let group = child.group;
+        assert!(running().contains(&group));
+        child.kill();
+        assert_eq!(child.exit_status().unwrap().signal(), Some(9));
+        drop(child);
+        assert!(!running().contains(&group));
+    }
+}

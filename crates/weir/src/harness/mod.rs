@@ -1,0 +1,12 @@
+//! Processes that weir starts and watches: relays and HTTP/3 servers to measure, its own or others, in interleaved rounds.
+
+pub(crate) mod child;
+pub(crate) mod contender;
+pub(crate) mod machine;
+pub(crate) mod namespace;
+pub(crate) mod own_relay;
+pub(crate) mod process;
+pub(crate) mod processes;
+pub(crate) mod rounds;
+pub(crate) mod udp;
+pub(crate) mod workplace;

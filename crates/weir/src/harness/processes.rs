@@ -1,0 +1,226 @@
+//! The processes of one server, seen from outside.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use weir_report::process::Usage;
+
+use super::{machine, process};
+
+/// The processes that are watched: those of one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Processes {
+    pub(crate) pids: Vec<u32>,
+}
+
+/// What they have used up to a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    /// By their numbers. What is known of one that has ended stays.
+    seen: BTreeMap<u32, Seen>,
+    /// Those that have ended.
+    ended: Vec<u32>,
+}
+
+/// What is known of one process.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    usage: Usage,
+    /// CPU time of each thread, by its number.
+    threads: BTreeMap<u32, Duration>,
+}
+
+impl Processes {
+    /// All processes whose program is called `name`.
+    pub(crate) fn by_name(name: &str) -> Self {
+        let found = process::all(|pid| process::is_called(pid, name));
+        Self {
+            pids: found.unwrap_or_default(),
+        }
+    }
+
+    /// All processes of the group of `pid`, which leads it.
+    pub(crate) fn of_group(pid: u32) -> Self {
+        let found = process::all(|one| process::group_of(one) == Some(pid));
+        Self {
+            pids: found.unwrap_or_default(),
+        }
+    }
+
+    /// Looks at all of them, after what was seen `before`.
+    pub(crate) fn sample(&self, before: &Sample) -> Sample {
+        let mut sample = before.clone();
+        sample.ended.clear();
+        for pid in &self.pids {
+            if let Ok(usage) = process::usage(*pid) {
+                let seen = sample.seen.entry(*pid).or_default();
+                seen.update(usage, process::threads(*pid));
+            }
+            if process::has_ended(*pid) {
+                sample.ended.push(*pid);
+            }
+        }
+        sample
+    }
+
+    /// Which of them had ended when `sample` was taken, in words; none if all ran.
+    pub(crate) fn died(&self, sample: &Sample) -> Option<String> {
+        let ended = &sample.ended;
+        if ended.is_empty() {
+            return None;
+        }
+        if ended.len() < self.pids.len() {
+            let of = self.pids.len();
+            return Some(format!(
+                "Of the server's {of} processes {ended:?} ended in mid-run"
+            ));
+        }
+        Some(match ended.len() {
+            1 => "The server's process ended in mid-run".to_owned(),
+            _ => "The server's processes ended in mid-run".to_owned(),
+        })
+    }
+
+    /// Cores that the first of them may run on.
+    pub(crate) fn cores(&self) -> Vec<u32> {
+        let status = self
+            .pids
+            .first()
+            .and_then(|pid| fs::read_to_string(format!("/proc/{pid}/status")).ok());
+        let cores = machine::allowed_cores(&status.unwrap_or_default());
+        cores
+            .into_iter()
+            .filter_map(|core| u32::try_from(core).ok())
+            .collect()
+    }
+}
+
+impl Seen {
+    /// Takes what is seen now. One that has ended and that nobody has waited for yet still has its CPU time, but neither
+    /// memory nor threads.
+    fn update(&mut self, now: Usage, threads: impl Iterator<Item = (u32, Duration)>) {
+        let before = self.usage;
+        let most = |pick: fn(&Usage) -> u64| pick(&now).max(pick(&before));
+        self.usage = Usage {
+            cpu: now.cpu.max(before.cpu),
+            resident_peak_bytes: most(|usage| usage.resident_peak_bytes),
+            switches_voluntary: most(|usage| usage.switches_voluntary),
+            switches_involuntary: most(|usage| usage.switches_involuntary),
+            ..now
+        };
+        self.threads.extend(threads);
+    }
+}
+
+impl Sample {
+    /// Whether there was a process to be seen.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// What all of them used since `earlier`, and the memory that they have had.
+    pub(crate) fn used_since(&self, earlier: &Self) -> Usage {
+        let mut sum = Usage::default();
+        for (pid, Seen { usage, .. }) in &self.seen {
+            let before = earlier.seen.get(pid).map(|seen| seen.usage);
+            let before = before.unwrap_or_default();
+            let more = |pick: fn(&Usage) -> u64| pick(usage).saturating_sub(pick(&before));
+            sum.cpu += usage.cpu.saturating_sub(before.cpu);
+            sum.resident_bytes += usage.resident_bytes;
+            sum.resident_peak_bytes += usage.resident_peak_bytes;
+            sum.switches_voluntary += more(|usage| usage.switches_voluntary);
+            sum.switches_involuntary += more(|usage| usage.switches_involuntary);
+            sum.threads += usage.threads;
+        }
+        sum
+    }
+
+    /// The most CPU time that one thread used since `earlier`.
+    pub(crate) fn busiest_since(&self, earlier: &Self) -> Duration {
+        let of = |(pid, seen): (&u32, &Seen)| {
+            let before = earlier.seen.get(pid);
+            let of = |(number, cpu): (&u32, &Duration)| {
+                let before = before.and_then(|seen| seen.threads.get(number));
+                cpu.saturating_sub(before.copied().unwrap_or_default())
+            };
+            seen.threads.iter().map(of).max()
+        };
+        self.seen.iter().filter_map(of).max().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn finds_processes_and_sees_what_they_use() {
+        let own = Processes {
+            pids: vec![std::process::id()],
+        };
+        let before = own.sample(&Sample::default());
+        assert!(!before.is_empty() && !own.cores().is_empty());
+        let after = own.sample(&before);
+        assert!(after.busiest_since(&before) <= after.used_since(&Sample::default()).cpu);
+        assert!(after.used_since(&before).cpu < after.used_since(&Sample::default()).cpu);
+        assert_eq!(own.died(&after), None);
+        let group = process::group_of(std::process::id()).unwrap();
+        assert!(
+            !Processes::of_group(group)
+                .pids
+                .contains(&std::process::id()),
+            "itself"
+        );
+        assert!(Processes::by_name("no-such-program-here").pids.is_empty());
+        let gone = Processes {
+            pids: vec![u32::MAX],
+        };
+        let sample = gone.sample(&Sample::default());
+        assert!(sample.is_empty() && gone.died(&sample).is_some());
+    }
+
+    #[test]
+    fn what_a_process_used_until_it_ended_is_kept() {
+        let mut child = std::process::Command::new("sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .unwrap();
+        let both = Processes {
+            pids: vec![std::process::id(), child.id()],
+        };
+        let first = both.sample(&Sample::default());
+        let of_child = |sample: &Sample| sample.seen[&child.id()].usage.cpu;
+        let second = loop {
+            let second = both.sample(&first);
+            if of_child(&second) > of_child(&first) + Duration::from_millis(30) {
+                break second;
+            }
+        };
+        assert_eq!(both.died(&second), None);
+        let used = second.used_since(&first).cpu;
+
+        // Nobody has waited for it yet.
+        let pid = child.id();
+        let of_child = |sample: &Sample| sample.seen[&pid].usage.cpu;
+        child.kill().unwrap();
+        let third = loop {
+            let third = both.sample(&second);
+            if !third.ended.is_empty() {
+                break third;
+            }
+        };
+        assert!(Path::new(&format!("/proc/{pid}")).exists() && process::has_ended(pid));
+        child.wait().unwrap();
+        let last = both.sample(&third);
+        for sample in [&third, &last] {
+            let words = format!("Of the server's 2 processes [{pid}] ended in mid-run");
+            assert_eq!(both.died(sample), Some(words));
+            assert!(of_child(sample) >= of_child(&second));
+            assert!(sample.used_since(&first).cpu >= used);
+        }
+        let alone = Processes { pids: vec![pid] };
+        let words = "The server's process ended in mid-run".to_owned();
+        assert_eq!(alone.died(&alone.sample(&last)), Some(words));
+    }
+}

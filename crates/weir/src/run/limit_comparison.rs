@@ -1,0 +1,207 @@
+//! What each of several relays carries at most: the limits are searched one after the other, and each probe gets a relay that
+//! was just started.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::bail;
+use weir_net::{Stop, clock};
+use weir_report::{
+    comparison::limits::{Limits, RelayLimit},
+    relay::live_view::Moment,
+    search::{Dimension, Probe, Record, heading, row},
+};
+
+use super::{
+    Plan,
+    comparison::{Relays, watch},
+    relay_file::{RelayEntry, RelayFile},
+    search::{Method, Onlooker, Search},
+};
+use crate::{
+    harness::{child::ChildGroup, machine::Machine, rounds::INTERRUPTED},
+    output::print_line,
+    progress::Progress,
+};
+
+/// The searches of a file: one for each profile and relay.
+pub(crate) struct LimitSearches {
+    relays: Relays,
+    profiles: Vec<PathBuf>,
+}
+
+impl LimitSearches {
+    /// `folder` is that of the file.
+    pub(crate) fn new(file: RelayFile, folder: &Path) -> anyhow::Result<Self> {
+        let mut profiles = file.find_max.profiles.clone();
+        if profiles.is_empty() {
+            profiles.push(file.profile.clone());
+        }
+        let slo = service_level(&file).map(str::to_owned);
+        let relays = Relays::new(file, folder, &profiles, slo.as_deref(), None)?;
+        let searches = Self { relays, profiles };
+        // What is wrong with a search is found before the first one.
+        for profile in &searches.profiles {
+            for number in 0..searches.relays.file.relay.len() {
+                searches.plan(number, profile)?;
+            }
+        }
+        Ok(searches)
+    }
+
+    /// Makes the searches.
+    pub(crate) fn run(self, stop: &Stop) -> anyhow::Result<Limits> {
+        let started = clock::now();
+        let mut limits = Vec::new();
+        let count = self.relays.file.relay.len();
+        let all = self.profiles.iter();
+        let mut all = all.flat_map(|profile| (0..count).map(move |number| (profile, number)));
+        let broken_off = loop {
+            let Some((profile, number)) = all.next() else {
+                break None;
+            };
+            if stop.is_requested() {
+                break Some(INTERRUPTED.to_owned());
+            }
+            limits.push(self.search(profile, number, stop)?);
+        };
+        let file = &self.relays.file;
+        let setting = setting(file, &self.relays.machine, clock::now() - started);
+        Ok(Limits::new(self.relays.notes(setting), limits, broken_off))
+    }
+
+    /// Searches the limit of one relay.
+    fn search(&self, profile: &Path, number: usize, stop: &Stop) -> anyhow::Result<RelayLimit> {
+        let file = &self.relays.file;
+        let relay = &file.relay[number];
+        print_line(&format!("{}, {}:", profile.display(), relay.name));
+        print_line(&heading(Dimension::Subscribers.unit()));
+        let mut search = Search::new(
+            method(file, relay),
+            self.plan(number, profile)?,
+            self.relays.machine.clone(),
+            relay.url.clone(),
+        )?;
+        let mut watcher = Watcher {
+            relays: &self.relays,
+            number,
+            progress: Progress::new(),
+        };
+        let ended = search.go(stop, &mut watcher);
+        drop(watcher);
+        let record = match ended {
+            Ok(reason) => search.record(reason),
+            // One relay that cannot be measured leaves the others.
+            Err(error) => search.record(Some(format!("{error:#}").as_str())),
+        };
+        print_line(&format!("  {}", record.sentence));
+        let best = search.best();
+        let best = best.as_ref().map(|(_, report)| report);
+        let implementation = best.and_then(|best| best.relay.implementation.clone());
+        Ok(RelayLimit {
+            profile: profile.display().to_string(),
+            relay: relay.name.clone(),
+            version: match self.relays.versions[number].as_str() {
+                "" => implementation.unwrap_or_default(),
+                version => version.to_owned(),
+            },
+            draft: best.and_then(|best| best.run.draft.clone()),
+            record,
+        })
+    }
+
+    fn plan(&self, number: usize, profile: &Path) -> anyhow::Result<Plan> {
+        let plan = self.relays.plan(number, profile, std::process::id())?;
+        if plan.meetings.is_some() {
+            bail!(
+                "relay {:?}: arguments: --meetings: --find-max searches subscribers",
+                self.relays.file.relay[number].name
+            );
+        }
+        // Every limit is calibrated.
+        match plan.calibration_problem() {
+            Some(problem) => bail!("--find-max: {}: {problem}", profile.display()),
+            None => Ok(plan),
+        }
+    }
+}
+
+/// The service level of the searches; that of the program if none is given.
+fn service_level(file: &RelayFile) -> Option<&str> {
+    let slo = file.find_max.slo.as_ref().or(file.slo.as_ref());
+    slo.map(String::as_str)
+}
+
+fn method(file: &RelayFile, relay: &RelayEntry) -> Method {
+    let search = &file.find_max;
+    Method {
+        dimension: Dimension::Subscribers,
+        from: Some(relay.from.unwrap_or(search.from)),
+        least: None,
+        most: Some(search.most),
+        precision_percent: search.precision,
+        repeats: search.repeats,
+        needed: search.needed,
+        settle: Duration::from_secs(1),
+        steady: Duration::from_secs(search.steady_seconds),
+        // Each probe has a relay of its own.
+        cool_down: Duration::ZERO,
+        time_max: Some(Duration::from_secs(search.search_seconds)),
+        probes_max: PROBES_MAX,
+        ends_early: true,
+        calibrate: true,
+    }
+}
+
+fn setting(file: &RelayFile, machine: &Machine, took: Duration) -> String {
+    let search = &file.find_max;
+    let is_apart = machine.cores.len() > 1 && file.relay.iter().all(|one| one.core.is_some());
+    format!(
+        "Service level {}; probes of {} s after one that is not judged, each with a relay just started; both sides of \
+         the boundary {} times; {}{}, {} cores; {} minutes in all.",
+        service_level(file).unwrap_or("of the program"),
+        search.steady_seconds,
+        search.repeats,
+        if is_apart {
+            "relays on one core, publishers and subscribers on another; "
+        } else {
+            ""
+        },
+        machine.cpu_model,
+        machine.cores.len(),
+        took.as_secs().div_ceil(60),
+    )
+}
+
+/// Starts a relay for each probe, and shows the probes.
+struct Watcher<'a> {
+    relays: &'a Relays,
+    number: usize,
+    progress: Progress,
+}
+
+impl Onlooker for Watcher<'_> {
+    fn prepare(&mut self, plan: &mut Plan, stop: &Stop) -> anyhow::Result<Option<ChildGroup>> {
+        let started = self.relays.start(self.number, stop)?;
+        watch(plan, started.as_ref());
+        Ok(started)
+    }
+
+    fn see(&mut self, moment: &Moment) {
+        let name = &self.relays.file.relay[self.number].name;
+        self.progress.show(&Moment {
+            label: format!("{name}: {}", moment.label),
+            ..moment.clone()
+        });
+    }
+
+    fn note(&mut self, probe: &Probe, _record: &Record) -> anyhow::Result<()> {
+        self.progress.keep(&row(probe));
+        Ok(())
+    }
+}
+
+/// More than a search of this precision needs.
+const PROBES_MAX: usize = 40;

@@ -1,0 +1,444 @@
+//! The options of a run, and the plan that they are resolved into.
+
+mod cores;
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
+use serde::Deserialize;
+use url::Url;
+use weir_bench::{
+    limits::PROFILE_BYTES_MAX,
+    observable::Observable,
+    profile::{Mode, Profile},
+    publisher::PublishFlow,
+    qperf::Wire,
+    scenario::Roles,
+    subscriber::SubscribeFlow,
+};
+use weir_moqt::token::Token;
+
+use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustChoice};
+use crate::{
+    harness::{machine::Machine, process},
+    output::command_line,
+};
+
+// How a relay is measured: the flags of `weir bench`, and what files of comparisons say instead of them. (A doc comment would
+// take the place of the help of the command that has these flags.)
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunOptions {
+    /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
+    #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
+    pub(crate) relay: Option<String>,
+    /// Process of that relay, if it runs on this machine: its CPU and memory are watched
+    #[arg(long, value_name = "PID", requires = "relay")]
+    pub(crate) relay_pid: Option<u32>,
+    /// The same by the name of its program, of which one process may run
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "relay",
+        conflicts_with = "relay_pid"
+    )]
+    pub(crate) relay_process: Option<String>,
+    /// Prometheus metrics of that relay, http://HOST:PORT/PATH: how its counters grow is reported
+    #[arg(long, value_name = "URL", requires = "relay", value_parser = metrics_url)]
+    pub(crate) relay_metrics: Option<String>,
+    /// Number of subscribers
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub(crate) subscribers: usize,
+    /// Meetings instead of one publisher and its subscribers: every client publishes all tracks of the profile, and
+    /// subscribes to those of all others of its meeting
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["subscribers", "role"])]
+    pub(crate) meetings: Option<usize>,
+    /// Clients in each meeting [default: 5]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) clients_per_meeting: Option<usize>,
+    /// What is done here, whatever the profile's `mode` says; the rest is another process's, with the same --seed
+    #[arg(long, value_enum, value_name = "ROLE", requires = "relay")]
+    pub(crate) role: Option<Role>,
+    /// Clients started per second; 0 for all at once, a join storm [default: what the profile says, or 200]
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(crate) ramp: Option<u32>,
+    /// Seconds that every track sends, instead of the profile's own time
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) seconds: Option<u64>,
+    /// How publishers offer their tracks
+    #[arg(long, value_enum, default_value_t = Flow::Namespace, value_name = "FLOW")]
+    pub(crate) publish_flow: Flow,
+    /// How subscribers come to their tracks
+    #[arg(long, value_enum, default_value_t = Discovery::Subscribe, value_name = "FLOW")]
+    pub(crate) subscribe_flow: Discovery,
+    /// Messages of the benchmark
+    #[arg(long, value_enum, default_value_t = WireName::Draft, value_name = "FORM")]
+    pub(crate) wire: WireName,
+    /// Token that every client shows in SETUP and with its requests: @FILE, or the token itself, which other users of
+    /// this machine can see
+    #[arg(long, value_name = "TOKEN", env = "WEIR_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Begin the start delay at once instead of when all subscribers are served
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+    /// What the relay has to achieve [default: loss=0,failed=0,p99<100ms, as far as the profile lets that be seen]
+    #[arg(long, value_name = "CLAUSES")]
+    pub(crate) slo: Option<String>,
+    /// Trust any certificate of the relay (its own relay needs no flag)
+    #[arg(long, requires = "relay")]
+    pub(crate) insecure: bool,
+    /// Trust the certificates in this PEM file instead of the system's
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "relay",
+        conflicts_with = "insecure"
+    )]
+    pub(crate) ca: Option<PathBuf>,
+    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
+    #[arg(long, value_name = "HASH", requires = "relay", conflicts_with_all = ["insecure", "ca"])]
+    pub(crate) certificate_hash: Option<String>,
+    /// Allow a relay that is neither on this machine nor in a private network
+    #[arg(long, requires = "relay")]
+    pub(crate) allow_public: bool,
+    /// Put the same load on a null relay afterwards, to prove that the generator could make it
+    #[arg(long)]
+    pub(crate) calibrate: bool,
+    /// Waste this share of the time of each of the generator's threads, in per cent: to see that reports notice a slow
+    /// generator
+    #[arg(long, value_name = "PER_CENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) waste_cpu: u32,
+    /// Threads of weir's own relay
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "relay", value_parser = clap::value_parser!(u16).range(1..=255))]
+    pub(crate) relay_threads: u16,
+    /// Cores of weir's own relay, one for each of its threads, with commas between; with --relay, those that it was
+    /// started on: the null relay of --calibrate takes the first of them, and the generator none
+    #[arg(
+        long,
+        alias = "relay-core",
+        value_name = "CORES",
+        value_delimiter = ','
+    )]
+    pub(crate) relay_cores: Vec<usize>,
+    /// Core of the publishers [default: the first that the relay does not have]
+    #[arg(long, value_name = "CORE")]
+    pub(crate) publishers_core: Option<usize>,
+    /// Core of the subscribers [default: the same]
+    #[arg(long, value_name = "CORE")]
+    pub(crate) subscribers_core: Option<usize>,
+    /// A UDP socket for each subscriber instead of one for all
+    #[arg(long)]
+    pub(crate) socket_per_subscriber: bool,
+    /// Seed of the synthetic content, and number of the run
+    #[arg(long, value_name = "NUMBER")]
+    pub(crate) seed: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Flow {
+    /// `PUBLISH_NAMESPACE`, and wait for SUBSCRIBE
+    Namespace,
+    /// PUBLISH for each track
+    Publish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Discovery {
+    /// SUBSCRIBE for each track by its name
+    Subscribe,
+    /// `SUBSCRIBE_NAMESPACE`, and SUBSCRIBE for what the relay tells of
+    Namespace,
+    /// `SUBSCRIBE_TRACKS`, and the relay sends PUBLISH
+    Tracks,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WireName {
+    /// Those of draft-evens-moq-bench-00
+    Draft,
+    /// Those of the older tool qperf, with one large first object in the whole run
+    Qperf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// Publish only (mode 1)
+    Publish,
+    /// Subscribe only (mode 2)
+    Subscribe,
+    /// Both (mode 3)
+    Both,
+}
+
+impl RunOptions {
+    /// The options that the `arguments` of a comparison's file give.
+    pub(crate) fn from_arguments(arguments: &[String]) -> anyhow::Result<Self> {
+        let command = Self::augment_args(Command::new("weir bench").no_binary_name(true));
+        // The relay is named elsewhere in the file.
+        let command = command.mut_args(|argument| argument.requires(Resettable::Reset));
+        let matches = command.try_get_matches_from(arguments);
+        let matches = matches.map_err(|error| anyhow::anyhow!("{}", error.render()))?;
+        Ok(Self::from_arg_matches(&matches)?)
+    }
+
+    /// Whether an option says whose certificates are trusted.
+    pub(crate) fn names_trust(&self) -> bool {
+        self.insecure || self.ca.is_some() || self.certificate_hash.is_some()
+    }
+
+    /// The plan of a run of the profile in `file`. Everything that can be wrong is found here, before anything is started.
+    pub(crate) fn plan(&self, file: &Path, machine: &Machine) -> anyhow::Result<Plan> {
+        let name = file.display().to_string();
+        let profile = self.profile(file, &name)?;
+        self.check()?;
+        let meetings = self.meetings()?;
+        if meetings.is_some() && profile.audience.is_unruly() {
+            bail!("{name}: [audience]: clients of meetings neither read slowly nor come and go");
+        }
+        let relay = self.relay(machine)?;
+        let (role, wire) = (self.role.map(Role::mode), self.wire.wire());
+        let observable = Observable {
+            profile: &profile,
+            wire,
+            roles: Roles { given: role },
+            is_meeting: meetings.is_some(),
+            has_relay_cpu: relay.is_watched(),
+        };
+        let level = observable.level(self.slo.as_deref());
+        let level = match &self.slo {
+            Some(_) => level.context("--slo")?,
+            None => level?,
+        };
+        let ramp = self.ramp.or(profile.audience.joins_per_second);
+        let plan = Plan {
+            level,
+            cores: cores::choose(self, machine, &relay)?,
+            trust: self.trust(&relay)?,
+            profile_name: name,
+            profile,
+            relay,
+            subscribers: self.subscribers,
+            meetings,
+            role,
+            ramp_per_second: ramp.unwrap_or(JOINS_PER_SECOND),
+            flow: self.publish_flow.flow(),
+            subscribe_flow: self.subscribe_flow.flow(),
+            drafts: super::protocols(),
+            tokens: self.tokens()?,
+            wire,
+            seed: self.seed.map_or_else(random_seed, Ok)?,
+            socket_per_subscriber: self.socket_per_subscriber,
+            no_wait: self.no_wait,
+            metrics_url: self.relay_metrics.clone(),
+            unjudged: Duration::ZERO,
+            ends_early: false,
+            calibrate: self.calibrate,
+            waste_percent: self.waste_cpu,
+            command_line: command_line(),
+        };
+        if let Some(problem) = plan.calibration_problem().filter(|_| plan.calibrate) {
+            bail!("--calibrate: {problem}");
+        }
+        Ok(plan)
+    }
+
+    fn profile(&self, file: &Path, name: &str) -> anyhow::Result<Profile> {
+        let mut profile = read_profile(file, name)?;
+        if let Some(seconds) = self.seconds {
+            for track in &mut profile.tracks {
+                track.duration = Duration::from_secs(seconds);
+            }
+        }
+        Ok(profile)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        if self.subscribers == 0 || self.subscribers > SUBSCRIBERS_MAX {
+            bail!(
+                "--subscribers: expected 1 to {SUBSCRIBERS_MAX}, not {}",
+                self.subscribers
+            );
+        }
+        if self.publish_flow == Flow::Namespace && self.subscribe_flow == Discovery::Tracks {
+            bail!(
+                "--subscribe-flow tracks: SUBSCRIBE_TRACKS tells of published tracks only; say --publish-flow publish too"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whom the clients trust.
+    fn trust(&self, relay: &RelayChoice) -> anyhow::Result<TrustChoice> {
+        Ok(match (relay, &self.certificate_hash) {
+            // Its certificate is made a moment before, for this run only.
+            (RelayChoice::Own(_), _) => TrustChoice::Anyone,
+            (RelayChoice::At { .. }, _) if self.insecure => TrustChoice::Anyone,
+            (RelayChoice::At { .. }, Some(hash)) => {
+                TrustChoice::Hash(hash_of(hash).context("--certificate-hash")?)
+            }
+            (RelayChoice::At { .. }, None) => TrustChoice::Roots(self.ca.clone()),
+        })
+    }
+
+    fn meetings(&self) -> anyhow::Result<Option<Meetings>> {
+        let Some(meetings) = self.meetings else {
+            if self.clients_per_meeting.is_some() {
+                bail!("--clients-per-meeting: goes with --meetings");
+            }
+            return Ok(None);
+        };
+        let clients_per_meeting = self.clients_per_meeting.unwrap_or(CLIENTS_PER_MEETING);
+        let clients = meetings.saturating_mul(clients_per_meeting);
+        if meetings == 0 || clients_per_meeting < 2 || clients > SUBSCRIBERS_MAX {
+            bail!(
+                "--meetings: expected at least one meeting of at least 2, and at most {SUBSCRIBERS_MAX} clients in all, \
+                 not {meetings} of {clients_per_meeting}"
+            );
+        }
+        Ok(Some(Meetings {
+            meetings,
+            clients_per_meeting,
+        }))
+    }
+
+    /// The relay that is measured.
+    fn relay(&self, machine: &Machine) -> anyhow::Result<RelayChoice> {
+        Ok(match &self.relay {
+            None => RelayChoice::Own(cores::own_relay(self, machine)?),
+            Some(url) => {
+                let url: RelayUrl = url.parse().context("--relay")?;
+                if !url.is_isolated() && !self.allow_public {
+                    bail!(
+                        "--relay: {url} is not in a private network; a benchmark is an attack on a relay that \
+                         serves others. If it is yours, say --allow-public"
+                    );
+                }
+                let by_name = self.relay_process.as_deref();
+                let found = by_name.map(process::find).transpose();
+                RelayChoice::At {
+                    url,
+                    pid: found.context("--relay-process")?.or(self.relay_pid),
+                    by_name: by_name.is_some(),
+                }
+            }
+        })
+    }
+
+    /// The token as it goes over the wire: of the type that is agreed on elsewhere. [moqt-18 §10.2.2]
+    fn tokens(&self) -> anyhow::Result<Vec<Token>> {
+        let Some(text) = &self.token else {
+            return Ok(Vec::new());
+        };
+        let value = match text.strip_prefix('@') {
+            Some(file) => std::fs::read(file).with_context(|| format!("--token: {file}"))?,
+            None => text.clone().into_bytes(),
+        };
+        let value = value.trim_ascii().to_vec();
+        if value.is_empty() || value.len() > TOKEN_BYTES_MAX {
+            bail!("--token: expected 1 to {TOKEN_BYTES_MAX} bytes");
+        }
+        Ok(vec![Token::UseValue {
+            token_type: 0,
+            value: value.into(),
+        }])
+    }
+}
+
+impl Flow {
+    fn flow(self) -> PublishFlow {
+        match self {
+            Self::Namespace => PublishFlow::PublishNamespace,
+            Self::Publish => PublishFlow::Publish,
+        }
+    }
+}
+
+impl Discovery {
+    fn flow(self) -> SubscribeFlow {
+        match self {
+            Self::Subscribe => SubscribeFlow::Subscribe,
+            Self::Namespace => SubscribeFlow::SubscribeNamespace,
+            Self::Tracks => SubscribeFlow::SubscribeTracks,
+        }
+    }
+}
+
+impl WireName {
+    fn wire(self) -> Wire {
+        match self {
+            Self::Draft => Wire::Draft,
+            Self::Qperf => Wire::Qperf,
+        }
+    }
+}
+
+impl Role {
+    fn mode(self) -> Mode {
+        match self {
+            Self::Publish => Mode::Publisher,
+            Self::Subscribe => Mode::Subscriber,
+            Self::Both => Mode::Both,
+        }
+    }
+}
+
+/// The 32 bytes of a hash.
+pub(crate) fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
+    let mut hash = [0; 32];
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|character| *character != ':')
+        .map(|character| {
+            character
+                .to_digit(16)
+                .and_then(|digit| u8::try_from(digit).ok())
+        })
+        .collect::<Option<_>>()
+        .filter(|digits: &Vec<u8>| digits.len() == 2 * hash.len())
+        .context("expected 64 hexadecimal digits")?;
+    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(hash)
+}
+
+fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
+    let mut bytes = Vec::new();
+    // One byte more than allowed is enough to know.
+    let limit = PROFILE_BYTES_MAX as u64 + 1;
+    file.take(limit)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("{name}: cannot be read"))?;
+    Ok(Profile::parse(name, &bytes)?)
+}
+
+fn random_seed() -> anyhow::Result<u64> {
+    let mut seed = [0; 8];
+    aws_lc_rs::rand::fill(&mut seed)
+        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
+    Ok(u64::from_le_bytes(seed))
+}
+
+fn metrics_url(text: &str) -> Result<String, String> {
+    let is_http = |url: &Url| url.scheme() == "http" && url.has_host();
+    if Url::parse(text).is_ok_and(|url| is_http(&url)) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected http://HOST:PORT/PATH".to_owned())
+    }
+}
+
+/// Clients that join in a second if nobody says otherwise.
+const JOINS_PER_SECOND: u32 = 200;
+/// As in the draft's scenario 3.
+const CLIENTS_PER_MEETING: usize = 5;
+/// Tokens travel in control messages, which have 64 KiB at most.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// A single process has no more UDP ports than this per address.
+const SUBSCRIBERS_MAX: usize = 50_000;

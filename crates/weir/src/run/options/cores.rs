@@ -1,0 +1,187 @@
+//! Who runs on which core.
+
+use anyhow::bail;
+
+use super::RunOptions;
+use crate::{
+    harness::{machine::Machine, own_relay::OwnRelay, process},
+    run::{CoreChoice, RelayChoice},
+};
+
+/// The relay on its own cores, everything else on the first that it does not have, unless said otherwise.
+pub(super) fn choose(
+    options: &RunOptions,
+    machine: &Machine,
+    relay: &RelayChoice,
+) -> anyhow::Result<CoreChoice> {
+    check(options, machine, relay)?;
+    let relay = match relay {
+        // Wherever the system wants.
+        RelayChoice::Own(OwnRelay::Weir { cores, .. }) if cores.is_empty() => machine.cores.clone(),
+        RelayChoice::Own(OwnRelay::Weir { cores, .. }) => cores.clone(),
+        RelayChoice::Own(OwnRelay::Null { core }) => core.iter().copied().collect(),
+        RelayChoice::At { .. } if !options.relay_cores.is_empty() => options.relay_cores.clone(),
+        RelayChoice::At { pid, .. } => {
+            pid.map_or_else(Vec::new, |pid| process::bound_cores(pid, &machine.cores))
+        }
+    };
+    let generator = generator_core(&machine.cores, &relay);
+    Ok(CoreChoice {
+        relay,
+        publishers: options.publishers_core.or(generator),
+        subscribers: options.subscribers_core.or(generator),
+    })
+}
+
+/// The first core that the relay does not have, or the last if it has all. A relay of which nothing is known may be
+/// anywhere: the first core is left to it.
+fn generator_core(cores: &[usize], relay: &[usize]) -> Option<usize> {
+    let is_free = |core: &usize| {
+        if relay.is_empty() {
+            Some(core) != cores.first()
+        } else {
+            !relay.contains(core)
+        }
+    };
+    let free = cores.iter().copied().find(is_free);
+    free.or_else(|| cores.last().copied())
+}
+
+/// Whether there are the cores that are named. A relay that is not started here may be on cores that this process is
+/// kept off.
+fn check(options: &RunOptions, machine: &Machine, relay: &RelayChoice) -> anyhow::Result<()> {
+    let of_relay = match relay {
+        RelayChoice::Own(_) => &machine.cores,
+        RelayChoice::At { .. } => &machine.online,
+    };
+    let relay = options.relay_cores.iter();
+    let relay = relay.map(|core| ("--relay-cores", *core, of_relay));
+    let publishers = options.publishers_core;
+    let publishers = publishers.map(|core| ("--publishers-core", core, &machine.cores));
+    let subscribers = options.subscribers_core;
+    let subscribers = subscribers.map(|core| ("--subscribers-core", core, &machine.cores));
+    for (flag, core, cores) in relay.chain(publishers).chain(subscribers) {
+        if !cores.contains(&core) {
+            bail!("{flag}: there is no core {core} here; there are {cores:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Our own relay on its cores: the first one, and as many after it as it has threads, unless said otherwise.
+pub(super) fn own_relay(options: &RunOptions, machine: &Machine) -> anyhow::Result<OwnRelay> {
+    let threads = usize::from(options.relay_threads);
+    let chosen = &options.relay_cores;
+    if !chosen.is_empty() && chosen.len() != threads {
+        bail!(
+            "--relay-cores: {} cores for {threads} threads; expected one for each",
+            chosen.len()
+        );
+    }
+    let cores = if chosen.is_empty() {
+        machine.cores.iter().copied().take(threads).collect()
+    } else {
+        chosen.clone()
+    };
+    Ok(OwnRelay::Weir {
+        threads,
+        // More threads than cores run where the system wants.
+        cores: if cores.len() == threads {
+            cores
+        } else {
+            Vec::new()
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        run: RunOptions,
+    }
+
+    /// Who runs where on a machine with so many cores.
+    fn chosen(cores: usize, flags: &[&str]) -> CoreChoice {
+        choose_of((0..cores).collect(), cores, flags).unwrap()
+    }
+
+    /// Who runs where if this process may use `cores` of so many.
+    fn choose_of(cores: Vec<usize>, online: usize, flags: &[&str]) -> anyhow::Result<CoreChoice> {
+        let line = ["weir"].iter().chain(flags);
+        let options = Line::try_parse_from(line)?.run;
+        let machine = Machine {
+            kernel: String::new(),
+            cpu_model: String::new(),
+            cores,
+            online: (0..online).collect(),
+        };
+        let relay = match &options.relay {
+            None => RelayChoice::Own(own_relay(&options, &machine)?),
+            Some(url) => RelayChoice::At {
+                url: url.parse()?,
+                pid: None,
+                by_name: false,
+            },
+        };
+        choose(&options, &machine, &relay)
+    }
+
+    #[test]
+    fn a_relay_of_somebody_else_may_be_where_this_process_may_not() {
+        let other = "--relay=moqt://127.0.0.1:4443";
+        let cores = choose_of(vec![1], 2, &[other, "--relay-cores=0"]).unwrap();
+        assert_eq!((cores.relay, cores.subscribers), (vec![0], Some(1)));
+        for flags in [
+            &[other, "--relay-cores=2"][..],
+            &[other, "--subscribers-core=0"],
+            &["--relay-cores=0"],
+        ] {
+            let error = choose_of(vec![1], 2, flags).unwrap_err().to_string();
+            assert!(error.contains("there is no core"), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_generator_keeps_off_the_relays_cores() {
+        for (flags, relay, generator) in [
+            (&[][..], &[0][..], 1),
+            (&["--relay-threads=2"], &[0, 1], 2),
+            (&["--relay-cores=1"], &[1], 0),
+            (&["--relay-cores=0"], &[0], 1),
+            (
+                &["--relay=moqt://127.0.0.1:4443", "--relay-cores=1"],
+                &[1],
+                0,
+            ),
+            // Nothing is known of this one.
+            (&["--relay=moqt://127.0.0.1:4443"], &[], 1),
+        ] {
+            let cores = chosen(4, flags);
+            assert_eq!(cores.relay, relay, "{flags:?}");
+            let both = (cores.publishers, cores.subscribers);
+            assert_eq!(both, (Some(generator), Some(generator)), "{flags:?}");
+        }
+        let said = chosen(4, &["--relay-cores=1", "--subscribers-core=1"]);
+        assert_eq!((said.publishers, said.subscribers), (Some(0), Some(1)));
+    }
+
+    #[test]
+    fn where_no_core_is_left_the_last_is_shared() {
+        for (cores, flags, relay) in [
+            (1, &[][..], &[0][..]),
+            (2, &["--relay-threads=2"], &[0, 1]),
+            // More threads than cores: the system chooses.
+            (2, &["--relay-threads=3"], &[0, 1]),
+        ] {
+            let choice = chosen(cores, flags);
+            assert_eq!(choice.relay, relay, "{flags:?}");
+            assert_eq!(choice.subscribers, Some(cores - 1), "{flags:?}");
+        }
+    }
+}
