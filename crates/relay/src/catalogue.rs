@@ -7,16 +7,11 @@ pub(crate) mod track_status;
 
 use std::collections::BTreeMap;
 
-use weir_moqt::session::RequestId;
-use weir_quic::Handle;
-
-use crate::catalogue::{
+use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
     track_status::StatusRequest,
 };
-
-/// A request, by the session that it belongs to and its ID there.
-pub(crate) type RequestKey = (Handle, RequestId);
+use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 
 /// What clients and links announced, and what they want to know about namespaces and tracks.
 #[derive(Debug, Default)]
@@ -25,6 +20,13 @@ pub(crate) struct Catalogue {
     subscriptions: PrefixSubscriptions,
     /// TRACK_STATUS requests that a publisher was asked for, by the request of the session that waits for the answer.
     statuses: BTreeMap<RequestKey, StatusRequest>,
+}
+
+/// The catalogue, and the tracks that its sessions are offered and subscribed to.
+pub(crate) struct Offering<'a> {
+    pub(crate) catalogue: &'a mut Catalogue,
+    pub(crate) delivery: &'a mut Delivery,
+    pub(crate) tracks: &'a mut Tracks,
 }
 
 impl Catalogue {

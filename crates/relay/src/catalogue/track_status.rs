@@ -11,7 +11,8 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::{Catalogue, RequestKey},
+    catalogue::Catalogue,
+    ids::RequestKey,
     sessions::peer::Part,
     timers::Timer,
     track::{Publisher, Track, Tracks},
@@ -40,7 +41,7 @@ struct Query {
 #[derive(Clone, Debug)]
 pub(crate) enum StatusEvent {
     /// The publisher answered.
-    Answered(RequestOk),
+    Answered(Box<RequestOk>),
     /// The publisher refused to answer.
     Rejected(RequestErrorCode),
     /// The publisher's session is gone, or it ended the request without an answer.
@@ -57,7 +58,7 @@ pub(crate) enum StatusEvent {
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
     /// It gets the publisher's answer.
-    Answer(RequestOk),
+    Answer(Box<RequestOk>),
     /// These publishers are asked, in this order; the session is refused with the code if none can be asked.
     Ask(Vec<Handle>, RequestErrorCode),
     /// Nothing: it does not wait any more.
@@ -77,13 +78,13 @@ impl StatusEvent {
     fn outcome(self, publisher: Handle, mut others: Vec<Handle>) -> Outcome {
         match self {
             // The Track Properties and the largest object are passed on, and nothing else.
-            Self::Answered(ok) => Outcome::Answer(RequestOk {
-                parameters: Parameters {
+            Self::Answered(mut ok) => {
+                ok.parameters = Parameters {
                     largest_object: ok.parameters.largest_object,
                     ..Parameters::default()
-                },
-                properties: ok.properties,
-            }),
+                };
+                Outcome::Answer(ok)
+            }
             Self::Rejected(RequestErrorCode::REDIRECT) | Self::UpstreamClosed => {
                 Outcome::Ask(others, RequestErrorCode::DOES_NOT_EXIST)
             }
@@ -228,7 +229,7 @@ impl Catalogue {
                     peer.remove(id);
                 }
                 turn.with_session(handle, |session, connection| {
-                    session.request_ok(connection, id, ok);
+                    session.request_ok(connection, id, *ok);
                 });
             }
             Outcome::Ask(publishers, code) => {
@@ -271,7 +272,7 @@ mod tests {
             properties: Properties::EMPTY,
         };
         let events = [
-            StatusEvent::Answered(ok),
+            StatusEvent::Answered(Box::new(ok)),
             StatusEvent::Rejected(RequestErrorCode::UNAUTHORIZED),
             StatusEvent::Rejected(RequestErrorCode::REDIRECT),
             StatusEvent::UpstreamClosed,
@@ -286,9 +287,10 @@ mod tests {
         ] {
             writeln!(table, "{state}").unwrap();
             for event in events.clone() {
-                let label = match &event {
-                    StatusEvent::Answered(_) => "Answered".to_owned(),
-                    event => format!("{event:?}"),
+                let label = if matches!(event, StatusEvent::Answered(_)) {
+                    "Answered".to_owned()
+                } else {
+                    format!("{event:?}")
                 };
                 let cancels = if event.leaves_upstream_open() {
                     "cancel upstream, "
