@@ -15,9 +15,7 @@ use weir_transport::{Direction, StreamId};
 use crate::{
     Gauges, TrackState,
     authority::{Action, Subject},
-    catalogue::{
-        Catalogue, Offering, prefix_subscriptions::PrefixSubscription, track_status::StatusEvent,
-    },
+    catalogue::{Catalogue, Offering, PrefixSubscription, StatusEvent},
     delivery::{Delivery, Reader},
     fetch::{Fetches, Serving},
     ids::Sender,

@@ -9,7 +9,7 @@ use weir_quic::Handle;
 
 use super::Owners;
 use crate::{
-    catalogue::track_status::StatusEvent,
+    catalogue::StatusEvent,
     delivery::Scope,
     effect::Effect,
     ids::{Sender, TrackId},
