@@ -141,7 +141,7 @@ impl Owners {
         let Some(connection) = turn.endpoint.connection(turn.now, handle) else {
             return;
         };
-        if let Some(thread) = connection.neighbour() {
+        if let Some(thread) = connection.peer_thread() {
             turn.on_peer_thread_connected(handle, thread);
         } else {
             turn.on_connected(handle);

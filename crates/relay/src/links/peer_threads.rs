@@ -40,7 +40,6 @@ impl Turn<'_> {
         // The peer thread has asked its own authority before it passes a request on.
         peer.grants = Ok(vec![Grant::everything()]);
         self.sessions.insert(peer);
-        self.sessions.settle_later(handle);
     }
 
     /// Whether the process has other relay threads.
