@@ -33,7 +33,7 @@ struct Query {
     track: FullTrackName,
     /// Publishers that were not asked yet, those to be asked first at the front.
     publishers: Vec<Handle>,
-    /// When the session is told that no publisher answered in time.
+    /// When the request is refused because no publisher answered in time.
     deadline: Instant,
 }
 
