@@ -1,30 +1,33 @@
-//! The catalogue: announced namespaces, subscriptions to what lies under a prefix, and track status.
+//! The catalogue: announced namespaces, subscriptions to the namespaces and tracks under a prefix, and track status.
 
-pub(crate) mod namespaces;
-pub(crate) mod offers;
-pub(crate) mod prefix_subscriptions;
-pub(crate) mod track_status;
+mod namespaces;
+mod offers;
+mod prefix_subscriptions;
+mod track_status;
 
 use std::collections::BTreeMap;
 
-use weir_moqt::session::RequestId;
-use weir_quic::Handle;
-
-use crate::catalogue::{
+use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
     track_status::StatusRequest,
 };
+pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::StatusEvent};
+use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 
-/// A request, by the session that it belongs to and its ID there.
-pub(crate) type RequestKey = (Handle, RequestId);
-
-/// What clients and links announced, and what they want to know about namespaces and tracks.
+/// The open requests of clients and links that are about namespaces, prefixes and the status of tracks.
 #[derive(Debug, Default)]
 pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
-    /// TRACK_STATUS requests that a publisher was asked for, by the request of the session that waits for the answer.
+    /// TRACK_STATUS requests of sessions that wait for the answer of a publisher.
     statuses: BTreeMap<RequestKey, StatusRequest>,
+}
+
+/// The catalogue, with the tracks that are offered and the subscriptions to them.
+pub(crate) struct Offering<'a> {
+    pub(crate) catalogue: &'a mut Catalogue,
+    pub(crate) delivery: &'a mut Delivery,
+    pub(crate) tracks: &'a mut Tracks,
 }
 
 impl Catalogue {

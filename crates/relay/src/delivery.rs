@@ -51,7 +51,7 @@ struct Subscriptions {
 /// How many there are, in all tracks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
-    /// Subscriptions that other relay threads have.
+    /// Subscriptions of links.
     pub(crate) links: usize,
     /// Subscriptions of clients.
     pub(crate) clients: usize,

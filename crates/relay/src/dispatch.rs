@@ -5,7 +5,7 @@ mod effects;
 use weir_moqt::{
     data::ObjectDatagram,
     error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
-    message::{Publish, PublishDone, RequestError, RequestOk, Setup},
+    message::{Publish, RequestError, RequestOk, Setup},
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, StreamEnd},
 };
@@ -15,11 +15,11 @@ use weir_transport::{Direction, StreamId};
 use crate::{
     Gauges, TrackState,
     authority::{Action, Subject},
-    catalogue::{Catalogue, prefix_subscriptions::PrefixSubscription, track_status::StatusEvent},
-    delivery::{Delivery, Reader, Scope},
+    catalogue::{Catalogue, Offering, PrefixSubscription, StatusEvent},
+    delivery::{Delivery, Reader},
     fetch::{Fetches, Serving},
     ids::Sender,
-    links::Links,
+    links::{Linking, Links},
     sessions::{Sessions, authorization::joined, peer::Part},
     timers::Timer,
     track::Tracks,
@@ -89,6 +89,25 @@ impl Owners {
         }
     }
 
+    /// The catalogue, with the tracks that it offers and who subscribes to them.
+    fn offering(&mut self) -> Offering<'_> {
+        Offering {
+            catalogue: &mut self.catalogue,
+            delivery: &mut self.delivery,
+            tracks: &mut self.tracks,
+        }
+    }
+
+    /// The links, with what is exchanged over them.
+    fn linking(&mut self) -> Linking<'_> {
+        Linking {
+            links: &mut self.links,
+            catalogue: &self.catalogue,
+            delivery: &mut self.delivery,
+            tracks: &mut self.tracks,
+        }
+    }
+
     /// Hands an object that came in a datagram to all who want it.
     fn on_datagram(&mut self, turn: &mut Turn<'_>, sender: Sender, datagram: ObjectDatagram) {
         let Some(admitted) = self.tracks.admit_datagram(turn, sender, &datagram) else {
@@ -123,7 +142,7 @@ impl Owners {
             return;
         };
         if let Some(thread) = connection.peer_thread() {
-            Links::on_connected(turn, handle, thread);
+            turn.on_peer_thread_connected(handle, thread);
         } else {
             turn.on_connected(handle);
         }
@@ -238,8 +257,7 @@ impl Owners {
 
     fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) {
         if turn.is_link(handle) {
-            let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
-            return self.links.on_ready(turn, delivery, tracks, handle);
+            return self.linking().on_ready(turn, handle);
         }
         turn.counters.sessions += 1;
         turn.authorise_session(handle, setup);
@@ -256,7 +274,7 @@ impl Owners {
                 self.tracks.on_subscribe_ok(turn, (track, id), &ok, demand);
             }
             (Part::UpstreamStatus(requester), Accepted::Ok(ok)) => {
-                let event = StatusEvent::Answered(ok);
+                let event = StatusEvent::Answered(Box::new(ok));
                 self.catalogue.on_status_event(turn, requester, event);
             }
             (Part::Subscriber(track), Accepted::Ok(ok)) => {
@@ -334,24 +352,13 @@ impl Owners {
             Request::Fetch(fetch) => self.serving().on_fetch(turn, id.0, id.1, &fetch),
             Request::SubscribeNamespace(subscribe) => {
                 let subscription = PrefixSubscription::to_namespaces(subscribe.prefix);
-                self.on_subscribe_prefix(turn, id, subscription);
+                self.offering().on_subscribe_prefix(turn, id, subscription);
             }
             Request::SubscribeTracks(subscribe) => {
                 let subscription = PrefixSubscription::to_tracks(subscribe);
-                self.on_subscribe_prefix(turn, id, subscription);
+                self.offering().on_subscribe_prefix(turn, id, subscription);
             }
         }
-    }
-
-    fn on_subscribe_prefix(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: Sender,
-        subscription: PrefixSubscription,
-    ) {
-        let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
-        self.catalogue
-            .on_subscribe_prefix(turn, delivery, tracks, id, subscription);
     }
 
     fn on_publish(&mut self, turn: &mut Turn<'_>, id: Sender, publish: &Publish) {
@@ -374,10 +381,7 @@ impl Owners {
         let mut answer = RequestOk::default();
         match turn.part(id) {
             Some(Part::Prefix(_)) => {
-                let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
-                return self
-                    .catalogue
-                    .on_prefix_updated(turn, delivery, tracks, id, parameters);
+                return self.offering().on_prefix_updated(turn, id, parameters);
             }
             Some(Part::Subscriber(track)) => {
                 let who = (track, id.0, id.1);
@@ -484,16 +488,7 @@ impl Owners {
                 }
             }
             Part::Subscriber(track) => {
-                let done = PublishDone {
-                    code: PublishDoneCode::GOING_AWAY,
-                    stream_count: None,
-                    reason: "the subscription moves".to_owned(),
-                };
-                let scope = Scope::One(handle, id);
-                let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
-                delivery.end(turn, track, scope, &done);
-                self.catalogue
-                    .offer_again(turn, delivery, tracks, track, handle);
+                self.offering().on_offer_goaway(turn, track, (handle, id));
             }
             Part::Feeder(_) => self.serving().on_upstream_moved(turn, (handle, id)),
             Part::UpstreamStatus(requester) => {

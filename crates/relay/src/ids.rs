@@ -14,6 +14,9 @@ pub(crate) struct TrackId {
 /// Names a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
 
+/// Names a request: the session and the request in it.
+pub(crate) type RequestKey = (Handle, RequestId);
+
 /// Names a fetch, of a peer or of the relay: the session and the request in it.
 pub(crate) type FetchId = (Handle, RequestId);
 

@@ -1,10 +1,8 @@
 //! Links: other relays that this relay exchanges tracks with.
 //!
-//! A link is a publisher and a subscriber as any other. What clients publish here is announced and offered there, a track
-//! comes over once for all clients that want it, and what came through one link is never passed on to another: every relay
-//! knows all the others itself. So nothing goes in a circle, and a link is sent only what clients of this relay publish.
-//!
-//! Today the other relays are the threads of this process ([`peer_threads`]).
+//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish, and a
+//! track crosses a link once, however many clients of the other relay subscribe to it. What came over one link is never
+//! passed on over another, since every relay has a link to all others: nothing goes in a circle.
 
 mod peer_threads;
 
@@ -15,56 +13,48 @@ use weir_moqt::{
     message::PublishDone,
     name::Namespace,
     parameter::Parameters,
-    session::RequestId,
 };
 use weir_quic::Handle;
 
 use crate::{
     catalogue::Catalogue,
     delivery::{Delivery, Scope},
-    ids::TrackId,
+    ids::{RequestKey, TrackId},
     sessions::Sessions,
     track::Tracks,
     turn::Turn,
 };
 
-/// Links that are set up, and what they were told.
+/// The links that are set up, and what was announced over them.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     ready: Vec<Handle>,
-    /// Namespaces that some client announces, with the relay's own announcements of them.
-    announced: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
+    /// Namespaces that clients announce, with the relay's own PUBLISH_NAMESPACE requests for them.
+    announced: BTreeMap<Namespace, Vec<RequestKey>>,
+}
+
+/// The links, and what is exchanged over them.
+pub(crate) struct Linking<'a> {
+    pub(crate) links: &'a mut Links,
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) delivery: &'a mut Delivery,
+    pub(crate) tracks: &'a mut Tracks,
 }
 
 impl Links {
+    /// Whether no link is set up.
     pub(crate) fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// Whether a session is a link that is set up.
-    pub(crate) fn contains(&self, handle: Handle) -> bool {
-        self.ready.contains(&handle)
+    /// Returns the number of open PUBLISH_NAMESPACE requests of clients.
+    pub(crate) fn client_namespaces(&self, catalogue: &Catalogue, sessions: &Sessions) -> usize {
+        let links = self.ready.iter();
+        let of_links: usize = links.map(|&handle| sessions.namespaces_of(handle)).sum();
+        catalogue.announcements_len() - of_links
     }
 
-    /// A link is set up: it is told of everything that clients publish.
-    pub(crate) fn on_ready(
-        &mut self,
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
-        handle: Handle,
-    ) {
-        self.ready.push(handle);
-        let namespaces: Vec<Namespace> = self.announced.keys().cloned().collect();
-        for namespace in namespaces {
-            self.announce_to(turn, handle, &namespace);
-        }
-        for track in tracks.under(&Namespace::EMPTY).collect::<Vec<_>>() {
-            offer(turn, delivery, tracks, track, handle);
-        }
-    }
-
-    /// The session of a link is gone.
+    /// Forgets a link whose session is gone.
     pub(crate) fn forget(&mut self, handle: Handle) {
         self.ready.retain(|&other| other != handle);
         for announcements in self.announced.values_mut() {
@@ -72,16 +62,9 @@ impl Links {
         }
     }
 
-    /// Returns the number of announcements by clients.
-    pub(crate) fn client_namespaces(&self, catalogue: &Catalogue, sessions: &Sessions) -> usize {
-        let links = self.ready.iter();
-        let by_links: usize = links.map(|&handle| sessions.namespaces_of(handle)).sum();
-        catalogue.announcements_len() - by_links
-    }
-
-    /// A client announced a namespace: links are told if it is the first to.
+    /// Announces a namespace over all links, unless another client announced it before.
     pub(crate) fn announce(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        if turn.endpoint.shard().count() < 2 || self.announced.contains_key(namespace) {
+        if !turn.has_peer_threads() || self.announced.contains_key(namespace) {
             return;
         }
         self.announced.insert(namespace.clone(), Vec::new());
@@ -101,7 +84,7 @@ impl Links {
         }
     }
 
-    /// No client announces a namespace any more: links are told.
+    /// Withdraws the announcements of a namespace, which no client announces any more, over all links.
     pub(crate) fn withdraw(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let announcements = self.announced.remove(namespace);
         for (handle, request) in announcements.into_iter().flatten() {
@@ -110,64 +93,89 @@ impl Links {
             });
         }
     }
+}
 
-    /// Offers a track to all links, if a client publishes it.
-    pub(crate) fn offer_to_all(
-        &self,
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
-        track: TrackId,
-    ) {
-        for &handle in &self.ready {
-            offer(turn, delivery, tracks, track, handle);
+impl Linking<'_> {
+    /// Announces and offers everything that clients publish over a new link.
+    pub(crate) fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        self.links.ready.push(handle);
+        let namespaces: Vec<_> = self.links.announced.keys().cloned().collect();
+        for namespace in namespaces {
+            self.links.announce_to(turn, handle, &namespace);
+        }
+        let tracks: Vec<_> = self.tracks.under(&Namespace::EMPTY).collect();
+        for track in tracks {
+            self.offer_to(turn, track, handle);
         }
     }
 
-    /// Ends the subscriptions of links to a track that no client publishes any more. Whether the track has ended is for
-    /// each relay to find out. Requests that wait go on to wait if a client was asked for the track.
-    pub(crate) fn dismiss(
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        track: TrackId,
-        is_client_asked: bool,
-    ) {
+    /// Offers a track that a client publishes over all links.
+    pub(crate) fn offer(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        for index in 0..self.links.ready.len() {
+            self.offer_to(turn, id, self.links.ready[index]);
+        }
+    }
+
+    fn offer_to(&mut self, turn: &mut Turn<'_>, id: TrackId, handle: Handle) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if track.is_published_by_client() && !self.delivery.has_subscriber(id, handle) {
+            // Objects follow until the other relay says that it has no subscriber, so that subscribers that wait there
+            // miss none. If the offer cannot be sent, the other relay can still subscribe.
+            let _offered = self.delivery.publish(turn, (id, track), handle, true);
+        }
+    }
+
+    /// Subscribes over links to a track that clients publish as well: each relay passes on only what its own clients
+    /// publish of a track.
+    pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.links.ready.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let namespace = &track.name().namespace;
+        let announcers = self.catalogue.announcers_of(turn, namespace);
+        let demand = self.delivery.demand(id, true);
+        for handle in announcers {
+            if self.links.ready.contains(&handle) {
+                self.tracks.ask(turn, id, handle, demand);
+            }
+        }
+    }
+
+    /// Ends the subscriptions of links to a track that no client publishes any more. Other relays may still have the
+    /// track, and each finds out for itself whether it has ended.
+    pub(crate) fn end_unserved(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.links.ready.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if track.is_sent_by_client() {
+            return;
+        }
         let done = PublishDone {
             code: MOVED,
             stream_count: None,
             reason: "no session of this thread publishes it any more".to_owned(),
         };
-        delivery.end(turn, track, Scope::Links, &done);
-        if !is_client_asked {
-            delivery.refuse_pending_links(turn, track);
+        let is_asking = track.is_asking_client();
+        self.delivery.end(turn, id, Scope::Links, &done);
+        if !is_asking {
+            self.delivery.refuse_pending_links(turn, id);
         }
     }
 }
 
-/// Offers a track to a link, if a client publishes it and the link does not have it. Objects follow until the link says
-/// that nobody there wants them: so whoever waits there misses none.
-fn offer(
-    turn: &mut Turn<'_>,
-    delivery: &mut Delivery,
-    tracks: &mut Tracks,
-    id: TrackId,
-    handle: Handle,
-) {
-    let Some(track) = tracks.get(id) else {
-        return;
-    };
-    if track.is_published_by_client() && !delivery.has_subscriber(id, handle) {
-        // If it cannot be offered now, the link asks for it.
-        let _offered = delivery.publish(turn, (id, track), handle, true);
-    }
-}
+/// The code by which a relay says over a link that none of its clients publishes a track any more.
+const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;
 
-/// Whether the PUBLISH_DONE of a link says nothing about the track itself: the link has no publisher of it any more, or
-/// could not keep up.
+/// Whether a PUBLISH_DONE that came over a link says nothing about the track itself: the other relay has no publisher any
+/// more, or this one fell too far behind.
 pub(crate) fn is_moved(code: PublishDoneCode) -> bool {
     code == MOVED || code == PublishDoneCode::TOO_FAR_BEHIND
 }
-
-/// By this a link tells that it has no publisher of a track any more, which says nothing about the track: others
-/// may have one.
-const MOVED: PublishDoneCode = PublishDoneCode::GOING_AWAY;

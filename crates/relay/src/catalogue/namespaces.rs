@@ -6,10 +6,7 @@ use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::{Catalogue, RequestKey},
-    effect::Effect,
-    sessions::peer::Part,
-    turn::Turn,
+    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Part, turn::Turn,
 };
 
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].

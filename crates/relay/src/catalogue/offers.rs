@@ -1,75 +1,73 @@
 //! PUBLISH from the relay: tracks that are offered to the sessions that sent SUBSCRIBE_TRACKS.
 
-use weir_moqt::session::Refused;
-use weir_quic::Handle;
+use weir_moqt::{error::PublishDoneCode, message::PublishDone, session::Refused};
 
 use crate::{
-    catalogue::{Catalogue, RequestKey},
-    delivery::Delivery,
+    catalogue::Offering,
+    delivery::Scope,
     effect::Effect,
-    ids::TrackId,
+    ids::{RequestKey, TrackId},
     sessions::peer::Part,
-    track::Tracks,
     turn::Turn,
 };
 
-impl Catalogue {
+impl Offering<'_> {
     /// Offers a newly published track to all sessions that subscribe to such tracks, unless they have it already
     /// [moqt-18 §9.5].
-    pub(crate) fn offer_all(
-        &mut self,
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
-        id: TrackId,
-    ) {
-        let Some(track) = tracks.get(id) else {
+    pub(crate) fn offer_all(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        let Some(track) = self.tracks.get(id) else {
             return;
         };
         track.set_awaits_offer(false);
-        for key in self.subscriptions.to_tracks_of(&track.name().namespace) {
-            self.offer(turn, delivery, tracks, id, key);
+        let subscriptions = &self.catalogue.subscriptions;
+        for key in subscriptions.to_tracks_of(&track.name().namespace) {
+            self.offer(turn, id, key);
         }
         turn.push(Effect::DemandChanged(id));
     }
 
-    /// Offers a track again to a session whose subscription to it has moved.
-    pub(crate) fn offer_again(
+    /// Offers a track that could not be offered before it was known how far the track has come.
+    pub(crate) fn offer_awaited(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.tracks.get(id).is_some_and(|it| it.awaits_offer()) {
+            self.offer_all(turn, id);
+        }
+    }
+
+    /// Ends the subscription of a session that wants the offer of the track sent again, and sends it.
+    pub(crate) fn on_offer_goaway(
         &mut self,
         turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
         id: TrackId,
-        handle: Handle,
+        (handle, request): RequestKey,
     ) {
-        let Some(track) = tracks.get(id) else {
+        let done = PublishDone {
+            code: PublishDoneCode::GOING_AWAY,
+            stream_count: None,
+            reason: "the subscription moves".to_owned(),
+        };
+        self.delivery
+            .end(turn, id, Scope::One(handle, request), &done);
+        let Some(track) = self.tracks.get(id) else {
             return;
         };
-        let mut subscriptions = self.subscriptions.to_tracks_of(&track.name().namespace);
+        let subscriptions = &self.catalogue.subscriptions;
+        let mut subscriptions = subscriptions.to_tracks_of(&track.name().namespace);
         subscriptions.retain(|key| key.0 == handle);
         for key in subscriptions {
-            self.offer(turn, delivery, tracks, id, key);
+            self.offer(turn, id, key);
         }
     }
 
     /// Offers a track because of a SUBSCRIBE_TRACKS request. The track's objects follow without waiting for the answer.
-    pub(super) fn offer(
-        &mut self,
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
-        id: TrackId,
-        key: RequestKey,
-    ) {
+    pub(super) fn offer(&mut self, turn: &mut Turn<'_>, id: TrackId, key: RequestKey) {
         let handle = key.0;
-        let (Some(track), Some(peer)) = (tracks.get(id), turn.sessions.get(handle)) else {
+        let (Some(track), Some(peer)) = (self.tracks.get(id), turn.sessions.get(handle)) else {
             return;
         };
-        let subscription = self.subscriptions.get(key);
-        let forward = subscription.and_then(|subscription| subscription.forward_for(track.name()));
-        let is_its_own = track.has_publisher(handle);
-        let (Some(forward), false) = (forward, is_its_own || delivery.has_subscriber(id, handle))
-        else {
+        let subscription = self.catalogue.subscriptions.get(key);
+        let forward = subscription.and_then(|it| it.forward_for(track.name()));
+        let has_track = track.has_publisher(handle) || self.delivery.has_subscriber(id, handle);
+        let (Some(forward), false) = (forward, has_track) else {
             return;
         };
         if !track.is_established() {
@@ -79,18 +77,18 @@ impl Catalogue {
         }
         let name = track.name().clone();
         if peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max {
-            return self.send_publish_blocked(turn, key, &name);
+            return self.catalogue.send_publish_blocked(turn, key, &name);
         }
-        match delivery.publish(turn, (id, track), handle, forward) {
+        match self.delivery.publish(turn, (id, track), handle, forward) {
             Ok(request) => {
                 turn.counters.offers += 1;
-                let expires = turn
-                    .sessions
-                    .get(handle)
-                    .and_then(|it| it.expiries.get(key.1));
+                let peer = turn.sessions.get(handle);
+                let expires = peer.and_then(|peer| peer.expiries.get(key.1));
                 turn.note_expiry(handle, request, expires);
             }
-            Err(Refused::NoStream | Refused::Limit) => self.send_publish_blocked(turn, key, &name),
+            Err(Refused::NoStream | Refused::Limit) => {
+                self.catalogue.send_publish_blocked(turn, key, &name);
+            }
             // The session ends soon, or the offer is longer than a message can be.
             Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong) => {}
         }

@@ -14,9 +14,9 @@ use weir_moqt::{
 };
 
 use crate::{
-    catalogue::{Catalogue, RequestKey, namespaces::prefixes},
-    delivery::Delivery,
+    catalogue::{Catalogue, Offering, namespaces::prefixes},
     effect::Effect,
+    ids::RequestKey,
     sessions::peer::Part,
     track::Tracks,
     turn::Turn,
@@ -136,13 +136,11 @@ impl PrefixSubscriptions {
     }
 }
 
-impl Catalogue {
+impl Offering<'_> {
     /// Accepts or refuses a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request.
     pub(crate) fn on_subscribe_prefix(
         &mut self,
         turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
         (handle, id): RequestKey,
         subscription: PrefixSubscription,
     ) {
@@ -153,17 +151,22 @@ impl Catalogue {
             turn.counters.refused_limit_prefixes += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        if let Err(code) = self.check_prefix(turn, tracks, (handle, id), &subscription) {
+        if let Err(code) =
+            self.catalogue
+                .check_prefix(turn, self.tracks, (handle, id), &subscription)
+        {
             return turn.refuse(handle, id, code);
         }
         if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(id, Part::Prefix(subscription.prefix.clone()));
         }
-        self.subscriptions.insert((handle, id), subscription);
+        self.catalogue
+            .subscriptions
+            .insert((handle, id), subscription);
         turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
-        self.send_matches(turn, delivery, tracks, (handle, id));
+        self.send_matches(turn, (handle, id));
     }
 
     /// Applies an update of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request. Notifications that were sent stay valid
@@ -171,32 +174,64 @@ impl Catalogue {
     pub(crate) fn on_prefix_updated(
         &mut self,
         turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
         (handle, id): RequestKey,
         parameters: &Parameters,
     ) {
         let key = (handle, id);
         if let Some(prefix) = &parameters.track_namespace_prefix {
-            let Some(mut subscription) = self.subscriptions.remove(key) else {
+            let Some(mut subscription) = self.catalogue.subscriptions.remove(key) else {
                 return;
             };
             subscription.prefix = prefix.clone();
-            if let Err(code) = self.check_prefix(turn, tracks, key, &subscription) {
+            if let Err(code) = self
+                .catalogue
+                .check_prefix(turn, self.tracks, key, &subscription)
+            {
                 return turn.push(Effect::UpdateFailed(handle, id, code));
             }
             if let Kind::Namespaces { notified } = &mut subscription.kind {
                 notified.retain(|namespace| namespace.starts_with(prefix));
             }
-            self.subscriptions.insert(key, subscription);
+            self.catalogue.subscriptions.insert(key, subscription);
             if let Some(peer) = turn.sessions.get(handle) {
                 peer.change_prefix(id, prefix.clone());
             }
         }
         turn.grant_update(handle, id, RequestOk::default());
-        self.send_matches(turn, delivery, tracks, key);
+        self.send_matches(turn, key);
     }
 
+    /// Sends everything that a new or changed subscription covers, and that its session was not sent yet.
+    fn send_matches(&mut self, turn: &mut Turn<'_>, key: RequestKey) {
+        let Some(subscription) = self.catalogue.subscriptions.get(key) else {
+            return;
+        };
+        let prefix = &subscription.prefix;
+        match subscription.kind {
+            Kind::Namespaces { .. } => {
+                let matches: Vec<_> = self
+                    .catalogue
+                    .announcements
+                    .under(prefix)
+                    .cloned()
+                    .collect();
+                for namespace in matches {
+                    self.catalogue.send_namespace(turn, key, &namespace);
+                }
+            }
+            Kind::Tracks { .. } => {
+                let matches: Vec<_> = self.tracks.under(prefix).collect();
+                for track in matches {
+                    if self.tracks.get(track).is_some_and(|it| it.is_published()) {
+                        self.offer(turn, track, key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Catalogue {
     /// Forgets a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request that has ended.
     pub(crate) fn on_prefix_closed(&mut self, key: RequestKey) {
         self.subscriptions.remove(key);
@@ -228,36 +263,6 @@ impl Catalogue {
             return Err(RequestErrorCode::PREFIX_OVERLAP);
         }
         Ok(())
-    }
-
-    /// Sends everything that a new or changed subscription covers, and that its session was not sent yet.
-    fn send_matches(
-        &mut self,
-        turn: &mut Turn<'_>,
-        delivery: &mut Delivery,
-        tracks: &mut Tracks,
-        key: RequestKey,
-    ) {
-        let Some(subscription) = self.subscriptions.get(key) else {
-            return;
-        };
-        let prefix = &subscription.prefix;
-        match subscription.kind {
-            Kind::Namespaces { .. } => {
-                let matches: Vec<_> = self.announcements.under(prefix).cloned().collect();
-                for namespace in matches {
-                    self.send_namespace(turn, key, &namespace);
-                }
-            }
-            Kind::Tracks { .. } => {
-                let matches: Vec<_> = tracks.under(prefix).collect();
-                for track in matches {
-                    if tracks.get(track).is_some_and(|it| it.is_published()) {
-                        self.offer(turn, delivery, tracks, track, key);
-                    }
-                }
-            }
-        }
     }
 
     /// Sends NAMESPACE to all sessions that subscribe to a namespace, which was announced for the first time.

@@ -11,7 +11,8 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::{Catalogue, RequestKey},
+    catalogue::Catalogue,
+    ids::RequestKey,
     sessions::peer::Part,
     timers::Timer,
     track::{Publisher, Track, Tracks},
@@ -32,7 +33,7 @@ struct Query {
     track: FullTrackName,
     /// Publishers that were not asked yet, those to be asked first at the front.
     publishers: Vec<Handle>,
-    /// When the session is told that no publisher answered in time.
+    /// When the request is refused because no publisher answered in time.
     deadline: Instant,
 }
 
@@ -40,27 +41,27 @@ struct Query {
 #[derive(Clone, Debug)]
 pub(crate) enum StatusEvent {
     /// The publisher answered.
-    Answered(RequestOk),
+    Answered(Box<RequestOk>),
     /// The publisher refused to answer.
     Rejected(RequestErrorCode),
-    /// The publisher's session is gone, or it ended the request without an answer.
+    /// The publisher's session is gone, or the publisher ended the request without an answer.
     UpstreamClosed,
     /// The publisher wants the request sent again [moqt-18 §10.4].
     GoAway,
     /// No publisher answered in time.
     DeadlinePassed,
-    /// The session that waits for the answer is gone, or it ended its request.
+    /// The session that waits for the answer is gone, or the session ended its request.
     Cancelled,
 }
 
-/// What follows for the session that waits.
+/// What an event means for the session that waits.
 #[derive(Clone, Debug, PartialEq)]
 enum Outcome {
-    /// It gets the publisher's answer.
-    Answer(RequestOk),
+    /// The session gets the publisher's answer.
+    Answer(Box<RequestOk>),
     /// These publishers are asked, in this order; the session is refused with the code if none can be asked.
     Ask(Vec<Handle>, RequestErrorCode),
-    /// Nothing: it does not wait any more.
+    /// Nothing: the session does not wait any more.
     Drop,
 }
 
@@ -73,17 +74,17 @@ impl StatusEvent {
         }
     }
 
-    /// What follows from it if `publisher` was asked, and `others` can be.
+    /// Returns what the event means if `publisher` was asked, and `others` were not asked yet.
     fn outcome(self, publisher: Handle, mut others: Vec<Handle>) -> Outcome {
         match self {
             // The Track Properties and the largest object are passed on, and nothing else.
-            Self::Answered(ok) => Outcome::Answer(RequestOk {
-                parameters: Parameters {
+            Self::Answered(mut ok) => {
+                ok.parameters = Parameters {
                     largest_object: ok.parameters.largest_object,
                     ..Parameters::default()
-                },
-                properties: ok.properties,
-            }),
+                };
+                Outcome::Answer(ok)
+            }
             Self::Rejected(RequestErrorCode::REDIRECT) | Self::UpstreamClosed => {
                 Outcome::Ask(others, RequestErrorCode::DOES_NOT_EXIST)
             }
@@ -99,7 +100,7 @@ impl StatusEvent {
 }
 
 impl Catalogue {
-    /// Answers a TRACK_STATUS request; without an established subscription to the track, by asking its publishers
+    /// Answers a TRACK_STATUS request. If the relay has no established subscription to the track, publishers are asked
     /// [moqt-18 §10.14].
     pub(crate) fn on_track_status(
         &mut self,
@@ -200,7 +201,7 @@ impl Catalogue {
         turn.refuse(handle, id, code);
     }
 
-    /// Lets a session's TRACK_STATUS request go on after an event.
+    /// Answers, passes on or ends a session's TRACK_STATUS request after an event.
     pub(crate) fn on_status_event(
         &mut self,
         turn: &mut Turn<'_>,
@@ -228,7 +229,7 @@ impl Catalogue {
                     peer.remove(id);
                 }
                 turn.with_session(handle, |session, connection| {
-                    session.request_ok(connection, id, ok);
+                    session.request_ok(connection, id, *ok);
                 });
             }
             Outcome::Ask(publishers, code) => {
@@ -255,10 +256,28 @@ mod tests {
     use super::*;
     use crate::tests::handles;
 
+    fn describe(outcome: Outcome, asked: Handle) -> String {
+        let name = |handle: Handle| if handle == asked { "asked" } else { "other" };
+        match outcome {
+            Outcome::Answer(ok) => {
+                let Parameters {
+                    forward,
+                    largest_object,
+                    ..
+                } = ok.parameters;
+                format!("answer largest {largest_object:?}, forward {forward:?}")
+            }
+            Outcome::Ask(publishers, code) => {
+                let publishers: Vec<_> = publishers.into_iter().map(name).collect();
+                format!("ask {publishers:?}, else refuse with {code:?}")
+            }
+            Outcome::Drop => "drop".to_owned(),
+        }
+    }
+
     #[test]
     fn each_event_of_a_waiting_request_has_one_outcome() {
         let [asked, other] = handles();
-        let name = |handle: Handle| if handle == asked { "asked" } else { "other" };
         let ok = RequestOk {
             parameters: Parameters {
                 largest_object: Some(Location {
@@ -271,7 +290,7 @@ mod tests {
             properties: Properties::EMPTY,
         };
         let events = [
-            StatusEvent::Answered(ok),
+            StatusEvent::Answered(Box::new(ok)),
             StatusEvent::Rejected(RequestErrorCode::UNAUTHORIZED),
             StatusEvent::Rejected(RequestErrorCode::REDIRECT),
             StatusEvent::UpstreamClosed,
@@ -286,30 +305,17 @@ mod tests {
         ] {
             writeln!(table, "{state}").unwrap();
             for event in events.clone() {
-                let label = match &event {
-                    StatusEvent::Answered(_) => "Answered".to_owned(),
-                    event => format!("{event:?}"),
+                let label = if matches!(event, StatusEvent::Answered(_)) {
+                    "Answered".to_owned()
+                } else {
+                    format!("{event:?}")
                 };
                 let cancels = if event.leaves_upstream_open() {
                     "cancel upstream, "
                 } else {
                     ""
                 };
-                let outcome = match event.outcome(asked, others.clone()) {
-                    Outcome::Answer(ok) => {
-                        let Parameters {
-                            forward,
-                            largest_object,
-                            ..
-                        } = ok.parameters;
-                        format!("answer largest {largest_object:?}, forward {forward:?}")
-                    }
-                    Outcome::Ask(publishers, code) => {
-                        let publishers: Vec<_> = publishers.into_iter().map(name).collect();
-                        format!("ask {publishers:?}, else refuse with {code:?}")
-                    }
-                    Outcome::Drop => "drop".to_owned(),
-                };
+                let outcome = describe(event.outcome(asked, others.clone()), asked);
                 writeln!(table, "  {label}: {cancels}{outcome}").unwrap();
             }
         }

@@ -9,11 +9,11 @@ use weir_quic::Handle;
 
 use super::Owners;
 use crate::{
-    catalogue::track_status::StatusEvent,
+    catalogue::StatusEvent,
     delivery::Scope,
     effect::Effect,
     ids::{Sender, TrackId},
-    links::{Links, is_moved},
+    links::is_moved,
     sessions::{peer::Part, refusal::refusal},
     track::{Demand, Publisher},
     turn::Turn,
@@ -55,11 +55,11 @@ impl Owners {
                 self.delivery.admit_pending(turn, &mut self.tracks, track);
             }
             Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
-            Effect::OfferAwaited(track) => self.on_offer_awaited(turn, track),
+            Effect::OfferAwaited(track) => self.offering().offer_awaited(turn, track),
             Effect::PublisherGone(track, publisher, code) => {
                 self.on_publisher_gone(turn, track, publisher, code);
             }
-            Effect::LinksUnserved(track) => self.dismiss_links(turn, track),
+            Effect::LinksUnserved(track) => self.linking().end_unserved(turn, track),
             Effect::JoinsSettled(track) => self.serving().settle_joins(turn, track),
             Effect::MaybeDrained(track, handle, id) => {
                 self.delivery.end_if_drained(turn, track, handle, id);
@@ -113,13 +113,13 @@ impl Owners {
                 self.tracks.request_group(turn, id, group);
             }
             if !by_link {
-                self.ask_links(turn, id);
+                self.linking().ask(turn, id);
             }
             return self.delivery.admit_pending(turn, &mut self.tracks, id);
         }
         if by_link {
             self.ask_publishers(turn, id, None);
-            return self.dismiss_links(turn, id);
+            return self.linking().end_unserved(turn, id);
         }
         if !self.links.is_empty() {
             // One may have offered it, and have been told that nobody wants it.
@@ -147,23 +147,6 @@ impl Owners {
         is_asked
     }
 
-    /// Asks links for a track that clients publish here as well: a link passes on to nobody but its own clients what
-    /// it has from another.
-    fn ask_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        if self.links.is_empty() {
-            return;
-        }
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let announcers = self.catalogue.announcers_of(turn, &track.name().namespace);
-        for handle in announcers {
-            if self.links.contains(handle) {
-                self.ask(turn, id, handle);
-            }
-        }
-    }
-
     /// Asks a session again whose own request was cancelled.
     pub(super) fn ask_again(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) {
         self.ask(turn, track, handle);
@@ -177,29 +160,11 @@ impl Owners {
 
     /// A session offers a track: it is offered to those who want such tracks.
     fn on_published(&mut self, turn: &mut Turn<'_>, id: TrackId, is_new: bool) {
-        let Self {
-            catalogue,
-            links,
-            delivery,
-            tracks,
-            ..
-        } = self;
         if is_new {
-            catalogue.offer_all(turn, delivery, tracks, id);
+            self.offering().offer_all(turn, id);
         }
-        links.offer_to_all(turn, delivery, tracks, id);
-        self.dismiss_links(turn, id);
-    }
-
-    fn on_offer_awaited(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        if self
-            .tracks
-            .get(id)
-            .is_some_and(|track| track.awaits_offer())
-        {
-            let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
-            self.catalogue.offer_all(turn, delivery, tracks, id);
-        }
+        self.linking().offer(turn, id);
+        self.linking().end_unserved(turn, id);
     }
 
     /// A publisher of a track is no more. `code` is for those who wait for its answer.
@@ -217,7 +182,7 @@ impl Owners {
         {
             self.after_last_publisher(turn, id, &gone.publisher, code);
         }
-        self.dismiss_links(turn, id);
+        self.linking().end_unserved(turn, id);
         turn.push(Effect::Released(id));
     }
 
@@ -256,20 +221,6 @@ impl Owners {
         };
         self.delivery.end(turn, id, Scope::All, &gone);
         turn.push(Effect::DemandChanged(id));
-    }
-
-    /// Ends the subscriptions of links if no client publishes a track any more: if others do, links have it from them.
-    fn dismiss_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        if self.links.is_empty() {
-            return;
-        }
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        if !track.is_sent_by_client() {
-            let is_asking = track.is_asking_client();
-            Links::dismiss(turn, &mut self.delivery, id, is_asking);
-        }
     }
 
     /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at

@@ -1,56 +1,59 @@
-//! The relay's other threads, each of which is a relay of its own.
-//!
-//! To a thread of the relay another one is a peer with a session of MOQT, whose connection leads through memory.
+//! Links between the threads of one process: MOQT sessions whose connections lead through memory.
 
 use weir_moqt::{
     draft::Draft,
+    limits::Limits,
     message::{MESSAGE_BYTES_MAX, Setup},
     session::{self, Session, Side},
 };
 use weir_quic::Handle;
 
-use super::Links;
 use crate::{
     Config, Grant,
     sessions::peer::{Peer, PeerKind},
     turn::Turn,
 };
 
-impl Links {
-    /// Begins a session with another thread of the relay.
-    pub(crate) fn on_connected(turn: &mut Turn<'_>, handle: Handle, thread: u16) {
-        let side = if turn.endpoint.shard().index() < thread {
+impl Turn<'_> {
+    /// Begins the session with a peer thread. The thread with the lower index is the client.
+    pub(crate) fn on_peer_thread_connected(&mut self, handle: Handle, thread: u16) {
+        let side = if self.endpoint.shard().index() < thread {
             Side::Client
         } else {
             Side::Server
         };
-        let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
+        let Some(mut connection) = self.endpoint.connection(self.now, handle) else {
             return;
         };
         let mut session = Session::new(session::Config {
             draft: Draft::KEPT,
             side,
-            limits: link_limits(turn.config),
+            limits: peer_thread_limits(self.config),
             setup: Setup {
-                implementation: turn.config.implementation.clone(),
+                implementation: self.config.implementation.clone(),
                 ..Setup::default()
             },
         });
-        session.start(turn.now, &mut connection);
+        session.start(self.now, &mut connection);
         let mut peer = Peer::new(handle, session, None);
         peer.kind = PeerKind::Link;
-        // Whatever a link asks for, its own clients were permitted.
+        // The peer thread has asked its own authority before it passes a request on.
         peer.grants = Ok(vec![Grant::everything()]);
-        turn.sessions.insert(peer);
+        self.sessions.insert(peer);
+    }
+
+    /// Whether the process has other relay threads.
+    pub(crate) fn has_peer_threads(&self) -> bool {
+        self.endpoint.shard().count() > 1
     }
 }
 
-/// What all sessions of a thread ask for may come through one session, and what they may send fits it: on its way from thread
-/// to thread it is longer by what the relay says of it.
-fn link_limits(config: &Config) -> weir_moqt::limits::Limits {
+/// Returns the limits of a session with a peer thread: it carries the requests of all clients of that thread, and whatever
+/// the thread accepted fits.
+fn peer_thread_limits(config: &Config) -> Limits {
     let limits = &config.session_limits;
     let requests = config.limits.tracks_max.saturating_mul(2);
-    weir_moqt::limits::Limits {
+    Limits {
         requests_max: limits.requests_max.max(requests),
         requests_local_max: limits.requests_local_max.max(requests),
         streams_max: limits.streams_max.max(requests),
@@ -63,8 +66,8 @@ fn link_limits(config: &Config) -> weir_moqt::limits::Limits {
     }
 }
 
-/// What the fields before an object's payload may be longer by than those that a publisher sent: numbers that were left out or
-/// were differences there stand whole.
+/// How much longer the fields before an object's payload may be than those that the publisher sent: the relay writes
+/// fields in full that the publisher left out or sent as differences.
 const HEADER_GROWTH_BYTES_MAX: usize = 64;
-/// Control messages on their way to a link on one stream.
+/// Bytes of control messages that may be queued on one stream to a peer thread.
 const OUTGOING_BYTES_MAX: usize = 8 << 20;

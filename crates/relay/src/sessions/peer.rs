@@ -9,8 +9,11 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    Credentials, Denial, Grant, ids::TrackId, sessions::admission::Origin,
-    sessions::expiries::Expiries, sessions::rate::Rate,
+    Credentials, Denial, Grant,
+    ids::{RequestKey, TrackId},
+    sessions::admission::Origin,
+    sessions::expiries::Expiries,
+    sessions::rate::Rate,
 };
 
 /// One session.
@@ -71,7 +74,7 @@ pub(crate) enum Part {
     /// The session sent TRACK_STATUS and waits for the answer of a publisher.
     TrackStatus,
     /// The relay sent TRACK_STATUS for this request of another session.
-    UpstreamStatus((Handle, RequestId)),
+    UpstreamStatus(RequestKey),
 }
 
 /// How many requests of each kind a session has.
