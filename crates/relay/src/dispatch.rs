@@ -182,19 +182,18 @@ impl Owners {
             E::Accepted {
                 id,
                 ok: Accepted::Fetch(ok),
-            } => self.serving().on_feeder_granted(turn, (handle, id), &ok),
+            } => self.serving().on_fetch_ok(turn, (handle, id), &ok),
             E::Rejected { id, error } => self.on_rejected(turn, handle, id, &error),
             E::Closed { id, reason } if self.fetches.is_upstream((handle, id)) => {
                 let is_clean = reason == CloseReason::Fin;
                 self.serving()
-                    .on_feeder_closed(turn, (handle, id), is_clean);
+                    .on_upstream_closed(turn, (handle, id), is_clean);
             }
             E::Fetched { stream, request } => {
-                self.serving()
-                    .on_feeder_stream(turn, (handle, request), stream);
+                self.serving().on_stream(turn, (handle, request), stream);
             }
             E::FetchObject { stream, entry } => {
-                self.serving().on_feeder_entry(turn, handle, stream, entry);
+                self.serving().on_entry(turn, handle, stream, entry);
             }
             E::Done { id, done } => self.on_source_done(turn, handle, id, done),
             E::Closed { id, reason } => {
@@ -213,13 +212,12 @@ impl Owners {
             E::Object { stream, object } => self.on_object(turn, handle, stream, object),
             E::Payload { stream, data } => {
                 if !self.on_payload(turn, handle, stream, &data) {
-                    self.serving()
-                        .on_feeder_payload(turn, handle, stream, &data);
+                    self.serving().on_payload(turn, handle, stream, &data);
                 }
             }
             E::StreamEnd { stream, end } => {
                 self.on_stream_end(turn, handle, stream, end);
-                self.serving().on_feeder_end(turn, handle, stream, end);
+                self.serving().on_stream_end(turn, handle, stream, end);
                 if end != StreamEnd::Fin {
                     self.note_reset(turn, handle);
                 }
@@ -257,7 +255,7 @@ impl Owners {
         if self.inquiries.contains_key(&who) {
             self.on_inquiry_rejected(turn, who, error);
         } else if self.fetches.is_upstream(who) {
-            self.serving().fail_feeder(turn, who, error.code);
+            self.serving().fail_upstream(turn, who, error.code);
         } else {
             self.on_source_rejected(turn, handle, id, error);
             self.on_offer_rejected(turn, handle, id);
@@ -321,7 +319,7 @@ impl Owners {
             Request::TrackStatus(status) => {
                 self.on_track_status(turn, handle, id, status.track);
             }
-            Request::Fetch(fetch) => self.serving().on_fetch(turn, handle, id, &fetch),
+            Request::Fetch(fetch) => self.serving().on_fetch(turn, (handle, id), &fetch),
             Request::SubscribeNamespace(subscribe) => {
                 self.on_subscribe_namespace(turn, handle, id, subscribe.prefix);
             }
@@ -370,7 +368,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.on_delivery_due(turn, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
-            Timer::Fill(handle, request) => self.serving().on_fill_over(turn, (handle, request)),
+            Timer::Fill(handle, request) => self.serving().on_fill_timeout(turn, (handle, request)),
         }
     }
 
@@ -419,7 +417,7 @@ impl Owners {
                 self.on_announced(turn, &namespace, handle);
             }
             Effect::DemandChanged(track) => self.update_upstream(turn, track),
-            Effect::JoinsSettled(track) => self.serving().settle_joins(turn, track),
+            Effect::JoinsSettled(track) => self.serving().on_joins_settled(turn, track),
             Effect::MaybeDrained(track, handle, id) => {
                 self.dismiss_if_drained(turn, track, handle, id);
             }
@@ -427,7 +425,7 @@ impl Owners {
                 self.cut_subscriber(turn, track, (handle, id), code);
             }
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
-            Effect::Cached(track) => self.serving().refill(turn, track),
+            Effect::Cached(track) => self.serving().on_cached(turn, track),
             Effect::Released(track) => self.tracks.forget_if_unused(turn, track),
         }
     }

@@ -406,6 +406,12 @@ impl Track {
         }
     }
 
+    /// Whether a subgroup that is being received may bring the object at `location`.
+    pub(crate) fn is_arriving(&self, location: Location) -> bool {
+        let mut subgroups = self.subgroups.iter();
+        subgroups.any(|subgroup| subgroup.is_arriving(location))
+    }
+
     /// Subgroup streams that are being received.
     pub(crate) fn streams_open(&self) -> usize {
         self.sources.iter().map(|source| source.streams_open).sum()

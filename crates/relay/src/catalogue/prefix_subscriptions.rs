@@ -159,7 +159,7 @@ impl Owners {
             | Part::Subscriber(_)
             | Part::Namespace(_)
             | Part::Fetch(_)
-            | Part::Feeder(_)
+            | Part::UpstreamFetch(_)
             | Part::Status(_)
             | Part::Inquiry => false,
         });
@@ -343,7 +343,7 @@ pub(crate) fn interest(peer: &mut Peer, id: RequestId) -> Option<&mut Interest> 
         | Part::Subscriber(_)
         | Part::Namespace(_)
         | Part::Fetch(_)
-        | Part::Feeder(_)
+        | Part::UpstreamFetch(_)
         | Part::Status(_)
         | Part::Inquiry => None,
     }

@@ -125,7 +125,7 @@ impl Owners {
             self.note_deliveries(turn, handle, deliveries);
         }
         self.tracks.tend_cache(turn);
-        self.serving().refill(turn, track_id);
+        self.serving().on_cached(turn, track_id);
     }
 
     /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
@@ -196,7 +196,7 @@ impl Owners {
         let (track_id, request, id) = match reader {
             Reader::Subgroup(track, request, id) => (track, request, id),
             Reader::Fetch(request) => {
-                return self.serving().resume_fetch(turn, (handle, request));
+                return self.serving().resume(turn, (handle, request));
             }
         };
         let who = (track_id, handle, request);
@@ -213,7 +213,7 @@ impl Owners {
 
     /// The peer no longer wants one of its streams.
     pub(crate) fn stop_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
-        if self.serving().stop_fetch(turn, handle, stream) {
+        if self.serving().on_stopped(turn, handle, stream) {
             turn.counters.streams_stopped += 1;
             return;
         }

@@ -107,7 +107,7 @@ impl Owners {
             self.admit(turn, id, waiting);
         }
         self.update_upstream(turn, id);
-        self.serving().settle_joins(turn, id);
+        self.serving().on_joins_settled(turn, id);
     }
 
     fn admit(&mut self, turn: &mut Turn<'_>, id: TrackId, waiting: Waiting) {
@@ -209,7 +209,7 @@ impl Owners {
             .and_then(|peer| peer.remove(request));
         if let Some(Part::Subscriber(id)) = part {
             self.stop_waiting(turn, id, handle, request);
-            self.serving().settle_joins(turn, id);
+            self.serving().on_joins_settled(turn, id);
             self.tracks.forget_if_unused(turn, id);
         }
         turn.refuse(handle, request, code);
@@ -255,7 +255,7 @@ impl Owners {
                 track.settle_subgroup(subgroup);
             }
         }
-        self.serving().settle_joins(turn, id);
+        self.serving().on_joins_settled(turn, id);
         self.update_upstream(turn, id);
         self.tracks.forget_if_unused(turn, id);
     }
@@ -309,7 +309,7 @@ impl Owners {
             self.dismiss_if_drained(turn, track_id, handle, id);
             answer.parameters.expires = turn.expires_in(handle, id);
         }
-        self.serving().update_fetch(turn, (handle, id), parameters);
+        self.serving().on_update(turn, (handle, id), parameters);
         turn.grant_update(handle, id, answer);
     }
 }

@@ -16,7 +16,7 @@ use crate::{
     Credentials, Denial, Grant,
     authority::{Action, access_tokens},
     dispatch::Owners,
-    fetch::served_fetch::FetchId,
+    fetch::FetchId,
     sessions::peer::Part,
     sessions::refusal::refusal,
     timers::Timer,
@@ -181,7 +181,7 @@ impl Owners {
             }
             Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
             Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
-            Part::Feeder(_) | Part::Status(_) | Part::Inquiry => return None,
+            Part::UpstreamFetch(_) | Part::Status(_) | Part::Inquiry => return None,
         })
     }
 
@@ -212,9 +212,10 @@ impl Owners {
             }
             Some(&Part::Fetch(_)) => {
                 peer.remove(id);
-                self.serving().fetch_gone(turn, (handle, id));
+                self.serving().cancel(turn, (handle, id));
             }
-            Some(Part::Source(_) | Part::Feeder(_) | Part::Status(_) | Part::Inquiry) | None => {}
+            Some(Part::Source(_) | Part::UpstreamFetch(_) | Part::Status(_) | Part::Inquiry)
+            | None => {}
         }
     }
 

@@ -120,7 +120,7 @@ pub(crate) enum Part {
     /// It fetches objects of the track.
     Fetch(TrackId),
     /// The relay fetches objects of the track from it.
-    Feeder(TrackId),
+    UpstreamFetch(TrackId),
     /// It wants to know how a track stands; the relay's own question to a publisher.
     Status((Handle, RequestId)),
     /// The relay wants to know how a track stands.
@@ -135,7 +135,7 @@ pub(crate) struct Counts {
     pub(crate) namespaces: usize,
     pub(crate) prefixes: usize,
     pub(crate) fetches: usize,
-    pub(crate) feeders: usize,
+    pub(crate) upstream_fetches: usize,
     pub(crate) inquiries: usize,
 }
 
@@ -181,7 +181,7 @@ impl Peer {
             Part::Namespace(_) => self.counts.namespaces += 1,
             Part::Interest(_) => self.counts.prefixes += 1,
             Part::Fetch(_) => self.counts.fetches += 1,
-            Part::Feeder(_) => self.counts.feeders += 1,
+            Part::UpstreamFetch(_) => self.counts.upstream_fetches += 1,
             Part::Status(_) => self.counts.inquiries += 1,
             Part::Inquiry => {}
         }
@@ -204,7 +204,7 @@ impl Peer {
             Part::Namespace(_) => self.counts.namespaces -= 1,
             Part::Interest(_) => self.counts.prefixes -= 1,
             Part::Fetch(_) => self.counts.fetches -= 1,
-            Part::Feeder(_) => self.counts.feeders -= 1,
+            Part::UpstreamFetch(_) => self.counts.upstream_fetches -= 1,
             Part::Status(_) => self.counts.inquiries -= 1,
             Part::Inquiry => {}
         }
@@ -229,7 +229,7 @@ impl Peer {
                 | Part::Namespace(_)
                 | Part::Interest(_)
                 | Part::Fetch(_)
-                | Part::Feeder(_)
+                | Part::UpstreamFetch(_)
                 | Part::Status(_)
                 | Part::Inquiry => None,
             })

@@ -29,7 +29,7 @@ impl Owners {
         match part {
             Part::Source(track) => self.move_source(turn, track, (handle, id)),
             Part::Subscriber(track) => self.move_offer(turn, track, (handle, id)),
-            Part::Feeder(_) => {
+            Part::UpstreamFetch(_) => {
                 self.serving().on_upstream_moved(turn, (handle, id));
             }
             Part::Inquiry => self.renew_inquiry(turn, (handle, id)),

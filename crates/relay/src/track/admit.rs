@@ -127,7 +127,7 @@ impl Owners {
             turn.endpoint.fill_from(turn.now, handle);
         }
         self.tracks.tend_cache(turn);
-        self.serving().refill(turn, id);
+        self.serving().on_cached(turn, id);
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be

@@ -365,10 +365,10 @@ impl Owners {
                 self.withdraw_from_links(turn, &namespace);
             }
             Part::Interest(interest) => self.interest_gone(handle, request, &interest),
-            Part::Fetch(_) => self.serving().fetch_gone(turn, (handle, request)),
-            Part::Feeder(_) => {
+            Part::Fetch(_) => self.serving().cancel(turn, (handle, request)),
+            Part::UpstreamFetch(_) => {
                 let code = RequestErrorCode::DOES_NOT_EXIST;
-                self.serving().fail_feeder(turn, (handle, request), code);
+                self.serving().fail_upstream(turn, (handle, request), code);
             }
             Part::Status(asked) => self.asker_gone(turn, asked),
             Part::Inquiry => {
