@@ -76,6 +76,13 @@ pub(crate) enum Action {
     Subscribe,
 }
 
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subject {
+    pub(crate) action: Action,
+    pub(crate) namespace: Namespace,
+}
+
 /// The authority that lets everybody do everything, for as long as they like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open;

@@ -29,7 +29,7 @@ pub(crate) use self::{
     contradiction::Contradiction,
     span::Span,
 };
-use crate::{Counters, Limits, track::table::TrackId};
+use crate::{Counters, Limits, ids::TrackId};
 
 /// What all tracks remember together, and in which order it came.
 #[derive(Debug, Default)]

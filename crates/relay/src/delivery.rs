@@ -1,9 +1,222 @@
-//! Delivery: subscriptions, and how objects reach them.
+//! Delivery: the subscriptions of every track, and what is on its way to every session.
+//!
+//! Objects are not queued per subscriber: a subscription has a cursor into the log of each subgroup that it reads. What a
+//! session does not take costs that session only.
 
-pub(crate) mod blocked_streams;
-pub(crate) mod deadlines;
-pub(crate) mod fan_out;
-pub(crate) mod stream;
-pub(crate) mod subscribe;
-pub(crate) mod subscription;
-pub(crate) mod timeouts;
+mod blocked_streams;
+mod deadlines;
+mod ending;
+mod fan_out;
+mod outgoing;
+mod stream;
+mod subscribe;
+mod subscription;
+mod timeouts;
+mod update;
+
+use std::time::Instant;
+
+use weir_moqt::{
+    parameter::Parameters,
+    session::{Refused, RequestId},
+};
+use weir_quic::Handle;
+
+pub(crate) use self::{blocked_streams::Reader, ending::Scope, update::Joined};
+
+use self::{outgoing::Outgoing, subscribe::PendingSubscribe, subscription::Subscription};
+use crate::{
+    ids::{BySession, ByTrack, TrackId},
+    sessions::peer::Part,
+    track::{Demand, Track},
+    turn::Turn,
+};
+
+/// Subscriptions of all tracks, and the streams on their way to sessions.
+#[derive(Default)]
+pub(crate) struct Delivery {
+    tracks: ByTrack<Subscriptions>,
+    sessions: BySession<Outgoing>,
+}
+
+/// Who gets one track.
+#[derive(Debug, Default)]
+struct Subscriptions {
+    /// Sorted by session and request, so that the fan-out meets connections in the order of their memory.
+    established: Vec<Subscription>,
+    /// SUBSCRIBE requests that wait for a publisher.
+    pending: Vec<PendingSubscribe>,
+}
+
+/// How many there are, in all tracks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Subscriptions that other relay threads have.
+    pub(crate) links: usize,
+    /// Subscriptions of clients.
+    pub(crate) clients: usize,
+    /// Requests of clients that wait for a publisher.
+    pub(crate) pending: usize,
+}
+
+impl Delivery {
+    /// What a publisher of a track has to know of the subscribers. A publisher behind a link serves no subscriber
+    /// behind a link; but of everyone who waits here it has to know, since the largest location has to be known to answer.
+    pub(crate) fn demand(&self, id: TrackId, from_link: bool) -> Demand {
+        let Some(subscriptions) = self.tracks.get(id) else {
+            return Demand::NONE;
+        };
+        let Subscriptions {
+            established,
+            pending,
+        } = subscriptions;
+        let counts = |is_link: bool| !(from_link && is_link);
+        let is_subscribed = established
+            .iter()
+            .any(|other| counts(other.is_link) && !other.is_declined_offer());
+        let is_pending = pending.iter().any(|waiting| counts(waiting.is_link));
+        let wants = |other: &Subscription| other.forwards() && !other.is_ending();
+        let is_wanted = established
+            .iter()
+            .any(|other| wants(other) && counts(other.is_link))
+            || pending.iter().any(|waiting| {
+                if from_link {
+                    !waiting.is_link
+                } else {
+                    waiting.parameters.forward != Some(false)
+                }
+            });
+        let new_groups = pending
+            .iter()
+            .map(|waiting| waiting.parameters.new_group_request);
+        Demand {
+            is_wanted,
+            is_unwanted: !is_subscribed && !is_pending,
+            new_group: new_groups.flatten().max(),
+            has_subscriptions: !established.is_empty(),
+        }
+    }
+
+    /// Whether nobody subscribes to a track or waits to.
+    pub(crate) fn is_unused(&self, id: TrackId) -> bool {
+        let subscriptions = self.tracks.get(id);
+        subscriptions.is_none_or(|it| it.established.is_empty() && it.pending.is_empty())
+    }
+
+    /// Whether a track has established subscriptions.
+    pub(crate) fn has_subscriptions(&self, id: TrackId) -> bool {
+        self.tracks
+            .get(id)
+            .is_some_and(|it| !it.established.is_empty())
+    }
+
+    /// Whether a session subscribes to a track already, or waits to.
+    pub(crate) fn has_subscriber(&self, id: TrackId, handle: Handle) -> bool {
+        self.tracks.get(id).is_some_and(|it| it.has_session(handle))
+    }
+
+    /// Forgets the table of a track that is gone.
+    pub(crate) fn forget_track(&mut self, id: TrackId) {
+        self.tracks.remove(id);
+    }
+
+    /// Forgets what was on its way to a session that is gone; returns when its timer is due.
+    pub(crate) fn forget_session(&mut self, handle: Handle) -> Option<Instant> {
+        self.sessions.remove(handle)?.disarm()
+    }
+
+    /// Bytes that all subscriptions are behind.
+    pub(crate) fn lag_bytes(&self) -> u64 {
+        self.sessions.iter().map(Outgoing::lag_bytes).sum()
+    }
+
+    /// How many subscriptions there are. Looks at every track.
+    pub(crate) fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for subscriptions in self.tracks.iter() {
+            let links = subscriptions.links_len();
+            totals.links += links;
+            totals.clients += subscriptions.established.len() - links;
+            let pending = subscriptions.pending.iter();
+            totals.pending += pending.filter(|waiting| !waiting.is_link).count();
+        }
+        totals
+    }
+
+    /// How many subscriptions a track has, and how many requests that wait for a publisher.
+    pub(crate) fn lens(&self, id: TrackId) -> (usize, usize) {
+        let subscriptions = self.tracks.get(id);
+        subscriptions.map_or((0, 0), |it| (it.established.len(), it.pending.len()))
+    }
+
+    /// Sends PUBLISH for a track to a session, and subscribes the session to the track. Its objects follow without
+    /// waiting for the answer. Gives the request's ID.
+    pub(crate) fn publish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (id, track): (TrackId, &Track),
+        handle: Handle,
+        forward: bool,
+    ) -> Result<RequestId, Refused> {
+        let parameters = Parameters {
+            forward: Some(forward),
+            ..Parameters::default()
+        };
+        let offer = Parameters {
+            largest_object: track.largest(),
+            ..parameters.clone()
+        };
+        let (name, alias) = (track.name().clone(), track.alias());
+        let properties = track.properties().clone();
+        let sent = turn.with_session(handle, |session, connection| {
+            session.publish_now(connection, name, alias, offer, properties)
+        });
+        let request = sent.unwrap_or(Err(Refused::Closed))?;
+        let mut is_link = false;
+        if let Some(peer) = turn.sessions.get(handle) {
+            peer.insert(request, Part::Subscriber(id));
+            is_link = peer.is_link();
+        }
+        let (largest, defaults) = (track.largest(), track.defaults());
+        let mut subscription = Subscription::new(handle, request, &parameters, largest, defaults);
+        subscription.is_link = is_link;
+        subscription.is_offer = is_link;
+        self.tracks.entry(id).insert(subscription);
+        Ok(request)
+    }
+}
+
+impl Subscriptions {
+    fn insert(&mut self, subscription: Subscription) {
+        if let Err(place) = self.position(subscription.handle, subscription.request) {
+            self.established.insert(place, subscription);
+        }
+    }
+
+    /// Index of a subscription, or where it belongs.
+    fn position(&self, handle: Handle, request: RequestId) -> Result<usize, usize> {
+        self.established
+            .binary_search_by_key(&(handle, request), |other| (other.handle, other.request))
+    }
+
+    fn get_mut(&mut self, handle: Handle, request: RequestId) -> Option<&mut Subscription> {
+        let index = self.position(handle, request).ok()?;
+        self.established.get_mut(index)
+    }
+
+    fn has_session(&self, handle: Handle) -> bool {
+        let first = self
+            .established
+            .partition_point(|other| other.handle < handle);
+        let next = self.established.get(first);
+        next.is_some_and(|other| other.handle == handle)
+            || self.pending.iter().any(|waiting| waiting.handle == handle)
+    }
+
+    /// Number of subscriptions of links, which come first.
+    fn links_len(&self) -> usize {
+        let mut established = self.established.iter();
+        let first_client = established.position(|subscription| !subscription.is_link);
+        first_client.unwrap_or(self.established.len())
+    }
+}

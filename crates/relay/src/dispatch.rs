@@ -1,140 +1,165 @@
 //! Hands events and timers to the owners of what they concern, and each owner's effects to the others.
 
-use std::collections::BTreeMap;
+mod effects;
 
 use weir_moqt::{
-    error::{RequestErrorCode, SessionError},
-    message::{RequestError, RequestOk, Setup},
-    session::{self, Accepted, CloseReason, Request, RequestId, StreamEnd},
+    data::ObjectDatagram,
+    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
+    message::{Publish, PublishDone, RequestError, RequestOk, Setup},
+    parameter::Parameters,
+    session::{self, Accepted, CloseReason, Request, StreamEnd},
 };
 use weir_quic::{Event, Handle};
 use weir_transport::{Direction, StreamId};
 
 use crate::{
     Gauges, TrackState,
-    catalogue::namespaces::{Announcements, Interests},
-    catalogue::track_status::Inquiry,
-    effect::Effect,
+    authority::{Action, Subject},
+    catalogue::{Catalogue, prefix_subscriptions::PrefixSubscription, track_status::StatusEvent},
+    delivery::{Delivery, Reader, Scope},
     fetch::{Fetches, Serving},
-    links::peer_threads::Links,
-    sessions::Sessions,
+    ids::Sender,
+    links::Links,
+    sessions::{Sessions, authorization::joined, peer::Part},
     timers::Timer,
-    track::admit::CUT,
-    track::subgroup::{Subgroup, SubgroupId},
-    track::table::{TrackId, Tracks},
+    track::Tracks,
     turn::Turn,
 };
 
 /// Everything that the relay holds, but for its sessions.
 #[derive(Default)]
 pub(crate) struct Owners {
-    pub(crate) tracks: Tracks,
-    /// Announced namespaces.
-    pub(crate) namespaces: Announcements,
-    /// Prefixes of which sessions want to know the namespaces, and those of which they want the tracks.
-    pub(crate) namespace_interests: Interests,
-    pub(crate) track_interests: Interests,
-    pub(crate) fetches: Fetches,
-    /// How tracks stand, asked of publishers.
-    pub(crate) inquiries: BTreeMap<(Handle, RequestId), Inquiry>,
-    /// Subgroups that grew in this turn.
-    pub(crate) grown: Vec<(TrackId, SubgroupId)>,
-    pub(crate) links: Links,
+    tracks: Tracks,
+    delivery: Delivery,
+    fetches: Fetches,
+    catalogue: Catalogue,
+    links: Links,
 }
 
 impl Owners {
-    /// The fetches, with what they are served from.
-    pub(crate) fn serving(&mut self) -> Serving<'_> {
-        Serving {
-            fetches: &mut self.fetches,
-            tracks: &mut self.tracks,
-            announcements: &self.namespaces,
-        }
-    }
-
     /// What is held now. Looks at every track.
     pub(crate) fn gauges(&self, sessions: &Sessions) -> Gauges {
+        let totals = self.delivery.totals();
+        let (cache_objects, cache_bytes) = self.tracks.cached();
         let mut gauges = Gauges {
             sessions: sessions.len() as u64,
-            lag_bytes: sessions.lag_bytes(),
+            lag_bytes: self.delivery.lag_bytes(),
             tracks: self.tracks.len() as u64,
-            namespaces: self.client_namespaces(sessions),
-            prefixes: (self.namespace_interests.len() + self.track_interests.len()) as u64,
+            namespaces: self.links.client_namespaces(&self.catalogue, sessions) as u64,
+            prefixes: self.catalogue.prefixes_len() as u64,
             tracks_resting: self.tracks.resting_len() as u64,
             fetches: self.fetches.served_len() as u64,
             fetches_upstream: self.fetches.upstream_len() as u64,
-            cache_objects: self.tracks.ledger().objects(),
-            cache_bytes: self.tracks.ledger().bytes(),
+            cache_objects,
+            cache_bytes,
+            crossings: totals.links as u64,
+            subscriptions: totals.clients as u64,
+            waiting: totals.pending as u64,
             ..Gauges::default()
         };
-        for track in self.tracks.iter() {
-            let crossings = track.links_len();
-            gauges.crossings += crossings as u64;
-            gauges.subscriptions += (track.subscribers.len() - crossings) as u64;
-            let waiting = track.waiting.iter().filter(|waiting| !waiting.is_link);
-            gauges.waiting += waiting.count() as u64;
-            gauges.subgroups += track.subgroups.len() as u64;
-            gauges.log_bytes += track.subgroups.iter().map(Subgroup::held).sum::<u64>();
+        for (_, track) in self.tracks.iter() {
+            gauges.subgroups += track.subgroups().len() as u64;
+            gauges.log_bytes += track.log_bytes();
         }
         gauges
     }
 
     /// Every track. Looks at all of them.
     pub(crate) fn track_states(&self) -> impl Iterator<Item = TrackState<'_>> {
-        self.tracks.iter().map(|track| TrackState {
-            name: &track.name,
-            publishers: track.sources.len(),
-            subscribers: track.subscribers.len(),
-            waiting: track.waiting.len(),
-            largest: track.largest,
-            log_bytes: track.subgroups.iter().map(Subgroup::held).sum(),
+        self.tracks.iter().map(|(id, track)| {
+            let (subscribers, waiting) = self.delivery.lens(id);
+            TrackState {
+                name: track.name(),
+                publishers: track.publishers().len(),
+                subscribers,
+                waiting,
+                largest: track.largest(),
+                log_bytes: track.log_bytes(),
+            }
         })
     }
 
+    /// The fetches, with what they are served from.
+    fn serving(&mut self) -> Serving<'_> {
+        Serving {
+            fetches: &mut self.fetches,
+            catalogue: &self.catalogue,
+            delivery: &mut self.delivery,
+            tracks: &mut self.tracks,
+        }
+    }
+
+    /// Hands an object that came in a datagram to all who want it.
+    fn on_datagram(&mut self, turn: &mut Turn<'_>, sender: Sender, datagram: ObjectDatagram) {
+        let Some(admitted) = self.tracks.admit_datagram(turn, sender, &datagram) else {
+            return;
+        };
+        let Some(kept) = self.tracks.keep_datagram(turn, admitted, datagram) else {
+            return;
+        };
+        self.delivery.deliver_datagram(turn, admitted.track, &kept);
+        self.serving().on_cached(turn, admitted.track);
+    }
+
+    /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
+    /// many packets it came in.
+    fn publish_grown(&mut self, turn: &mut Turn<'_>) {
+        if !self.tracks.has_grown() {
+            return;
+        }
+        let mut grown = self.tracks.take_grown();
+        for (id, log) in grown.drain(..) {
+            if let Some(marks) = self.tracks.keep_subgroup(turn, (id, log)) {
+                self.delivery
+                    .deliver_subgroup(turn, &mut self.tracks, (id, log), marks);
+                self.serving().on_cached(turn, id);
+            }
+        }
+        self.tracks.recycle_grown(grown);
+    }
+
+    fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(connection) = turn.endpoint.connection(turn.now, handle) else {
+            return;
+        };
+        if let Some(thread) = connection.neighbour() {
+            Links::on_connected(turn, handle, thread);
+        } else {
+            turn.on_connected(handle);
+        }
+        self.settle(turn, handle);
+    }
+
     fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(mut peer) = turn.sessions.remove(handle) else {
+        let Some(peer) = turn.sessions.remove(handle) else {
             return;
         };
         if peer.is_link() {
-            self.forget_link(handle);
+            self.links.forget(handle);
         } else {
             turn.sessions.keep_counters(*peer.session.counters());
         }
-        if let Some(at) = peer.timer {
-            turn.timers.cancel(at, Timer::Session(handle));
+        let deadline = self.delivery.forget_session(handle);
+        let timers = [
+            (peer.timer, Timer::Session(handle)),
+            (peer.expiry_timer, Timer::Expiry(handle)),
+            (deadline, Timer::Delivery(handle)),
+        ];
+        for (at, timer) in timers {
+            if let Some(at) = at {
+                turn.timers.cancel(at, timer);
+            }
         }
-        if let Some(at) = peer.expiry_timer {
-            turn.timers.cancel(at, Timer::Expiry(handle));
-        }
-        if let Some(at) = peer.deliveries.disarm() {
-            turn.timers.cancel(at, Timer::Delivery(handle));
-        }
-        for inbound in peer.inbound.values() {
-            let _sound = self.end_stream(turn, handle, inbound, CUT);
-        }
+        self.tracks.on_session_lost(turn, handle);
         for (request, part) in peer.requests {
-            self.part_gone(turn, handle, request, part);
+            self.on_ended(turn, (handle, request), part);
         }
         self.fetches.forget_session(handle);
         self.publish_grown(turn);
     }
 
-    /// Ends a session from here.
-    pub(crate) fn close_session(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        code: SessionError,
-        reason: &str,
-    ) {
-        turn.with_session(handle, |session, connection| {
-            session.close(connection, code, reason);
-        });
-        self.on_lost(turn, handle);
-    }
-
     /// Deals with all that a session has to say, sends on what came with it, and keeps its timer.
-    pub(crate) fn settle(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+    fn settle(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         while let Some(event) = turn
             .sessions
             .get(handle)
@@ -143,18 +168,17 @@ impl Owners {
             self.on_session_event(turn, handle, event);
             self.carry_effects(turn);
         }
-        self.note_early_resets(turn, handle);
+        turn.note_early_resets(handle);
         self.publish_grown(turn);
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        if let Some(at) = peer.session.poll_timeout()
-            && peer.timer.is_none_or(|timer| at < timer)
-        {
-            if let Some(later) = peer.timer.replace(at) {
-                turn.timers.cancel(later, Timer::Session(handle));
-            }
-            turn.timers.set(at, Timer::Session(handle));
+        turn.set_session_timer(handle);
+    }
+
+    /// Settles the sessions that closed, or that may have something to say though nothing came.
+    pub(crate) fn settle_all(&mut self, turn: &mut Turn<'_>) {
+        self.carry_effects(turn);
+        while let Some(handle) = turn.sessions.next_unsettled() {
+            self.settle(turn, handle);
+            self.carry_effects(turn);
         }
     }
 
@@ -162,70 +186,39 @@ impl Owners {
         use session::Event as E;
         match event {
             E::Ready { peer } => self.on_ready(turn, handle, &peer),
-            E::Request { id, request } => self.on_request(turn, handle, id, request),
-            E::Update { id, parameters, .. } => {
-                self.on_update_asked(turn, handle, id, &parameters);
-            }
-            E::Accepted {
-                id,
-                ok: Accepted::Subscribe(ok),
-            } => {
-                self.on_source_accepted(turn, handle, id, &ok);
-            }
-            E::Accepted {
-                id,
-                ok: Accepted::Ok(ok),
-            } => {
-                self.on_inquiry_answered(turn, (handle, id), &ok);
-                self.on_offer_accepted(turn, handle, id, &ok);
-            }
-            E::Accepted {
-                id,
-                ok: Accepted::Fetch(ok),
-            } => self.serving().on_fetch_ok(turn, (handle, id), &ok),
-            E::Rejected { id, error } => self.on_rejected(turn, handle, id, &error),
-            E::Closed { id, reason } if self.fetches.is_upstream((handle, id)) => {
-                let is_clean = reason == CloseReason::Fin;
-                self.serving()
-                    .on_upstream_closed(turn, (handle, id), is_clean);
-            }
-            E::Fetched { stream, request } => {
-                self.serving().on_stream(turn, (handle, request), stream);
-            }
-            E::FetchObject { stream, entry } => {
-                self.serving().on_entry(turn, handle, stream, entry);
-            }
-            E::Done { id, done } => self.on_source_done(turn, handle, id, done),
-            E::Closed { id, reason } => {
-                self.on_closed(turn, handle, id);
-                if reason != CloseReason::Fin {
-                    self.note_reset(turn, handle);
-                }
-            }
+            E::Request { id, request } => self.on_request(turn, (handle, id), request),
+            E::Update { id, parameters, .. } => self.on_update(turn, (handle, id), &parameters),
+            E::Accepted { id, ok } => self.on_accepted(turn, (handle, id), ok),
+            E::Rejected { id, error } => self.on_rejected(turn, (handle, id), &error),
+            E::Updated { id, result } => self.on_updated(turn, (handle, id), result),
+            E::Done { id, done } => self.tracks.on_publish_done(turn, (handle, id), done),
+            E::Closed { id, reason } => self.on_closed(turn, (handle, id), reason),
             E::Subgroup {
                 stream,
                 request,
                 header,
             } => {
-                self.on_subgroup(turn, handle, stream, request, header);
+                let sender = (handle, request);
+                self.tracks.on_subgroup(turn, sender, stream, header);
             }
-            E::Object { stream, object } => self.on_object(turn, handle, stream, object),
+            E::Object { stream, object } => self.tracks.on_object(turn, handle, stream, object),
             E::Payload { stream, data } => {
-                if !self.on_payload(turn, handle, stream, &data) {
-                    self.serving().on_payload(turn, handle, stream, &data);
+                if !self.tracks.on_payload(turn, handle, stream, &data) {
+                    let mut serving = self.serving();
+                    serving.on_payload(turn, handle, stream, &data);
                 }
             }
-            E::StreamEnd { stream, end } => {
-                self.on_stream_end(turn, handle, stream, end);
-                self.serving().on_stream_end(turn, handle, stream, end);
-                if end != StreamEnd::Fin {
-                    self.note_reset(turn, handle);
-                }
-            }
+            E::StreamEnd { stream, end } => self.on_stream_end(turn, handle, stream, end),
             E::Datagram { request, datagram } => {
                 self.on_datagram(turn, (handle, request), datagram);
             }
-            E::Updated { id, result } => self.on_updated(turn, handle, id, result),
+            E::Fetched { stream, request } => {
+                let mut serving = self.serving();
+                serving.on_stream(turn, (handle, request), stream);
+            }
+            E::FetchObject { stream, entry } => {
+                self.serving().on_entry(turn, handle, stream, entry);
+            }
             E::Violated(violation) => {
                 tracing::debug!(connection = handle.index(), %violation, "session closed");
                 turn.counters.sessions_violated += 1;
@@ -239,137 +232,333 @@ impl Owners {
             | E::NamespaceDone { .. }
             | E::PublishBlocked { .. }
             | E::GoAway(_) => {}
-            E::RequestGoAway { id, .. } => self.on_request_goaway(turn, handle, id),
-        }
-    }
-
-    /// A request of the relay's was refused.
-    fn on_rejected(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        error: &RequestError,
-    ) {
-        let who = (handle, id);
-        if self.inquiries.contains_key(&who) {
-            self.on_inquiry_rejected(turn, who, error);
-        } else if self.fetches.is_upstream(who) {
-            self.serving().fail_upstream(turn, who, error.code);
-        } else {
-            self.on_source_rejected(turn, handle, id, error);
-            self.on_offer_rejected(turn, handle, id);
+            E::RequestGoAway { id, .. } => self.on_request_goaway(turn, (handle, id)),
         }
     }
 
     fn on_ready(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) {
         if turn.is_link(handle) {
-            return self.on_link_ready(turn, handle);
+            let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
+            return self.links.on_ready(turn, delivery, tracks, handle);
         }
         turn.counters.sessions += 1;
-        self.authorise_session(turn, handle, setup);
+        turn.authorise_session(handle, setup);
+    }
+
+    /// A request of the relay's was accepted.
+    fn on_accepted(&mut self, turn: &mut Turn<'_>, id: Sender, ok: Accepted) {
+        let Some(part) = turn.part(id) else {
+            return;
+        };
+        match (part, ok) {
+            (Part::Source(track), Accepted::Subscribe(ok)) => {
+                let demand = self.demand_of(turn, track, id.0);
+                self.tracks.on_subscribe_ok(turn, (track, id), &ok, demand);
+            }
+            (Part::UpstreamStatus(requester), Accepted::Ok(ok)) => {
+                let event = StatusEvent::Answered(ok);
+                self.catalogue.on_status_event(turn, requester, event);
+            }
+            (Part::Subscriber(track), Accepted::Ok(ok)) => {
+                let who = (track, id.0, id.1);
+                let tracks = &mut self.tracks;
+                self.delivery
+                    .on_offer_accepted(turn, tracks, who, &ok.parameters);
+            }
+            (Part::UpstreamFetch(_), Accepted::Fetch(ok)) => {
+                self.serving().on_fetch_ok(turn, id, &ok);
+            }
+            (_, Accepted::Subscribe(_) | Accepted::Ok(_) | Accepted::Fetch(_)) => {}
+        }
+    }
+
+    /// A request of the relay's was refused.
+    fn on_rejected(&mut self, turn: &mut Turn<'_>, id: Sender, error: &RequestError) {
+        match turn.part(id) {
+            Some(Part::UpstreamStatus(requester)) => {
+                let event = StatusEvent::Rejected(error.code);
+                self.catalogue.on_status_event(turn, requester, event);
+            }
+            Some(Part::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
+            Some(Part::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
+            Some(Part::Subscriber(_)) => turn.on_offer_rejected(id),
+            Some(Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus)
+            | None => {}
+        }
     }
 
     /// A publisher answered to whether objects are wanted.
     fn on_updated(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        id: Sender,
         result: Result<RequestOk, RequestError>,
     ) {
-        let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) else {
-            return;
-        };
-        let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
-        if turn.is_link(handle) {
-            self.on_link_updated(turn, track_id, (handle, id), largest);
-        } else if let (Some(largest), Some(track)) = (largest, self.tracks.get(track_id)) {
-            track.observe(largest);
+        if let Some(track) = turn.published_track(id) {
+            let largest = result.ok().and_then(|ok| ok.parameters.largest_object);
+            let demand = self.demand_of(turn, track, id.0);
+            self.tracks.on_update_ok(turn, (track, id), largest, demand);
         }
-        // There is room for the next update, if the last one did not fit.
-        self.update_upstream(turn, track_id);
     }
 
-    fn on_request(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId, request: Request) {
-        if turn.sessions.shedder.is_shedding() && !turn.is_link(handle) {
+    fn on_request(&mut self, turn: &mut Turn<'_>, (handle, id): Sender, request: Request) {
+        if turn.sessions.is_shedding() && !turn.is_link(handle) {
             turn.counters.refused_shedding += 1;
-            turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        } else if self.is_permitted(turn, handle, id, &request) {
-            self.on_permitted(turn, handle, id, request);
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let joined = joined(&request).and_then(|joined| {
+            let subject = self.subject(turn, (handle, joined))?;
+            Some((joined, subject))
+        });
+        if turn.is_permitted((handle, id), &request, joined.as_ref()) {
+            self.on_permitted(turn, (handle, id), request);
             turn.settle_expiry(handle, id);
         }
     }
 
-    fn on_permitted(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        request: Request,
-    ) {
+    fn on_permitted(&mut self, turn: &mut Turn<'_>, id: Sender, request: Request) {
+        let tracks = &mut self.tracks;
         match request {
             Request::Subscribe(subscribe) => {
-                self.on_subscribe(turn, handle, id, subscribe);
+                self.delivery.on_subscribe(turn, tracks, id, subscribe);
             }
-            Request::Publish(publish) => self.on_publish(turn, handle, id, &publish),
+            Request::Publish(publish) => self.on_publish(turn, id, &publish),
             Request::PublishNamespace(publish) => {
-                self.on_publish_namespace(turn, handle, id, &publish.namespace);
+                self.catalogue
+                    .on_publish_namespace(turn, id, &publish.namespace);
             }
             Request::TrackStatus(status) => {
-                self.on_track_status(turn, handle, id, status.track);
+                self.catalogue
+                    .on_track_status(turn, tracks, id, status.track);
             }
-            Request::Fetch(fetch) => self.serving().on_fetch(turn, (handle, id), &fetch),
+            Request::Fetch(fetch) => self.serving().on_fetch(turn, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
-                self.on_subscribe_namespace(turn, handle, id, subscribe.prefix);
+                let subscription = PrefixSubscription::to_namespaces(subscribe.prefix);
+                self.on_subscribe_prefix(turn, id, subscription);
             }
             Request::SubscribeTracks(subscribe) => {
-                self.on_subscribe_tracks(turn, handle, id, subscribe);
+                let subscription = PrefixSubscription::to_tracks(subscribe);
+                self.on_subscribe_prefix(turn, id, subscription);
             }
         }
+    }
+
+    fn on_subscribe_prefix(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: Sender,
+        subscription: PrefixSubscription,
+    ) {
+        let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
+        self.catalogue
+            .on_subscribe_prefix(turn, delivery, tracks, id, subscription);
+    }
+
+    fn on_publish(&mut self, turn: &mut Turn<'_>, id: Sender, publish: &Publish) {
+        if let Some(track) = self.tracks.find_published(turn, id, publish) {
+            let demand = self.demand_of(turn, track, id.0);
+            self.tracks.publish(turn, (track, id), publish, demand);
+        }
+    }
+
+    /// A session changes one of its requests.
+    fn on_update(&mut self, turn: &mut Turn<'_>, id: Sender, parameters: &Parameters) {
+        if !turn.permits_update(id.0) {
+            return self.fail_update(turn, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let needs_permit = !parameters.authorization_tokens.is_empty()
+            || parameters.track_namespace_prefix.is_some();
+        if needs_permit && !self.is_renewed(turn, id, parameters) {
+            return;
+        }
+        let mut answer = RequestOk::default();
+        match turn.part(id) {
+            Some(Part::Prefix(_)) => {
+                let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
+                return self
+                    .catalogue
+                    .on_prefix_updated(turn, delivery, tracks, id, parameters);
+            }
+            Some(Part::Subscriber(track)) => {
+                let who = (track, id.0, id.1);
+                answer = self
+                    .delivery
+                    .on_update(turn, &mut self.tracks, who, parameters);
+            }
+            Some(Part::Fetch(_)) => self.serving().on_update(turn, id, parameters),
+            Some(_) | None => {}
+        }
+        turn.grant_update(id.0, id.1, answer);
+    }
+
+    /// A session changes a request and brings new tokens for it. Returns whether they permit it; if not, the
+    /// update is refused, and with it what the draft says [moqt-18 §10.9.1].
+    fn is_renewed(&mut self, turn: &mut Turn<'_>, id: Sender, parameters: &Parameters) -> bool {
+        let Some(mut subject) = self.subject(turn, id) else {
+            return true;
+        };
+        if let Some(prefix) = &parameters.track_namespace_prefix {
+            subject.namespace.clone_from(prefix);
+        }
+        match turn.permit(id.0, &parameters.authorization_tokens, &subject) {
+            Ok(expires) => {
+                turn.note_expiry(id.0, id.1, expires);
+                for joining in self.fetches.authorized_by(id.0, id.1).collect::<Vec<_>>() {
+                    turn.note_expiry(id.0, joining, expires);
+                }
+                // It has tokens of its own from now on.
+                self.fetches.authorize(id);
+                true
+            }
+            Err(denial) => {
+                turn.count_denial(denial);
+                self.fail_update(turn, id, denial.code());
+                false
+            }
+        }
+    }
+
+    /// What a request of a session is about.
+    fn subject(&mut self, turn: &mut Turn<'_>, id: Sender) -> Option<Subject> {
+        let (action, namespace) = match turn.part(id)? {
+            Part::Source(track) => {
+                let track = self.tracks.get(track)?;
+                (Action::Publish, track.name().namespace.clone())
+            }
+            Part::Subscriber(track) | Part::Fetch(track) => {
+                let track = self.tracks.get(track)?;
+                (Action::Subscribe, track.name().namespace.clone())
+            }
+            Part::Namespace(namespace) => (Action::Publish, namespace),
+            Part::Prefix(prefix) => (Action::Subscribe, prefix),
+            Part::UpstreamFetch(_) | Part::TrackStatus | Part::UpstreamStatus(_) => return None,
+        };
+        Some(Subject { action, namespace })
     }
 
     /// The peer ended one of its requests.
-    fn on_closed(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        if let Some(track) = peer.source(id) {
-            self.on_source_closed(turn, track, (handle, id));
-        } else if let Some(part) = peer.remove(id) {
-            self.part_gone(turn, handle, id, part);
+    fn on_closed(&mut self, turn: &mut Turn<'_>, (handle, id): Sender, reason: CloseReason) {
+        let is_clean = reason == CloseReason::Fin;
+        if self.fetches.is_upstream((handle, id)) {
+            return self
+                .serving()
+                .on_upstream_closed(turn, (handle, id), is_clean);
+        }
+        if let Some(track) = turn.published_track((handle, id)) {
+            self.tracks.on_request_closed(turn, track, (handle, id));
+        } else if let Some(peer) = turn.sessions.get(handle)
+            && let Some(part) = peer.remove(id)
+        {
+            self.on_ended(turn, (handle, id), part);
+        }
+        if !is_clean {
+            turn.note_reset(handle);
         }
     }
 
+    fn on_stream_end(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        stream: StreamId,
+        end: StreamEnd,
+    ) {
+        self.tracks.on_stream_end(turn, handle, stream, end);
+        self.serving().on_stream_end(turn, handle, stream, end);
+        if end != StreamEnd::Fin {
+            turn.note_reset(handle);
+        }
+    }
+
+    /// A peer wants a request moved [moqt-18 §10.4], as often as requests may be updated: it is made again in the same
+    /// session, since that is the only place where the relay can reach the peer. What the peer asked for itself, it moves
+    /// itself.
+    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
+        let Some(part) = turn.moved_part((handle, id)) else {
+            return;
+        };
+        match part {
+            Part::Source(track) => {
+                if self.tracks.cancel_own(turn, track, (handle, id)) {
+                    self.ask_again(turn, track, handle);
+                }
+            }
+            Part::Subscriber(track) => {
+                let done = PublishDone {
+                    code: PublishDoneCode::GOING_AWAY,
+                    stream_count: None,
+                    reason: "the subscription moves".to_owned(),
+                };
+                let scope = Scope::One(handle, id);
+                let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
+                delivery.end(turn, track, scope, &done);
+                self.catalogue
+                    .offer_again(turn, delivery, tracks, track, handle);
+            }
+            Part::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Part::UpstreamStatus(requester) => {
+                let event = StatusEvent::GoAway;
+                self.catalogue.on_status_event(turn, requester, event);
+            }
+            Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus => {}
+        }
+    }
+
+    /// The time of some requests of a session may be over.
+    fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(peer) = turn.sessions.get(handle) else {
+            return;
+        };
+        peer.expiry_timer = None;
+        // The end of one may be that of others, which are not revoked then: they were told why.
+        while let Some(peer) = turn.sessions.get(handle)
+            && let Some(id) = peer.expiries.pop_due(turn.now)
+        {
+            self.revoke(turn, (handle, id));
+            self.carry_effects(turn);
+        }
+        turn.set_expiry_timer(handle);
+    }
+
+    /// Ends a request of a session since its bearer's time is over.
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
+        turn.counters.requests_expired += 1;
+        if let Some(Part::Subscriber(track)) = turn.part((handle, id)) {
+            let who = (track, handle, id);
+            let code = PublishDoneCode::EXPIRED;
+            return self.delivery.cut(turn, &mut self.tracks, who, code);
+        }
+        turn.with_session(handle, |session, connection| {
+            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
+        });
+        let part = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
+        if let Some(part) = part {
+            self.on_ended(turn, (handle, id), part);
+        }
+        self.publish_grown(turn);
+    }
+
     pub(crate) fn on_timer(&mut self, turn: &mut Turn<'_>, timer: Timer) {
-        let now = turn.now;
         match timer {
             Timer::Session(handle) => {
-                if let Some(peer) = turn.sessions.get(handle) {
-                    peer.timer = None;
-                }
-                let acted = turn.with_session(handle, |session, connection| {
-                    session.handle_timeout(now, connection);
-                });
-                // Without its connection it would want to be woken for the same again, for ever.
-                if acted.is_some() {
+                if turn.on_session_timer(handle) {
                     self.settle(turn, handle);
                 }
             }
-            Timer::Draining => self.on_draining(turn),
+            Timer::Draining => turn.on_draining(),
             Timer::Expiry(handle) => self.on_expiry(turn, handle),
-            Timer::Rendezvous(handle, request) => {
-                self.on_waited(turn, handle, request);
-            }
+            Timer::Rendezvous(handle, id) => self.delivery.on_rendezvous_over(turn, handle, id),
             Timer::Orphaned(track) => self.on_orphaned(turn, track),
-            Timer::Leaving(track) => self.on_leaving(turn, track),
-            Timer::Inquiry(handle, request) => {
-                self.on_inquiry_late(turn, (handle, request));
+            Timer::Leaving(track) => self.tracks.on_leaving(turn, track),
+            Timer::TrackStatus(handle, id) => {
+                let event = StatusEvent::DeadlinePassed;
+                self.catalogue.on_status_event(turn, (handle, id), event);
             }
-            Timer::Delivery(handle) => self.on_delivery_due(turn, handle),
+            Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
-            Timer::Fill(handle, request) => self.serving().on_fill_timeout(turn, (handle, request)),
+            Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
         }
+        self.carry_effects(turn);
     }
 
     fn on_writable(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
@@ -384,6 +573,57 @@ impl Owners {
         }
     }
 
+    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
+    fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        let Some((rank, own)) = self.delivery.unblock(handle, stream) else {
+            return;
+        };
+        for other in self.delivery.blocked_above(handle, rank) {
+            if let Some((_, reader)) = self.delivery.unblock(handle, other) {
+                self.resume(turn, handle, reader);
+            }
+        }
+        self.resume(turn, handle, own);
+    }
+
+    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
+    fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        loop {
+            let mut pending = self.delivery.pending_streams(turn, handle);
+            let fetches = self.fetches.pending(handle);
+            pending.extend(fetches.map(|(rank, id)| (std::cmp::Reverse(rank), Reader::Fetch(id))));
+            pending.sort_unstable();
+            if pending.is_empty() {
+                return;
+            }
+            for (_, reader) in pending {
+                self.resume(turn, handle, reader);
+                if self.is_pending(handle, reader) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_pending(&self, handle: Handle, reader: Reader) -> bool {
+        match reader {
+            Reader::Subgroup(track, request, log) => {
+                self.delivery.is_pending(handle, (track, request, log))
+            }
+            Reader::Fetch(request) => self.fetches.is_pending((handle, request)),
+        }
+    }
+
+    fn resume(&mut self, turn: &mut Turn<'_>, handle: Handle, reader: Reader) {
+        match reader {
+            Reader::Subgroup(track, request, log) => {
+                let what = (track, request, log);
+                self.delivery.resume(turn, &mut self.tracks, handle, what);
+            }
+            Reader::Fetch(request) => self.serving().resume(turn, (handle, request)),
+        }
+    }
+
     fn on_stopped(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId, code: u64) {
         let now = turn.now;
         let is_control = turn.with_session(handle, |session, connection| {
@@ -392,49 +632,15 @@ impl Owners {
         match is_control {
             Some(true) => self.settle(turn, handle),
             Some(false) => {
-                self.stop_stream(turn, handle, stream);
-                self.note_reset(turn, handle);
+                if self.serving().on_stopped(turn, handle, stream) {
+                    turn.counters.streams_stopped += 1;
+                } else {
+                    self.delivery
+                        .stop_stream(turn, &mut self.tracks, handle, stream);
+                }
+                turn.note_reset(handle);
             }
             None => {}
-        }
-    }
-
-    /// Hands the effects of a step to their owners, and the effects of these.
-    pub(crate) fn carry_effects(&mut self, turn: &mut Turn<'_>) {
-        while let Some(effect) = turn.effects.pop_front() {
-            self.carry(turn, effect);
-        }
-    }
-
-    fn carry(&mut self, turn: &mut Turn<'_>, effect: Effect) {
-        match effect {
-            Effect::CloseSession(handle, code, reason) => {
-                self.close_session(turn, handle, code, &reason);
-            }
-            Effect::RequestEnded(handle, id, part) => self.part_gone(turn, handle, id, part),
-            Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, handle, id, code),
-            Effect::NamespaceAnnounced(namespace, handle) => {
-                self.on_announced(turn, &namespace, handle);
-            }
-            Effect::DemandChanged(track) => self.update_upstream(turn, track),
-            Effect::JoinsSettled(track) => self.serving().on_joins_settled(turn, track),
-            Effect::MaybeDrained(track, handle, id) => {
-                self.dismiss_if_drained(turn, track, handle, id);
-            }
-            Effect::CutSubscription(track, handle, id, code) => {
-                self.cut_subscriber(turn, track, (handle, id), code);
-            }
-            Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
-            Effect::Cached(track) => self.serving().on_cached(turn, track),
-            Effect::Released(track) => self.tracks.forget_if_unused(turn, track),
-        }
-    }
-
-    /// Settles the sessions that closed, or that may have something to say though nothing came.
-    pub(crate) fn settle_all(&mut self, turn: &mut Turn<'_>) {
-        while let Some(handle) = turn.sessions.next_unsettled() {
-            self.settle(turn, handle);
-            self.carry_effects(turn);
         }
     }
 
@@ -494,9 +700,7 @@ impl Owners {
             Event::Connected { handle } => self.on_connected(turn, handle),
             Event::Lost { handle, .. } => self.on_lost(turn, handle),
             Event::Finished { handle, stream } => {
-                if let Some(peer) = turn.sessions.get(handle) {
-                    peer.deliveries.remove(stream);
-                }
+                self.delivery.on_finished(handle, stream);
             }
         }
     }

@@ -17,12 +17,13 @@ use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 use weir_transport::StreamId;
 
-pub(crate) use self::served_fetch::FetchId;
 use self::{served_fetch::ServedFetch, upstream_fetch::UpstreamFetch};
 use crate::{
-    catalogue::namespaces::Announcements,
+    catalogue::Catalogue,
+    delivery::Delivery,
+    ids::{FetchId, TrackId},
     sessions::{Sessions, peer::Part},
-    track::table::{TrackId, Tracks},
+    track::Tracks,
 };
 
 /// All fetches, of peers and of the relay.
@@ -56,8 +57,9 @@ struct TrackFetches {
 /// The fetches, with what they are served from.
 pub(crate) struct Serving<'a> {
     pub(crate) fetches: &'a mut Fetches,
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) delivery: &'a mut Delivery,
     pub(crate) tracks: &'a mut Tracks,
-    pub(crate) announcements: &'a Announcements,
 }
 
 impl Fetches {
@@ -69,6 +71,11 @@ impl Fetches {
     /// Number of fetches of the relay.
     pub(crate) fn upstream_len(&self) -> usize {
         self.upstream.len()
+    }
+
+    /// Whether a track has no fetches.
+    pub(crate) fn is_unused(&self, track: TrackId) -> bool {
+        !self.tracks.contains_key(&track)
     }
 
     /// Whether a request is a fetch of the relay.
@@ -210,59 +217,40 @@ impl Fetches {
             next.is_some_and(|next| upstream.is_wanted_by(fetch.span(), next))
         })
     }
-}
 
-impl Serving<'_> {
     /// Adds a fetch of a peer.
     fn insert_served(&mut self, sessions: &mut Sessions, id: FetchId, fetch: ServedFetch) {
         let track = fetch.track();
-        self.fetches.served.insert(id, Box::new(fetch));
-        self.fetches
-            .tracks
-            .entry(track)
-            .or_default()
-            .served
-            .insert(id);
-        self.enter(sessions, track, id, Part::Fetch(track));
+        self.served.insert(id, Box::new(fetch));
+        self.tracks.entry(track).or_default().served.insert(id);
+        enter(sessions, id, Part::Fetch(track));
     }
 
     /// Adds a fetch of the relay.
     fn insert_upstream(&mut self, sessions: &mut Sessions, id: FetchId, fetch: UpstreamFetch) {
         let track = fetch.track();
-        self.fetches.upstream.insert(id, fetch);
-        self.fetches
-            .tracks
-            .entry(track)
-            .or_default()
-            .upstream
-            .insert(id);
-        self.enter(sessions, track, id, Part::UpstreamFetch(track));
-    }
-
-    /// Adds a fetch to its session and its track.
-    fn enter(&mut self, sessions: &mut Sessions, track: TrackId, id: FetchId, part: Part) {
-        if let Some(peer) = sessions.get(id.0) {
-            peer.insert(id.1, part);
-        }
-        if let Some(track) = self.tracks.get(track) {
-            track.begin_fetch();
-        }
+        self.upstream.insert(id, fetch);
+        self.tracks.entry(track).or_default().upstream.insert(id);
+        enter(sessions, id, Part::UpstreamFetch(track));
     }
 
     /// Removes a fetch from its track.
-    fn leave(&mut self, track_id: TrackId, id: FetchId) {
-        let Some(fetches) = self.fetches.tracks.get_mut(&track_id) else {
+    fn leave(&mut self, track: TrackId, id: FetchId) {
+        let Some(fetches) = self.tracks.get_mut(&track) else {
             return;
         };
         fetches.waiting.remove(&id);
-        if !fetches.served.remove(&id) && !fetches.upstream.remove(&id) {
-            return;
-        }
+        fetches.served.remove(&id);
+        fetches.upstream.remove(&id);
         if fetches.served.is_empty() && fetches.upstream.is_empty() {
-            self.fetches.tracks.remove(&track_id);
+            self.tracks.remove(&track);
         }
-        if let Some(track) = self.tracks.get(track_id) {
-            track.end_fetch();
-        }
+    }
+}
+
+/// Adds a fetch to the requests of its session.
+fn enter(sessions: &mut Sessions, id: FetchId, part: Part) {
+    if let Some(peer) = sessions.get(id.0) {
+        peer.insert(id.1, part);
     }
 }

@@ -17,6 +17,7 @@ mod delivery;
 mod dispatch;
 mod effect;
 mod fetch;
+mod ids;
 mod inspection;
 mod links;
 mod relay;

@@ -96,7 +96,6 @@ impl App for Relay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let (owners, mut turn) = self.turn(now, endpoint);
         owners.on_event(&mut turn, event);
-        owners.carry_effects(&mut turn);
         owners.settle_all(&mut turn);
     }
 
@@ -108,15 +107,13 @@ impl App for Relay {
         let (owners, mut turn) = self.turn(now, endpoint);
         while let Some(timer) = turn.timers.expired(now) {
             owners.on_timer(&mut turn, timer);
-            owners.carry_effects(&mut turn);
         }
         owners.settle_all(&mut turn);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
-        owners.drain(&mut turn);
-        owners.carry_effects(&mut turn);
+        turn.drain();
         owners.settle_all(&mut turn);
     }
 

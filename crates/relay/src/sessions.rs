@@ -8,7 +8,6 @@ pub(crate) mod load;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
-pub(crate) mod request_goaway;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +17,8 @@ use weir_quic::Handle;
 use crate::{
     LoadLimits, Shedder,
     sessions::{admission::Origin, drain::Stage, peer::Peer},
+    timers::Timer,
+    turn::Turn,
 };
 
 /// All sessions, by their connection.
@@ -90,11 +91,6 @@ impl Sessions {
         self.places.iter().flatten().map(Box::as_ref)
     }
 
-    /// Bytes that all subscriptions are behind.
-    pub(crate) fn lag_bytes(&self) -> u64 {
-        self.iter().map(|peer| peer.lag_bytes).sum()
-    }
-
     /// All sessions but links, in an order that is always the same.
     pub(crate) fn handles(&self) -> Vec<Handle> {
         let over_network = self.iter().filter(|peer| !peer.is_link());
@@ -147,5 +143,35 @@ impl Sessions {
     /// Whether the relay has come to its end.
     pub(crate) fn is_finished(&self) -> bool {
         self.stage == Stage::Over
+    }
+}
+
+impl Turn<'_> {
+    /// Wakes at the next time-out of a session, or before.
+    pub(crate) fn set_session_timer(&mut self, handle: Handle) {
+        let Some(peer) = self.sessions.get(handle) else {
+            return;
+        };
+        if let Some(at) = peer.session.poll_timeout()
+            && peer.timer.is_none_or(|timer| at < timer)
+        {
+            if let Some(later) = peer.timer.replace(at) {
+                self.timers.cancel(later, Timer::Session(handle));
+            }
+            self.timers.set(at, Timer::Session(handle));
+        }
+    }
+
+    /// A time-out of a session is due. Returns whether it is still there: without its connection it would want to be
+    /// woken for the same again, for ever.
+    pub(crate) fn on_session_timer(&mut self, handle: Handle) -> bool {
+        let now = self.now;
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.timer = None;
+        }
+        let acted = self.with_session(handle, |session, connection| {
+            session.handle_timeout(now, connection);
+        });
+        acted.is_some()
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 
-use crate::track::table::TrackId;
+use crate::ids::TrackId;
 
 /// What a wake-up is for. Whoever is named here knows when it is due, and cancels it when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +24,8 @@ pub(crate) enum Timer {
     Leaving(TrackId),
     /// A fetch has waited for publishers long enough.
     Fill(Handle, RequestId),
-    /// A publisher has had time enough to say how a track stands.
-    Inquiry(Handle, RequestId),
+    /// Publishers have had time enough to answer a session's TRACK_STATUS.
+    TrackStatus(Handle, RequestId),
     /// Some streams of a session may not have arrived in time.
     Delivery(Handle),
     /// The oldest group of the cache may be too old.

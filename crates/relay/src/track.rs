@@ -1,409 +1,139 @@
-//! One track: where its objects come from, who gets them, and what is on its way.
+//! Tracks: who publishes each track, what is on its way, what is known of it.
 
-pub(crate) mod admit;
-pub(crate) mod departure;
-pub(crate) mod duplicates;
-pub(crate) mod end_markers;
-pub(crate) mod keep;
-pub(crate) mod malformed;
-pub(crate) mod object_gaps;
-pub(crate) mod publishers;
-pub(crate) mod restart;
-pub(crate) mod subgroup;
-pub(crate) mod table;
+mod admit;
+mod duplicates;
+mod end_markers;
+mod inbound;
+mod keep;
+mod leaving;
+mod new_group;
+mod object_gaps;
+mod publisher;
+mod publishers;
+mod restart;
+mod subgroup;
+mod table;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    data::SubgroupHeader, draft::Draft, location::Location, message::PublishDone,
-    name::FullTrackName, parameter::Parameters, property::Properties, session::RequestId,
+    data::SubgroupHeader, draft::Draft, location::Location, name::FullTrackName,
+    parameter::GroupOrder, property::Properties,
 };
+
 use weir_quic::Handle;
 
+pub(crate) use self::{
+    admit::AdmittedDatagram,
+    keep::KeptDatagram,
+    publisher::{Leaving, Publisher},
+    publishers::Demand,
+    subgroup::{Ended, Mark, Start, Subgroup},
+    table::Tracks,
+};
+use self::{
+    duplicates::{Duplicates, Restarted},
+    end_markers::EndMarkers,
+};
 use crate::{
     cache::{Ledger, TrackCache},
-    delivery::subscription::{Subscriber, TrackDefaults},
-    delivery::timeouts::smaller,
-    track::duplicates::{Anew, Duplicates, Sender},
-    track::end_markers::Ends,
-    track::subgroup::{Subgroup, SubgroupId},
+    ids::{Sender, SubgroupId},
 };
+
+/// What a track says for all its subscribers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrackDefaults {
+    pub(crate) priority: u8,
+    pub(crate) order: GroupOrder,
+    /// The object delivery time-out, unless there is none.
+    pub(crate) object_timeout: Option<Duration>,
+    /// The subgroup delivery time-out, unless there is none.
+    pub(crate) subgroup_timeout: Option<Duration>,
+}
 
 /// One track.
 #[derive(Debug)]
 pub(crate) struct Track {
-    pub(crate) name: FullTrackName,
+    name: FullTrackName,
     /// The alias by which all subscribers know it [moqt-18 §11.1].
-    pub(crate) alias: u64,
-    pub(crate) properties: Properties,
+    alias: u64,
+    properties: Properties,
     /// Some publisher has said what its properties are.
-    pub(crate) is_known: bool,
-    pub(crate) sources: Vec<Source>,
-    /// Sorted by session and request, so that the fan-out meets connections in the order of their memory.
-    pub(crate) subscribers: Vec<Subscriber>,
-    /// Those that wait for a publisher.
-    pub(crate) waiting: Vec<Waiting>,
-    pub(crate) largest: Option<Location>,
-    pub(crate) subgroups: Vec<Subgroup>,
+    is_known: bool,
+    publishers: Vec<Publisher>,
+    largest: Option<Location>,
+    subgroups: Vec<Subgroup>,
     next_subgroup: SubgroupId,
-    pub(crate) duplicates: Duplicates,
-    pub(crate) ends: Ends,
-    /// The new group that publishers were asked for, and the largest one at that time.
-    pub(crate) group_asked: Option<(u64, Option<u64>)>,
-    pub(crate) cache: TrackCache,
-    /// Number of fetches that are served from its cache or fill it.
-    fetches: usize,
+    duplicates: Duplicates,
+    end_markers: EndMarkers,
+    /// The new group that publishers were asked for, and the largest group at that time.
+    group_asked: Option<(u64, Option<u64>)>,
+    cache: TrackCache,
     /// When it is to be looked whether the last streams of a leaving publisher have arrived.
-    pub(crate) leaving_at: Option<Instant>,
+    leaving_at: Option<Instant>,
     /// Somebody is to be offered it as soon as it is known how far it has come.
-    pub(crate) awaits_offer: bool,
+    awaits_offer: bool,
     /// Without a publisher, and until when its subscribers are kept.
-    pub(crate) orphaned_until: Option<Instant>,
+    orphaned_until: Option<Instant>,
     /// The last publisher went, and the next one has sent nothing yet.
-    is_afresh: bool,
-}
-
-/// A session that objects of a track come from.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Source {
-    pub(crate) handle: Handle,
-    pub(crate) request: RequestId,
-    /// The session is a link.
-    pub(crate) is_link: bool,
-    pub(crate) origin: Origin,
-    /// Whether it was told to send objects.
-    pub(crate) forward: bool,
-    /// How often it was told otherwise since, without an answer; counted of links only.
-    pub(crate) updates_pending: u32,
-    /// Subgroup streams that came so far.
-    pub(crate) streams: u64,
-    /// Those of them still open.
-    pub(crate) streams_open: usize,
-    /// Bytes of payload that came on them.
-    pub(crate) stream_bytes: u64,
-    /// Bytes that its connection had brought when another publisher counted anew, and it was asked for a sign of
-    /// life.
-    pub(crate) probed: Option<u64>,
-    /// It said that it is done; only what is on its way may still come.
-    pub(crate) leaving: Option<Leaving>,
-}
-
-/// A source that is done.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Leaving {
-    /// Its last word.
-    pub(crate) done: PublishDone,
-    /// When it came.
-    pub(crate) since: Instant,
-    /// How long streams of it that are missing, or that do not go on, are waited for.
-    pub(crate) until: Instant,
-    /// Its `stream_bytes` when `until` was set.
-    pub(crate) stream_bytes: u64,
-}
-
-/// How a source came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// It sent PUBLISH.
-    Published,
-    /// It was asked with SUBSCRIBE, and has not answered.
-    Asked,
-    /// It was asked with SUBSCRIBE, and accepted.
-    Subscribed,
-}
-
-/// A request that waits for a publisher.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Waiting {
-    pub(crate) handle: Handle,
-    pub(crate) request: RequestId,
-    /// The session is a link.
-    pub(crate) is_link: bool,
-    pub(crate) parameters: Parameters,
-    /// How long it waits for a publisher to appear; a moment that has passed if it does not want to wait.
-    pub(crate) until: Instant,
-    /// How long it waits for the answers of publishers that were asked.
-    pub(crate) answer_by: Instant,
-    /// When it is looked at again.
-    pub(crate) wake: Instant,
-}
-
-impl Waiting {
-    pub(crate) fn is_of(&self, handle: Handle, request: RequestId) -> bool {
-        self.handle == handle && self.request == request
-    }
-}
-
-impl Source {
-    /// Whether everything that it sent has arrived, as far as it says how much that is.
-    pub(crate) fn is_complete(&self) -> bool {
-        let count = self.leaving.as_ref().and_then(|l| l.done.stream_count);
-        self.streams_open == 0 && count.is_some_and(|count| self.streams >= count)
-    }
-
-    /// Whether objects come, or may come at any time.
-    pub(crate) fn is_established(&self) -> bool {
-        self.is_feeding() && self.leaving.is_none()
-    }
-
-    /// Whether objects come, if only the last ones.
-    pub(crate) fn is_feeding(&self) -> bool {
-        self.origin != Origin::Asked && !self.is_resting() && !self.is_waking()
-    }
-
-    /// Whether it was asked and has not answered.
-    pub(crate) fn is_asked(&self) -> bool {
-        self.origin == Origin::Asked || self.is_waking()
-    }
-
-    /// Whether it is a link that offers the track, and was told that nobody here wants it.
-    fn is_resting(&self) -> bool {
-        self.is_link && self.origin == Origin::Published && !self.forward
-    }
-
-    /// Whether it is such a link, was told that somebody does, and has not said yet how far the track has come.
-    fn is_waking(&self) -> bool {
-        let is_offer = self.is_link && self.origin == Origin::Published;
-        is_offer && self.forward && self.updates_pending > 0
-    }
-
-    /// Whether it offers the track of its own accord.
-    pub(crate) fn is_offered(&self) -> bool {
-        self.origin == Origin::Published && self.leaving.is_none()
-    }
+    is_restarting: bool,
 }
 
 impl Track {
-    pub(crate) fn new(name: FullTrackName, alias: u64) -> Self {
+    fn new(name: FullTrackName, alias: u64) -> Self {
         Self {
             name,
             alias,
             properties: Properties::EMPTY,
             is_known: false,
-            sources: Vec::new(),
-            subscribers: Vec::new(),
-            waiting: Vec::new(),
+            publishers: Vec::new(),
             largest: None,
             subgroups: Vec::new(),
             next_subgroup: 0,
             duplicates: Duplicates::default(),
-            ends: Ends::default(),
+            end_markers: EndMarkers::default(),
             group_asked: None,
             cache: TrackCache::default(),
-            fetches: 0,
             leaving_at: None,
             awaits_offer: false,
             orphaned_until: None,
-            is_afresh: false,
+            is_restarting: false,
         }
     }
 
-    /// Whether nobody has anything to do with it any more; its objects may still be remembered.
-    pub(crate) fn is_unused(&self) -> bool {
-        self.sources.is_empty()
-            && self.subscribers.is_empty()
-            && self.waiting.is_empty()
-            && self.fetches == 0
+    pub(crate) fn name(&self) -> &FullTrackName {
+        &self.name
     }
 
-    /// A fetch is served from its cache or fills it: the track is in use until [`end_fetch`](Self::end_fetch).
-    pub(crate) fn begin_fetch(&mut self) {
-        self.fetches += 1;
+    pub(crate) fn alias(&self) -> u64 {
+        self.alias
     }
 
-    /// Such a fetch is over.
-    pub(crate) fn end_fetch(&mut self) {
-        self.fetches -= 1;
+    pub(crate) fn properties(&self) -> &Properties {
+        &self.properties
     }
 
-    /// What clients publish of it.
-    fn client_sources(&self) -> impl Iterator<Item = &Source> {
-        self.sources.iter().filter(|source| !source.is_link)
+    /// Whether some publisher has said what its properties are.
+    pub(crate) fn is_known(&self) -> bool {
+        self.is_known
     }
 
-    /// Number of clients that objects come from, or that were asked for them.
-    pub(crate) fn client_publishers(&self) -> usize {
-        self.client_sources().count()
+    /// The largest location that is known of it.
+    pub(crate) fn largest(&self) -> Option<Location> {
+        self.largest
     }
 
-    /// Whether objects come from a client, or may come at any time.
-    pub(crate) fn is_established_by_client(&self) -> bool {
-        self.client_sources().any(Source::is_established)
+    pub(crate) fn publishers(&self) -> &[Publisher] {
+        &self.publishers
     }
 
-    /// Whether some client offers it with PUBLISH.
-    pub(crate) fn is_published_by_client(&self) -> bool {
-        self.client_sources().any(Source::is_offered)
+    pub(crate) fn cache(&self) -> &TrackCache {
+        &self.cache
     }
 
-    /// Whether objects come from a client, if only the last ones.
-    pub(crate) fn is_fed_by_client(&self) -> bool {
-        self.client_sources().any(Source::is_feeding)
-    }
-
-    /// Whether some client was asked and has not answered.
-    pub(crate) fn is_asking_client(&self) -> bool {
-        self.client_sources().any(Source::is_asked)
-    }
-
-    /// Number of subscriptions of links, which come first.
-    pub(crate) fn links_len(&self) -> usize {
-        let mut subscribers = self.subscribers.iter();
-        let first_client = subscribers.position(|subscriber| !subscriber.is_link);
-        first_client.unwrap_or(self.subscribers.len())
-    }
-
-    /// Whether objects come, or may come at any time.
-    pub(crate) fn is_established(&self) -> bool {
-        self.sources.iter().any(Source::is_established)
-    }
-
-    /// Whether some session offers it with PUBLISH.
-    pub(crate) fn is_published(&self) -> bool {
-        self.sources.iter().any(Source::is_offered)
-    }
-
-    /// Whether objects come, if only the last ones of a publisher that is done.
-    pub(crate) fn is_fed(&self) -> bool {
-        self.sources.iter().any(Source::is_feeding)
-    }
-
-    /// Whether objects come, or would as soon as somebody here wants them: a link offers them.
-    pub(crate) fn is_within_reach(&self) -> bool {
-        let mut sources = self.sources.iter();
-        self.is_fed() || sources.any(|source| source.is_link && source.is_offered())
-    }
-
-    /// Whether some publisher was asked and has not answered.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.sources.iter().any(Source::is_asked)
-    }
-
-    /// Whether nobody subscribes to it or waits to. A link that was offered it and does not want it now does not
-    /// count; for a source that is a link itself, no link does.
-    pub(crate) fn is_unwanted(&self, from_link: bool) -> bool {
-        let here = |is_link: bool| !(from_link && is_link);
-        let mut subscribers = self.subscribers.iter();
-        let mut waiting = self.waiting.iter();
-        !subscribers.any(|other| here(other.is_link) && !other.is_resting_offer())
-            && !waiting.any(|waiting| here(waiting.is_link))
-    }
-
-    /// Whether some subscriber wants objects now. For a source that is a link no link counts, but everyone
-    /// who waits does: to be answered, what is largest has to be known.
-    pub(crate) fn is_wanted(&self, from_link: bool) -> bool {
-        let mut subscribers = self.subscribers.iter();
-        let wants = |other: &Subscriber| other.forward && other.ending.is_none();
-        from_link && self.awaits_offer
-            || subscribers.any(|other| wants(other) && !(from_link && other.is_link))
-            || self.waiting.iter().any(|waiting| {
-                if from_link {
-                    !waiting.is_link
-                } else {
-                    waiting.parameters.forward != Some(false)
-                }
-            })
-    }
-
-    /// The largest location known, and whether nothing will ever follow.
-    pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
-        let largest = self.largest.max(self.cache.largest)?;
-        Some((largest, self.cache.is_final(largest)))
-    }
-
-    /// Whether objects come as they are published, so that the largest location is known at any time.
-    pub(crate) fn is_live(&self) -> bool {
-        let mut sources = self.sources.iter();
-        sources.any(|source| source.is_established() && source.forward)
-    }
-
-    pub(crate) fn source(&mut self, handle: Handle, request: RequestId) -> Option<&mut Source> {
-        self.sources
-            .iter_mut()
-            .find(|source| source.handle == handle && source.request == request)
-    }
-
-    pub(crate) fn remove_source(&mut self, handle: Handle, request: RequestId) -> Option<Source> {
-        let is_it = |source: &Source| source.handle == handle && source.request == request;
-        let index = self.sources.iter().position(is_it)?;
-        Some(self.sources.remove(index))
-    }
-
-    /// Place of a subscription in the list, or where it belongs.
-    pub(crate) fn place(&self, handle: Handle, request: RequestId) -> Result<usize, usize> {
-        self.subscribers
-            .binary_search_by_key(&(handle, request), |other| (other.handle, other.request))
-    }
-
-    pub(crate) fn subscriber(
-        &mut self,
-        handle: Handle,
-        request: RequestId,
-    ) -> Option<&mut Subscriber> {
-        let place = self.place(handle, request).ok()?;
-        self.subscribers.get_mut(place)
-    }
-
-    /// Whether a session subscribes to it already, or waits to.
-    pub(crate) fn has_subscriber(&self, handle: Handle) -> bool {
-        let first = self
-            .subscribers
-            .partition_point(|other| other.handle < handle);
-        self.subscribers
-            .get(first)
-            .is_some_and(|other| other.handle == handle)
-            || self.waiting.iter().any(|waiting| waiting.handle == handle)
-    }
-
-    /// What holds for all subscribers.
-    pub(crate) fn defaults(&self) -> TrackDefaults {
-        TrackDefaults {
-            priority: self.properties.publisher_priority(),
-            order: self.properties.group_order(),
-            object_timeout: smaller(self.properties.object_delivery_timeout(), None),
-            subgroup_timeout: smaller(self.properties.subgroup_delivery_timeout(), None),
-        }
-    }
-
-    /// The last publisher is gone: the next one starts afresh.
-    pub(crate) fn start_afresh(&mut self) {
-        self.duplicates.clear();
-        self.ends = Ends::default();
-        self.group_asked = None;
-        self.is_afresh = true;
-    }
-
-    /// An object of a track with several publishers is there: whether its sender counts anew. Then what the cache
-    /// remembers of the others is not what it will send.
-    #[inline]
-    pub(crate) fn hear(
-        &mut self,
-        sender: Sender,
-        location: Location,
-        ledger: &mut Ledger,
-    ) -> Option<Anew> {
-        // Nor what the last publisher sent, if this one begins where that one was, or where it said that nothing comes.
-        if std::mem::take(&mut self.is_afresh)
-            && (self.cache.largest >= Some(location) || self.cache.rules_out(location))
-        {
-            self.cache.clear(ledger);
-        }
-        if !self.duplicates.is_shared() {
-            return None;
-        }
-        let anew = self.duplicates.hear(sender)?;
-        if anew.is_first && self.cache.largest >= Some(location) {
-            self.cache.clear(ledger);
-        }
-        Some(anew)
-    }
-
-    /// Notes the location of an object that arrived.
-    #[inline]
-    pub(crate) fn observe(&mut self, location: Location) {
-        if self.largest.is_none_or(|largest| location > largest) {
-            self.largest = Some(location);
-        }
+    /// The subgroups that some subscriber has not taken in full, or that have not ended.
+    pub(crate) fn subgroups(&self) -> &[Subgroup] {
+        &self.subgroups
     }
 
     /// Whether a subgroup that is being received may bring the object at `location`.
@@ -412,52 +142,190 @@ impl Track {
         subgroups.any(|subgroup| subgroup.is_arriving(location))
     }
 
+    /// Bytes of subgroups that some subscriber has not taken yet.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.subgroups.iter().map(Subgroup::held).sum()
+    }
+
+    /// Publishers that are clients.
+    fn clients(&self) -> impl Iterator<Item = &Publisher> {
+        self.publishers
+            .iter()
+            .filter(|publisher| !publisher.is_link)
+    }
+
+    /// Whether objects come from a client, or may come at any time.
+    pub(crate) fn is_established_by_client(&self) -> bool {
+        self.clients().any(Publisher::is_established)
+    }
+
+    /// Whether some client offers it with PUBLISH.
+    pub(crate) fn is_published_by_client(&self) -> bool {
+        self.clients().any(Publisher::is_offering)
+    }
+
+    /// Whether objects come from a client, if only the last ones.
+    pub(crate) fn is_sent_by_client(&self) -> bool {
+        self.clients().any(Publisher::is_sending)
+    }
+
+    /// Whether some client was asked and has not answered.
+    pub(crate) fn is_asking_client(&self) -> bool {
+        self.clients().any(Publisher::is_asked)
+    }
+
+    /// Whether objects come, or may come at any time.
+    pub(crate) fn is_established(&self) -> bool {
+        self.publishers.iter().any(Publisher::is_established)
+    }
+
+    /// Whether some session offers it with PUBLISH.
+    pub(crate) fn is_published(&self) -> bool {
+        self.publishers.iter().any(Publisher::is_offering)
+    }
+
+    /// Whether objects come, if only the last ones of a publisher that is done.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.publishers.iter().any(Publisher::is_sending)
+    }
+
+    /// Whether objects come, or would as soon as somebody here wants them: a link offers them.
+    pub(crate) fn is_within_reach(&self) -> bool {
+        let mut publishers = self.publishers.iter();
+        self.is_sent() || publishers.any(|it| it.is_link && it.is_offering())
+    }
+
+    /// Whether some publisher was asked and has not answered.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.publishers.iter().any(Publisher::is_asked)
+    }
+
+    /// Whether objects come as they are published, so that the largest location is known at any time.
+    pub(crate) fn is_live(&self) -> bool {
+        self.publishers.iter().any(Publisher::is_live)
+    }
+
+    /// Whether a session is among its publishers.
+    pub(crate) fn has_publisher(&self, session: Handle) -> bool {
+        let mut publishers = self.publishers.iter();
+        publishers.any(|publisher| publisher.handle == session)
+    }
+
+    /// The largest location known, and whether nothing will ever follow.
+    pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
+        let largest = self.largest.max(self.cache.largest)?;
+        Some((largest, self.cache.is_final(largest)))
+    }
+
+    /// Whether somebody is to be offered it as soon as it is known how far it has come.
+    pub(crate) fn awaits_offer(&self) -> bool {
+        self.awaits_offer
+    }
+
+    pub(crate) fn set_awaits_offer(&mut self, awaits: bool) {
+        self.awaits_offer = awaits;
+    }
+
+    /// What holds for all subscribers.
+    pub(crate) fn defaults(&self) -> TrackDefaults {
+        let is_set = |timeout: &Duration| !timeout.is_zero();
+        let object_timeout = self.properties.object_delivery_timeout();
+        let subgroup_timeout = self.properties.subgroup_delivery_timeout();
+        TrackDefaults {
+            priority: self.properties.publisher_priority(),
+            order: self.properties.group_order(),
+            object_timeout: object_timeout.filter(is_set),
+            subgroup_timeout: subgroup_timeout.filter(is_set),
+        }
+    }
+
+    fn publisher(&mut self, id: Sender) -> Option<&mut Publisher> {
+        self.publishers.iter_mut().find(|it| it.id() == id)
+    }
+
+    fn remove_publisher(&mut self, id: Sender) -> Option<Publisher> {
+        let index = self.publishers.iter().position(|it| it.id() == id)?;
+        Some(self.publishers.remove(index))
+    }
+
+    /// The last publisher is gone: the next one starts from the beginning.
+    pub(crate) fn restart(&mut self) {
+        self.duplicates.clear();
+        self.end_markers = EndMarkers::default();
+        self.group_asked = None;
+        self.is_restarting = true;
+    }
+
+    /// An object of a track with several publishers is there: whether its sender has restarted the track. Then what the
+    /// cache remembers of the others is not what it will send.
+    #[inline]
+    fn note_sender(
+        &mut self,
+        sender: Sender,
+        location: Location,
+        ledger: &mut Ledger,
+    ) -> Option<Restarted> {
+        // Nor what the last publisher sent, if this one begins where that one was, or where it said that nothing comes.
+        if std::mem::take(&mut self.is_restarting)
+            && (self.cache.largest >= Some(location) || self.cache.rules_out(location))
+        {
+            self.cache.clear(ledger);
+        }
+        if !self.duplicates.is_shared() {
+            return None;
+        }
+        let restarted = self.duplicates.note_sender(sender)?;
+        if restarted.is_first && self.cache.largest >= Some(location) {
+            self.cache.clear(ledger);
+        }
+        Some(restarted)
+    }
+
+    /// Notes the location of an object that arrived.
+    #[inline]
+    fn observe(&mut self, location: Location) {
+        if self.largest.is_none_or(|largest| location > largest) {
+            self.largest = Some(location);
+        }
+    }
+
     /// Subgroup streams that are being received.
-    pub(crate) fn streams_open(&self) -> usize {
-        self.sources.iter().map(|source| source.streams_open).sum()
+    fn streams_open(&self) -> usize {
+        self.publishers.iter().map(|it| it.streams_open).sum()
     }
 
     /// A subgroup begins; the header is the publisher's, `number` the subgroup's ID.
-    pub(crate) fn open_subgroup(
-        &mut self,
-        header: SubgroupHeader,
-        number: u64,
-        draft: Draft,
-    ) -> &mut Subgroup {
+    fn open_subgroup(&mut self, header: SubgroupHeader, number: u64) -> &mut Subgroup {
         let id = self.next_subgroup;
         self.next_subgroup += 1;
         let header = SubgroupHeader {
             track_alias: self.alias,
             ..header
         };
-        let place = self.subgroups.len();
+        let index = self.subgroups.len();
         self.subgroups
-            .push(Subgroup::new(id, header, number, draft));
-        &mut self.subgroups[place]
+            .push(Subgroup::new(id, header, number, Draft::KEPT));
+        &mut self.subgroups[index]
     }
 
     pub(crate) fn subgroup(&mut self, id: SubgroupId) -> Option<&mut Subgroup> {
         self.subgroups.iter_mut().find(|subgroup| subgroup.id == id)
     }
 
-    /// Forgets what is no longer needed of a subgroup: what all have read, or all of it once it has ended.
-    pub(crate) fn settle_subgroup(&mut self, id: SubgroupId) {
-        let cursors = self.subscribers.iter().filter_map(|other| other.cursor(id));
-        let taken = cursors.min();
+    /// Forgets what all subscribers have taken of a subgroup, up to `taken`; with `None`, nobody reads it. Returns whether
+    /// all of it can go.
+    pub(crate) fn trim_subgroup(&mut self, id: SubgroupId, taken: Option<u64>) -> bool {
         let Some(subgroup) = self.subgroup(id) else {
-            return;
+            return false;
         };
-        if taken.is_none() && subgroup.ended().is_some() && !subgroup.is_fresh() {
-            self.remove_subgroup(id);
-        } else {
+        let is_over = taken.is_none() && subgroup.ended().is_some() && !subgroup.is_fresh();
+        if !is_over {
             subgroup.trim(taken.unwrap_or(subgroup.len()));
         }
+        is_over
     }
 
     pub(crate) fn remove_subgroup(&mut self, id: SubgroupId) {
         self.subgroups.retain(|subgroup| subgroup.id != id);
-        for subscriber in &mut self.subscribers {
-            subscriber.forget(id);
-        }
     }
 }

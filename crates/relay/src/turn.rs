@@ -10,7 +10,7 @@ use weir_quic::{Connection, Endpoint, Handle};
 use crate::{
     Authority, Config, Counters,
     effect::{Effect, Effects},
-    sessions::{Sessions, refusal::refusal},
+    sessions::{Sessions, peer::Part, refusal::refusal},
     timers::Timers,
 };
 
@@ -30,6 +30,16 @@ impl Turn<'_> {
     /// Has another owner act after this step.
     pub(crate) fn push(&mut self, effect: Effect) {
         self.effects.push_back(effect);
+    }
+
+    /// Whether a session is a link.
+    pub(crate) fn is_link(&mut self, handle: Handle) -> bool {
+        self.sessions.get(handle).is_some_and(|peer| peer.is_link())
+    }
+
+    /// What a request stands for.
+    pub(crate) fn part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
+        self.sessions.get(handle)?.requests.get(&id).cloned()
     }
 
     /// Does something with a session and its connection, if both are still there.

@@ -1,40 +1,47 @@
-//! Who announced which namespace, and who asked for what lies under it.
+//! PUBLISH_NAMESPACE: announced namespaces, and the sessions that announced them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_moqt::{name::Namespace, session::RequestId};
+use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
+
+use crate::{
+    catalogue::{Catalogue, RequestKey},
+    effect::Effect,
+    sessions::peer::Part,
+    turn::Turn,
+};
 
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].
 #[derive(Debug, Default)]
-pub(crate) struct Announcements {
-    /// Links first, then in the order in which they came.
+pub(super) struct Announcements {
+    /// Links first, then clients in the order of their announcements.
     announcers: BTreeMap<Namespace, Vec<Announcer>>,
     count: usize,
 }
 
 /// A session that announced a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Announcer {
-    pub(crate) handle: Handle,
+struct Announcer {
+    handle: Handle,
     /// Whether it is a link, whose relay passes on what its clients announce.
-    pub(crate) is_link: bool,
-    /// Requests by which it announced this one namespace: however many there are, it is one session.
+    is_link: bool,
+    /// Number of its open PUBLISH_NAMESPACE requests for this one namespace.
     requests: usize,
 }
 
 /// Sessions that may have a track.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Matching {
-    /// Clients, the most specific announcement first, then those that came first; then links.
-    pub(crate) sessions: Vec<Handle>,
-    /// Whether there are more clients.
-    pub(crate) is_cut: bool,
+struct Matching {
+    /// Clients, those with the most specific announcement first, then the earliest; then links.
+    sessions: Vec<Handle>,
+    /// Whether more clients than these announced it.
+    is_cut: bool,
 }
 
 impl Announcements {
-    /// Notes an announcement; returns whether it is the first of its namespace.
-    pub(crate) fn insert(&mut self, namespace: Namespace, handle: Handle, is_link: bool) -> bool {
+    /// Adds an announcement; returns whether it is the first of its namespace.
+    fn insert(&mut self, namespace: Namespace, handle: Handle, is_link: bool) -> bool {
         let announcers = self.announcers.entry(namespace).or_default();
         let is_first = announcers.is_empty();
         self.count += 1;
@@ -52,8 +59,8 @@ impl Announcements {
         is_first
     }
 
-    /// Forgets one announcement of a session; returns whether it was the last of its namespace.
-    pub(crate) fn remove(&mut self, namespace: &Namespace, handle: Handle) -> bool {
+    /// Removes one announcement of a session; returns whether it was the last of its namespace.
+    fn remove(&mut self, namespace: &Namespace, handle: Handle) -> bool {
         let Some(announcers) = self.announcers.get_mut(namespace) else {
             return false;
         };
@@ -72,16 +79,16 @@ impl Announcements {
         is_last
     }
 
-    /// The sessions that announced exactly `namespace`.
-    pub(crate) fn of(&self, namespace: &Namespace) -> &[Announcer] {
+    /// Returns the sessions that announced exactly `namespace`.
+    fn of(&self, namespace: &Namespace) -> &[Announcer] {
         self.announcers.get(namespace).map_or(&[], Vec::as_slice)
     }
 
-    /// The sessions that announced `namespace` or a prefix of it, each once; of clients the first `max`.
+    /// Returns the sessions that announced `namespace` or a prefix of it: all links, and the first `max` clients.
     ///
-    /// A session counts once, whatever it announces how often, so that it takes the place of no other. Whoever subscribes has
-    /// this looked up: at most `max` sessions are passed over at each of a namespace's prefixes.
-    pub(crate) fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
+    /// A session counts once, however often it announces, so that it takes the place of no other. Every subscription
+    /// causes this look-up, which visits at most `max` clients at each of the namespace's prefixes.
+    fn matching(&self, namespace: &Namespace, max: usize) -> Matching {
         let (mut sessions, mut links) = (Vec::new(), Vec::new());
         let (mut seen, mut is_cut) = (BTreeSet::new(), false);
         for announcers in prefixes(namespace).filter_map(|prefix| self.announcers.get(&prefix)) {
@@ -105,8 +112,8 @@ impl Announcements {
         Matching { sessions, is_cut }
     }
 
-    /// The namespaces that are `prefix` or lie under it, in their order.
-    pub(crate) fn under<'a>(
+    /// Returns the announced namespaces that are `prefix` or lie under it, sorted.
+    pub(super) fn under<'a>(
         &'a self,
         prefix: &'a Namespace,
     ) -> impl Iterator<Item = &'a Namespace> {
@@ -116,59 +123,72 @@ impl Announcements {
             .take_while(move |namespace| namespace.starts_with(prefix))
     }
 
-    /// Number of announcements.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of announcements.
+    pub(super) fn len(&self) -> usize {
         self.count
     }
 }
 
-/// Prefixes of namespaces, and the requests of sessions that want to hear of what lies under them.
-#[derive(Debug, Default)]
-pub(crate) struct Interests {
-    requests: BTreeMap<Namespace, Vec<(Handle, RequestId)>>,
-    count: usize,
-}
-
-impl Interests {
-    /// Notes a request.
-    pub(crate) fn insert(&mut self, prefix: Namespace, request: (Handle, RequestId)) {
-        self.requests.entry(prefix).or_default().push(request);
-        self.count += 1;
-    }
-
-    /// Forgets a request.
-    pub(crate) fn remove(&mut self, prefix: &Namespace, request: (Handle, RequestId)) {
-        let Some(requests) = self.requests.get_mut(prefix) else {
+impl Catalogue {
+    /// Accepts or refuses a PUBLISH_NAMESPACE request.
+    pub(crate) fn on_publish_namespace(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (handle, id): RequestKey,
+        namespace: &Namespace,
+    ) {
+        let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let before = requests.len();
-        requests.retain(|&other| other != request);
-        self.count -= before - requests.len();
-        if requests.is_empty() {
-            self.requests.remove(prefix);
+        let is_link = peer.is_link();
+        let max = turn.config.limits.namespaces_per_session_max;
+        if !is_link && peer.counts.namespaces >= max {
+            turn.counters.refused_limit_namespaces += 1;
+            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        peer.insert(id, Part::Namespace(namespace.clone()));
+        let announcements = &mut self.announcements;
+        let is_first = announcements.insert(namespace.clone(), handle, is_link);
+        turn.with_session(handle, |session, connection| {
+            session.request_ok(connection, id, RequestOk::default());
+        });
+        if is_first {
+            self.send_namespace_to_all(turn, namespace);
+        }
+        turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
+    }
+
+    /// Forgets a PUBLISH_NAMESPACE request of a session, which has ended.
+    pub(crate) fn on_namespace_closed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        namespace: &Namespace,
+    ) {
+        if self.announcements.remove(namespace, handle) {
+            self.send_namespace_done(turn, namespace);
         }
     }
 
-    /// The requests for `namespace` or a prefix of it, the longest first.
-    pub(crate) fn covering(
-        &self,
-        namespace: &Namespace,
-    ) -> impl Iterator<Item = (Handle, RequestId)> {
-        prefixes(namespace)
-            .filter_map(|prefix| self.requests.get(&prefix))
-            .flatten()
-            .copied()
+    /// Whether a client announces exactly this namespace.
+    pub(crate) fn is_announced_by_client(&self, namespace: &Namespace) -> bool {
+        let mut announcers = self.announcements.of(namespace).iter();
+        announcers.any(|announcer| !announcer.is_link)
     }
 
-    /// Number of requests.
-    pub(crate) fn len(&self) -> usize {
-        self.count
+    /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as many
+    /// clients as the configuration permits.
+    pub(crate) fn announcers_of(&self, turn: &mut Turn<'_>, namespace: &Namespace) -> Vec<Handle> {
+        let max = turn.config.limits.announcers_per_track_max;
+        let found = self.announcements.matching(namespace, max);
+        turn.counters.announcers_cut += u64::from(found.is_cut);
+        found.sessions
     }
 }
 
-/// A namespace and its prefixes, the longest first: whoever announced exactly a track's namespace is to be asked before
-/// others [moqt-18 §6.2].
-fn prefixes(namespace: &Namespace) -> impl Iterator<Item = Namespace> {
+/// Returns a namespace and its prefixes, the longest first: the sessions that announced exactly a track's namespace are
+/// asked before others [moqt-18 §6.2].
+pub(super) fn prefixes(namespace: &Namespace) -> impl Iterator<Item = Namespace> {
     let fields = (0..=namespace.fields_len()).rev();
     fields.filter_map(|fields| Namespace::new(namespace.fields().take(fields)).ok())
 }
@@ -275,24 +295,5 @@ mod tests {
         assert_eq!(under(&["a", "b"]), [namespace(&["a", "b"])]);
         assert_eq!(under(&["c"]), []);
         assert_eq!(under(&[]).len(), 4);
-    }
-
-    #[test]
-    fn requests_cover_what_begins_with_their_prefix_until_they_go() {
-        let [one, other] = handles();
-        let mut interests = Interests::default();
-        let (first, second) = ((one, RequestId(0)), (other, RequestId(0)));
-        interests.insert(Namespace::EMPTY, first);
-        interests.insert(namespace(&["a"]), second);
-        let covering = |interests: &Interests, fields: &[&str]| {
-            interests.covering(&namespace(fields)).collect::<Vec<_>>()
-        };
-        assert_eq!(covering(&interests, &["a", "b"]), [second, first]);
-        assert_eq!(covering(&interests, &["ab"]), [first]);
-        interests.remove(&namespace(&["a"]), first);
-        assert_eq!(interests.len(), 2, "that is none of its requests");
-        interests.remove(&namespace(&["a"]), second);
-        assert_eq!(covering(&interests, &["a", "b"]), [first]);
-        assert_eq!(interests.len(), 1);
     }
 }

@@ -1,142 +1,111 @@
-//! PUBLISH from the relay: tracks for those who asked for all under a prefix.
+//! PUBLISH from the relay: tracks that are offered to the sessions that sent SUBSCRIBE_TRACKS.
 
-use weir_moqt::{
-    message::RequestOk,
-    parameter::Parameters,
-    session::{Refused, RequestId},
-};
+use weir_moqt::session::Refused;
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::prefix_subscriptions::{Interest, Subject, interest},
-    delivery::subscription::Subscriber,
-    dispatch::Owners,
+    catalogue::{Catalogue, RequestKey},
+    delivery::Delivery,
+    effect::Effect,
+    ids::TrackId,
     sessions::peer::Part,
-    track::table::TrackId,
+    track::Tracks,
     turn::Turn,
 };
 
-impl Owners {
-    /// A track is published for the first time: it is offered to all who want such tracks, unless they have it
-    /// already [moqt-18 §9.5].
-    pub(crate) fn offer_all(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        track.awaits_offer = false;
-        let interests: Vec<_> = self
-            .track_interests
-            .covering(&track.name.namespace)
-            .collect();
-        for who in interests {
-            self.offer(turn, id, who);
-        }
-        self.update_upstream(turn, id);
-    }
-
-    /// Offers a track to a session that asked for such tracks with `request`. Its objects follow without waiting for
-    /// the answer.
-    pub(crate) fn offer(
+impl Catalogue {
+    /// Offers a newly published track to all sessions that subscribe to such tracks, unless they have it already
+    /// [moqt-18 §9.5].
+    pub(crate) fn offer_all(
         &mut self,
         turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
         id: TrackId,
-        (handle, request): (Handle, RequestId),
     ) {
-        let (Some(track), Some(peer)) = (self.tracks.get(id), turn.sessions.get(handle)) else {
+        let Some(track) = tracks.get(id) else {
             return;
         };
-        let is_full = peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max;
-        let expires = peer.expiries.get(request);
-        let Some(Interest {
-            subject: Subject::Tracks { forward, blocked },
-            ..
-        }) = interest(peer, request)
+        track.set_awaits_offer(false);
+        for key in self.subscriptions.to_tracks_of(&track.name().namespace) {
+            self.offer(turn, delivery, tracks, id, key);
+        }
+        turn.push(Effect::DemandChanged(id));
+    }
+
+    /// Offers a track again to a session whose subscription to it has moved.
+    pub(crate) fn offer_again(
+        &mut self,
+        turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        id: TrackId,
+        handle: Handle,
+    ) {
+        let Some(track) = tracks.get(id) else {
+            return;
+        };
+        let mut subscriptions = self.subscriptions.to_tracks_of(&track.name().namespace);
+        subscriptions.retain(|key| key.0 == handle);
+        for key in subscriptions {
+            self.offer(turn, delivery, tracks, id, key);
+        }
+    }
+
+    /// Offers a track because of a SUBSCRIBE_TRACKS request. The track's objects follow without waiting for the answer.
+    pub(super) fn offer(
+        &mut self,
+        turn: &mut Turn<'_>,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        id: TrackId,
+        key: RequestKey,
+    ) {
+        let handle = key.0;
+        let (Some(track), Some(peer)) = (tracks.get(id), turn.sessions.get(handle)) else {
+            return;
+        };
+        let subscription = self.subscriptions.get(key);
+        let forward = subscription.and_then(|subscription| subscription.forward_for(track.name()));
+        let is_its_own = track.has_publisher(handle);
+        let (Some(forward), false) = (forward, is_its_own || delivery.has_subscriber(id, handle))
         else {
             return;
         };
-        let is_its_own = track.sources.iter().any(|source| source.handle == handle);
-        if is_its_own || track.has_subscriber(handle) || blocked.contains(&track.name) {
-            return;
-        }
         if !track.is_established() {
-            // A link offered it and rests: it is asked first how far the track has come.
-            track.awaits_offer = true;
-            return self.update_upstream(turn, id);
+            // A link offers it and sends no objects yet: the link first has to say how far the track has come.
+            track.set_awaits_offer(true);
+            return turn.push(Effect::DemandChanged(id));
         }
-        let name = track.name.clone();
-        if is_full {
-            return self.note_blocked(turn, (handle, request), &name);
+        let name = track.name().clone();
+        if peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max {
+            return self.send_publish_blocked(turn, key, &name);
         }
-        let parameters = Parameters {
-            forward: Some(*forward),
-            ..Parameters::default()
-        };
-        let subscription = Parameters {
-            largest_object: track.largest,
-            ..parameters.clone()
-        };
-        let (alias, properties) = (track.alias, track.properties.clone());
-        let offered = turn.with_session(handle, |session, connection| {
-            session.publish_now(connection, name.clone(), alias, subscription, properties)
-        });
-        let own = match offered {
-            Some(Ok(own)) => own,
-            Some(Err(Refused::NoStream | Refused::Limit)) => {
-                return self.note_blocked(turn, (handle, request), &name);
+        match delivery.publish(turn, (id, track), handle, forward) {
+            Ok(request) => {
+                turn.counters.offers += 1;
+                let expires = turn
+                    .sessions
+                    .get(handle)
+                    .and_then(|it| it.expiries.get(key.1));
+                turn.note_expiry(handle, request, expires);
             }
-            // It leaves, or the offer is longer than a message can be.
-            Some(Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong))
-            | None => return,
-        };
-        turn.counters.offers += 1;
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(own, Part::Subscriber(id));
-        }
-        turn.note_expiry(handle, own, expires);
-        if let Some(track) = self.tracks.get(id)
-            && let Err(place) = track.place(handle, own)
-        {
-            let (largest, defaults) = (track.largest, track.defaults());
-            let subscriber = Subscriber::new(handle, own, &parameters, largest, defaults);
-            track.subscribers.insert(place, subscriber);
+            Err(Refused::NoStream | Refused::Limit) => self.send_publish_blocked(turn, key, &name),
+            // The session ends soon, or the offer is longer than a message can be.
+            Err(Refused::GoingAway | Refused::Closed | Refused::Over | Refused::TooLong) => {}
         }
     }
+}
 
-    /// A session accepted a track that was offered to it, and says how it wants it.
-    pub(crate) fn on_offer_accepted(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        ok: &RequestOk,
-    ) {
-        let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.requests.get(&id));
-        let Some(&Part::Subscriber(track_id)) = part else {
-            return;
-        };
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let largest = track.largest;
-        let who = (track_id, handle, id);
-        self.with_subscriber(turn, who, |subscriber, connection, _, turn| {
-            subscriber.update(connection, &ok.parameters, largest, turn);
-        });
-        self.request_group(turn, track_id, &ok.parameters);
-        self.update_upstream(turn, track_id);
-        self.dismiss_links(turn, track_id);
-        self.dismiss_if_drained(turn, track_id, handle, id);
-    }
-
-    /// A session does not want a track that was offered to it.
-    pub(crate) fn on_offer_rejected(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
-        if let Some(peer) = turn.sessions.get(handle)
+impl Turn<'_> {
+    /// Ends the subscription of a session that refused the offer of a track.
+    pub(crate) fn on_offer_rejected(&mut self, (handle, id): RequestKey) {
+        if let Some(peer) = self.sessions.get(handle)
             && matches!(peer.requests.get(&id), Some(Part::Subscriber(_)))
             && let Some(part) = peer.remove(id)
         {
-            turn.counters.offers_rejected += 1;
-            self.part_gone(turn, handle, id, part);
+            self.counters.offers_rejected += 1;
+            self.push(Effect::RequestEnded(handle, id, part));
         }
     }
 }

@@ -1,6 +1,9 @@
-//! SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS: who hears of namespaces and of tracks under a prefix.
+//! SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS: sessions that are notified of the namespaces or tracks under a prefix.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem::discriminant,
+};
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
@@ -9,79 +12,139 @@ use weir_moqt::{
     parameter::Parameters,
     session::RequestId,
 };
-use weir_quic::Handle;
 
 use crate::{
-    dispatch::Owners,
-    sessions::peer::{Part, Peer},
+    catalogue::{Catalogue, RequestKey, namespaces::prefixes},
+    delivery::Delivery,
+    effect::Effect,
+    sessions::peer::Part,
+    track::Tracks,
     turn::Turn,
 };
 
-/// A session's wish to hear of what lies under a prefix.
+/// An open SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Interest {
-    pub(crate) prefix: Namespace,
-    pub(crate) subject: Subject,
+pub(crate) struct PrefixSubscription {
+    prefix: Namespace,
+    kind: Kind,
 }
 
-/// What an [`Interest`] is in.
+/// Which of the two requests a subscription is, and what its session was sent for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
-    /// Namespaces; those that the session was told of, and not yet that they are gone.
-    Namespaces { told: BTreeSet<Namespace> },
-    /// Tracks; whether it wants their objects at once, and those that there was no room for.
+enum Kind {
+    /// SUBSCRIBE_NAMESPACE.
+    Namespaces {
+        /// Namespaces that NAMESPACE was sent for, and not yet NAMESPACE_DONE.
+        notified: BTreeSet<Namespace>,
+    },
+    /// SUBSCRIBE_TRACKS.
     Tracks {
+        /// Whether offered tracks start with their objects forwarded.
         forward: bool,
+        /// Tracks that PUBLISH_BLOCKED was sent for.
         blocked: BTreeSet<FullTrackName>,
     },
 }
 
-impl Interest {
-    /// Whether both are in the same, and one prefix begins with the other [moqt-18 §10.18].
-    fn overlaps(&self, other: &Self) -> bool {
-        std::mem::discriminant(&self.subject) == std::mem::discriminant(&other.subject)
-            && (self.prefix.starts_with(&other.prefix) || other.prefix.starts_with(&self.prefix))
-    }
-}
-
-impl Owners {
-    /// A session wants to hear of namespaces.
-    pub(crate) fn on_subscribe_namespace(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        prefix: Namespace,
-    ) {
-        let told = BTreeSet::new();
-        let subject = Subject::Namespaces { told };
-        let interest = Interest { prefix, subject };
-        self.on_interest(turn, handle, id, interest);
+impl PrefixSubscription {
+    /// A request for the namespaces under a prefix.
+    pub(crate) fn to_namespaces(prefix: Namespace) -> Self {
+        let notified = BTreeSet::new();
+        let kind = Kind::Namespaces { notified };
+        Self { prefix, kind }
     }
 
-    /// A session wants to be offered tracks.
-    pub(crate) fn on_subscribe_tracks(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        subscribe: SubscribeTracks,
-    ) {
-        let subject = Subject::Tracks {
+    /// A request for the tracks under a prefix.
+    pub(crate) fn to_tracks(subscribe: SubscribeTracks) -> Self {
+        let kind = Kind::Tracks {
             forward: subscribe.parameters.forward.unwrap_or(true),
             blocked: BTreeSet::new(),
         };
         let prefix = subscribe.prefix;
-        let interest = Interest { prefix, subject };
-        self.on_interest(turn, handle, id, interest);
+        Self { prefix, kind }
     }
 
-    fn on_interest(
+    /// Returns the FORWARD parameter for an offer of a track; `None` if the track is not to be offered, because
+    /// PUBLISH_BLOCKED was sent for it or namespaces are subscribed to.
+    pub(super) fn forward_for(&self, track: &FullTrackName) -> Option<bool> {
+        match &self.kind {
+            Kind::Tracks { forward, blocked } => (!blocked.contains(track)).then_some(*forward),
+            Kind::Namespaces { .. } => None,
+        }
+    }
+
+    /// Whether both are of the same kind, and one prefix begins with the other [moqt-18 §10.18].
+    fn overlaps(&self, other: &Self) -> bool {
+        discriminant(&self.kind) == discriminant(&other.kind)
+            && (self.prefix.starts_with(&other.prefix) || other.prefix.starts_with(&self.prefix))
+    }
+}
+
+/// All open SUBSCRIBE_NAMESPACE and SUBSCRIBE_TRACKS requests.
+#[derive(Debug, Default)]
+pub(super) struct PrefixSubscriptions {
+    open: BTreeMap<RequestKey, PrefixSubscription>,
+    to_namespaces: PrefixIndex,
+    to_tracks: PrefixIndex,
+}
+
+impl PrefixSubscriptions {
+    fn insert(&mut self, key: RequestKey, subscription: PrefixSubscription) {
+        let prefix = subscription.prefix.clone();
+        self.index(&subscription.kind).insert(prefix, key);
+        self.open.insert(key, subscription);
+    }
+
+    fn remove(&mut self, key: RequestKey) -> Option<PrefixSubscription> {
+        let subscription = self.open.remove(&key)?;
+        self.index(&subscription.kind)
+            .remove(&subscription.prefix, key);
+        Some(subscription)
+    }
+
+    pub(super) fn get(&self, key: RequestKey) -> Option<&PrefixSubscription> {
+        self.open.get(&key)
+    }
+
+    /// Returns the SUBSCRIBE_TRACKS requests that cover a namespace, those with the longest prefix first.
+    pub(super) fn to_tracks_of(&self, namespace: &Namespace) -> Vec<RequestKey> {
+        self.to_tracks.covering(namespace).collect()
+    }
+
+    /// Returns the number of open requests.
+    pub(super) fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    fn index(&mut self, kind: &Kind) -> &mut PrefixIndex {
+        match kind {
+            Kind::Namespaces { .. } => &mut self.to_namespaces,
+            Kind::Tracks { .. } => &mut self.to_tracks,
+        }
+    }
+
+    /// Returns the SUBSCRIBE_NAMESPACE requests that cover a namespace, those with the longest prefix first.
+    fn to_namespaces_of(&self, namespace: &Namespace) -> Vec<RequestKey> {
+        self.to_namespaces.covering(namespace).collect()
+    }
+
+    /// Whether the session has another subscription that overlaps.
+    fn has_overlap(&self, (handle, _): RequestKey, wanted: &PrefixSubscription) -> bool {
+        let of_session = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
+        let mut others = self.open.range(of_session);
+        others.any(|(_, other)| other.overlaps(wanted))
+    }
+}
+
+impl Catalogue {
+    /// Accepts or refuses a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request.
+    pub(crate) fn on_subscribe_prefix(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        interest: Interest,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        (handle, id): RequestKey,
+        subscription: PrefixSubscription,
     ) {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
@@ -90,178 +153,141 @@ impl Owners {
             turn.counters.refused_limit_prefixes += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        if let Err(code) = self.check_interest(turn, handle, id, &interest) {
+        if let Err(code) = self.check_prefix(turn, tracks, (handle, id), &subscription) {
             return turn.refuse(handle, id, code);
         }
-        self.register(handle, id, &interest);
         if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(id, Part::Interest(Box::new(interest)));
+            peer.insert(id, Part::Prefix(subscription.prefix.clone()));
         }
+        self.subscriptions.insert((handle, id), subscription);
         turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, RequestOk::default());
         });
-        self.tell_what_is_there(turn, handle, id);
+        self.send_matches(turn, delivery, tracks, (handle, id));
     }
 
-    /// A request or an update for a prefix was accepted: tells what there is turn.now.
-    fn tell_what_is_there(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
-        let Some(interest) = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| interest(peer, id))
-        else {
-            return;
-        };
-        let prefix = interest.prefix.clone();
-        match interest.subject {
-            Subject::Namespaces { .. } => {
-                let there: Vec<Namespace> = self.namespaces.under(&prefix).cloned().collect();
-                for namespace in there {
-                    self.tell(turn, (handle, id), &namespace);
-                }
-            }
-            Subject::Tracks { .. } => {
-                let tracks: Vec<_> = self.tracks.under(&prefix).collect();
-                for track in tracks {
-                    if self.tracks.get(track).is_some_and(|it| it.is_published()) {
-                        self.offer(turn, track, (handle, id));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether a session may have this interest beside its others.
-    fn check_interest(
+    /// Applies an update of a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request. Notifications that were sent stay valid
+    /// if the new prefix covers them [moqt-18 §10.9.2].
+    pub(crate) fn on_prefix_updated(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        wanted: &Interest,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        (handle, id): RequestKey,
+        parameters: &Parameters,
+    ) {
+        let key = (handle, id);
+        if let Some(prefix) = &parameters.track_namespace_prefix {
+            let Some(mut subscription) = self.subscriptions.remove(key) else {
+                return;
+            };
+            subscription.prefix = prefix.clone();
+            if let Err(code) = self.check_prefix(turn, tracks, key, &subscription) {
+                return turn.push(Effect::UpdateFailed(handle, id, code));
+            }
+            if let Kind::Namespaces { notified } = &mut subscription.kind {
+                notified.retain(|namespace| namespace.starts_with(prefix));
+            }
+            self.subscriptions.insert(key, subscription);
+            if let Some(peer) = turn.sessions.get(handle) {
+                peer.change_prefix(id, prefix.clone());
+            }
+        }
+        turn.grant_update(handle, id, RequestOk::default());
+        self.send_matches(turn, delivery, tracks, key);
+    }
+
+    /// Forgets a SUBSCRIBE_NAMESPACE or SUBSCRIBE_TRACKS request that has ended.
+    pub(crate) fn on_prefix_closed(&mut self, key: RequestKey) {
+        self.subscriptions.remove(key);
+    }
+
+    /// Whether a session may have this subscription beside its others.
+    fn check_prefix(
+        &self,
+        turn: &mut Turn<'_>,
+        tracks: &Tracks,
+        key: RequestKey,
+        wanted: &PrefixSubscription,
     ) -> Result<(), RequestErrorCode> {
         let max = turn.config.limits.matches_per_prefix_max;
-        let matches = match wanted.subject {
-            Subject::Namespaces { .. } => {
-                self.namespaces.under(&wanted.prefix).take(max + 1).count()
+        let counted = max.saturating_add(1);
+        let matches = match wanted.kind {
+            Kind::Namespaces { .. } => {
+                let namespaces = self.announcements.under(&wanted.prefix);
+                namespaces.take(counted).count()
             }
-            Subject::Tracks { .. } => self.tracks.under(&wanted.prefix).take(max + 1).count(),
+            Kind::Tracks { .. } => tracks.under(&wanted.prefix).take(counted).count(),
         };
         if matches > max {
             turn.counters.refused_too_large += 1;
             return Err(RequestErrorCode::NAMESPACE_TOO_LARGE);
         }
-        let Some(peer) = turn.sessions.get(handle) else {
-            return Ok(());
-        };
-        let overlaps = peer.requests.iter().any(|(&other, part)| match part {
-            Part::Interest(interest) => other != id && interest.overlaps(wanted),
-            Part::Source(_)
-            | Part::Subscriber(_)
-            | Part::Namespace(_)
-            | Part::Fetch(_)
-            | Part::UpstreamFetch(_)
-            | Part::Status(_)
-            | Part::Inquiry => false,
-        });
-        if overlaps {
+        if self.subscriptions.has_overlap(key, wanted) {
             turn.counters.refused_overlap += 1;
             return Err(RequestErrorCode::PREFIX_OVERLAP);
         }
         Ok(())
     }
 
-    fn register(&mut self, handle: Handle, id: RequestId, interest: &Interest) {
-        let registry = match interest.subject {
-            Subject::Namespaces { .. } => &mut self.namespace_interests,
-            Subject::Tracks { .. } => &mut self.track_interests,
-        };
-        registry.insert(interest.prefix.clone(), (handle, id));
-    }
-
-    /// A session no longer wants to hear of a prefix.
-    pub(crate) fn interest_gone(&mut self, handle: Handle, id: RequestId, interest: &Interest) {
-        let registry = match interest.subject {
-            Subject::Namespaces { .. } => &mut self.namespace_interests,
-            Subject::Tracks { .. } => &mut self.track_interests,
-        };
-        registry.remove(&interest.prefix, (handle, id));
-    }
-
-    /// A session changes the prefix that it wants to hear of; what it was told stays told [moqt-18 §10.9.2].
-    pub(crate) fn update_interest(
+    /// Sends everything that a new or changed subscription covers, and that its session was not sent yet.
+    fn send_matches(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        parameters: &Parameters,
+        delivery: &mut Delivery,
+        tracks: &mut Tracks,
+        key: RequestKey,
     ) {
-        let found = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| interest(peer, id));
-        let Some(before) = found.map(|interest| interest.clone()) else {
+        let Some(subscription) = self.subscriptions.get(key) else {
             return;
         };
-        let Some(prefix) = parameters.track_namespace_prefix.clone() else {
-            turn.grant_update(handle, id, RequestOk::default());
-            return self.tell_what_is_there(turn, handle, id);
-        };
-        let mut changed = Interest {
-            prefix,
-            ..before.clone()
-        };
-        if let Err(code) = self.check_interest(turn, handle, id, &changed) {
-            return self.fail_update(turn, handle, id, code);
-        }
-        if let Subject::Namespaces { told } = &mut changed.subject {
-            told.retain(|namespace| namespace.starts_with(&changed.prefix));
-        }
-        self.interest_gone(handle, id, &before);
-        self.register(handle, id, &changed);
-        if let Some(interest) = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| interest(peer, id))
-        {
-            *interest = changed;
-        }
-        turn.grant_update(handle, id, RequestOk::default());
-        self.tell_what_is_there(turn, handle, id);
-    }
-
-    /// A namespace is announced for the first time: all who want to know are told.
-    pub(crate) fn tell_all(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
-        for who in interests {
-            self.tell(turn, who, namespace);
+        let prefix = &subscription.prefix;
+        match subscription.kind {
+            Kind::Namespaces { .. } => {
+                let matches: Vec<_> = self.announcements.under(prefix).cloned().collect();
+                for namespace in matches {
+                    self.send_namespace(turn, key, &namespace);
+                }
+            }
+            Kind::Tracks { .. } => {
+                let matches: Vec<_> = tracks.under(prefix).collect();
+                for track in matches {
+                    if tracks.get(track).is_some_and(|it| it.is_published()) {
+                        self.offer(turn, delivery, tracks, track, key);
+                    }
+                }
+            }
         }
     }
 
-    fn tell(
+    /// Sends NAMESPACE to all sessions that subscribe to a namespace, which was announced for the first time.
+    pub(super) fn send_namespace_to_all(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
+        for key in self.subscriptions.to_namespaces_of(namespace) {
+            self.send_namespace(turn, key, namespace);
+        }
+    }
+
+    fn send_namespace(
         &mut self,
         turn: &mut Turn<'_>,
-        (handle, id): (Handle, RequestId),
+        (handle, id): RequestKey,
         namespace: &Namespace,
     ) {
         let max = turn.config.limits.matches_per_prefix_max;
-        let found = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| interest(peer, id));
-        let Some(Interest {
+        let Some(PrefixSubscription {
             prefix,
-            subject: Subject::Namespaces { told },
-        }) = found
+            kind: Kind::Namespaces { notified },
+        }) = self.subscriptions.open.get_mut(&(handle, id))
         else {
             return;
         };
-        if told.contains(namespace) {
+        if notified.contains(namespace) {
             return;
         }
-        if told.len() >= max {
-            return self.drop_interest(turn, handle, id);
+        if notified.len() >= max {
+            return self.drop_subscription(turn, (handle, id));
         }
-        told.insert(namespace.clone());
+        notified.insert(namespace.clone());
         if let Some(suffix) = namespace.suffix(prefix) {
             turn.with_session(handle, |session, connection| {
                 session.namespace(connection, id, suffix);
@@ -269,19 +295,14 @@ impl Owners {
         }
     }
 
-    /// Nobody announces a namespace any more: all who were told of it are told.
-    pub(crate) fn untell_all(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
-        let interests: Vec<_> = self.namespace_interests.covering(namespace).collect();
-        for (handle, id) in interests {
-            let found = turn
-                .sessions
-                .get(handle)
-                .and_then(|peer| interest(peer, id));
-            if let Some(Interest {
+    /// Sends NAMESPACE_DONE to all sessions that were sent NAMESPACE: no session announces the namespace any more.
+    pub(super) fn send_namespace_done(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
+        for (handle, id) in self.subscriptions.to_namespaces_of(namespace) {
+            if let Some(PrefixSubscription {
                 prefix,
-                subject: Subject::Namespaces { told },
-            }) = found
-                && told.remove(namespace)
+                kind: Kind::Namespaces { notified },
+            }) = self.subscriptions.open.get_mut(&(handle, id))
+                && notified.remove(namespace)
                 && let Some(suffix) = namespace.suffix(prefix)
             {
                 turn.with_session(handle, |session, connection| {
@@ -291,60 +312,124 @@ impl Owners {
         }
     }
 
-    /// Notes that there is no room for a track; returns whether the session is to be told.
-    pub(crate) fn note_blocked(
+    /// Sends PUBLISH_BLOCKED for a track that a session has no room for.
+    pub(super) fn send_publish_blocked(
         &mut self,
         turn: &mut Turn<'_>,
-        (handle, id): (Handle, RequestId),
-        name: &FullTrackName,
+        (handle, id): RequestKey,
+        track: &FullTrackName,
     ) {
         turn.counters.offers_blocked += 1;
         let max = turn.config.limits.matches_per_prefix_max;
-        let found = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| interest(peer, id));
-        let Some(Interest {
+        let Some(PrefixSubscription {
             prefix,
-            subject: Subject::Tracks { blocked, .. },
-        }) = found
+            kind: Kind::Tracks { blocked, .. },
+        }) = self.subscriptions.open.get_mut(&(handle, id))
         else {
             return;
         };
         if blocked.len() >= max {
-            return self.drop_interest(turn, handle, id);
+            return self.drop_subscription(turn, (handle, id));
         }
-        blocked.insert(name.clone());
-        if let Some(suffix) = name.namespace.suffix(prefix) {
-            let name = name.name.clone();
+        blocked.insert(track.clone());
+        if let Some(suffix) = track.namespace.suffix(prefix) {
+            let name = track.name.clone();
             turn.with_session(handle, |session, connection| {
                 session.publish_blocked(connection, id, suffix, name);
             });
         }
     }
 
-    /// Gives up an interest in more than the relay is willing to keep.
-    fn drop_interest(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
+    /// Ends a subscription to more than the relay is willing to keep track of.
+    fn drop_subscription(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         turn.counters.interests_dropped += 1;
         turn.with_session(handle, |session, connection| {
             session.cancel(connection, id, ResetCode::EXCESSIVE_LOAD);
         });
-        if let Some(part) = turn.sessions.get(handle).and_then(|peer| peer.remove(id)) {
-            self.part_gone(turn, handle, id, part);
+        if let Some(peer) = turn.sessions.get(handle) {
+            peer.remove(id);
         }
+        self.subscriptions.remove((handle, id));
     }
 }
 
-/// What a request of a session is interested in, if it is such a request.
-pub(crate) fn interest(peer: &mut Peer, id: RequestId) -> Option<&mut Interest> {
-    match peer.requests.get_mut(&id)? {
-        Part::Interest(interest) => Some(interest),
-        Part::Source(_)
-        | Part::Subscriber(_)
-        | Part::Namespace(_)
-        | Part::Fetch(_)
-        | Part::UpstreamFetch(_)
-        | Part::Status(_)
-        | Part::Inquiry => None,
+/// Requests by the prefix that they name.
+#[derive(Debug, Default)]
+struct PrefixIndex {
+    requests: BTreeMap<Namespace, Vec<RequestKey>>,
+}
+
+impl PrefixIndex {
+    fn insert(&mut self, prefix: Namespace, request: RequestKey) {
+        self.requests.entry(prefix).or_default().push(request);
+    }
+
+    fn remove(&mut self, prefix: &Namespace, request: RequestKey) {
+        if let Some(requests) = self.requests.get_mut(prefix) {
+            requests.retain(|&other| other != request);
+            if requests.is_empty() {
+                self.requests.remove(prefix);
+            }
+        }
+    }
+
+    /// Returns the requests for `namespace` or a prefix of it, those with the longest prefix first.
+    fn covering(&self, namespace: &Namespace) -> impl Iterator<Item = RequestKey> {
+        prefixes(namespace)
+            .filter_map(|prefix| self.requests.get(&prefix))
+            .flatten()
+            .copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::handles;
+
+    fn namespace(fields: &[&str]) -> Namespace {
+        Namespace::new(fields).unwrap()
+    }
+
+    #[test]
+    fn requests_cover_what_begins_with_their_prefix_until_they_go() {
+        let [one, other] = handles();
+        let mut index = PrefixIndex::default();
+        let (first, second) = ((one, RequestId(0)), (other, RequestId(0)));
+        index.insert(Namespace::EMPTY, first);
+        index.insert(namespace(&["a"]), second);
+        let covering = |index: &PrefixIndex, fields: &[&str]| {
+            index.covering(&namespace(fields)).collect::<Vec<_>>()
+        };
+        assert_eq!(covering(&index, &["a", "b"]), [second, first]);
+        assert_eq!(covering(&index, &["ab"]), [first]);
+        index.remove(&namespace(&["a"]), first);
+        let is_kept = covering(&index, &["a", "b"]) == [second, first];
+        assert!(is_kept, "that is none of its requests");
+        index.remove(&namespace(&["a"]), second);
+        assert_eq!(covering(&index, &["a", "b"]), [first]);
+        assert_eq!(index.requests.len(), 1);
+    }
+
+    #[test]
+    fn subscriptions_of_one_session_and_kind_overlap() {
+        let [one, other] = handles();
+        let mut subscriptions = PrefixSubscriptions::default();
+        let subscription = |fields: &[&str]| PrefixSubscription::to_namespaces(namespace(fields));
+        let first = (one, RequestId(0));
+        subscriptions.insert(first, subscription(&["a", "b"]));
+        let second = (one, RequestId(2));
+        assert!(subscriptions.has_overlap(second, &subscription(&["a"])));
+        assert!(subscriptions.has_overlap(second, &subscription(&["a", "b", "c"])));
+        assert!(!subscriptions.has_overlap(second, &subscription(&["a", "c"])));
+        let elsewhere = (other, RequestId(2));
+        assert!(!subscriptions.has_overlap(elsewhere, &subscription(&["a"])));
+        let prefix = namespace(&["a"]);
+        let notified = subscriptions.to_namespaces_of(&namespace(&["a", "b"]));
+        assert_eq!((notified, subscriptions.len()), (vec![first], 1));
+        assert_eq!(subscriptions.to_tracks_of(&namespace(&["a", "b"])), []);
+        assert!(subscriptions.remove(first).is_some());
+        assert!(!subscriptions.has_overlap(second, &PrefixSubscription::to_namespaces(prefix)));
+        assert_eq!(subscriptions.len(), 0);
     }
 }

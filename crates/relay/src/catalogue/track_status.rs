@@ -1,88 +1,179 @@
-//! TRACK_STATUS: how a track stands, from what the relay knows or from a publisher.
+//! TRACK_STATUS: answered from what the relay knows of a track, or passed on to its publishers one after another.
 
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
-    message::{RequestError, RequestOk},
+    message::RequestOk,
     name::FullTrackName,
     parameter::Parameters,
-    session::RequestId,
 };
 use weir_quic::Handle;
 
-use crate::{dispatch::Owners, sessions::peer::Part, timers::Timer, turn::Turn};
+use crate::{
+    catalogue::{Catalogue, RequestKey},
+    sessions::peer::Part,
+    timers::Timer,
+    track::{Publisher, Track, Tracks},
+    turn::Turn,
+};
 
-/// A question that was passed on to a publisher.
+/// A TRACK_STATUS request of a session that waits for the answer of a publisher.
 #[derive(Debug)]
-pub(crate) struct Inquiry {
-    track: FullTrackName,
-    /// Who wants to know.
-    asker: (Handle, RequestId),
-    /// Who else may be asked.
-    others: Vec<Handle>,
-    until: Instant,
+pub(super) struct StatusRequest {
+    /// The relay's own request to the publisher.
+    upstream: RequestKey,
+    query: Query,
 }
 
-impl Owners {
-    /// A session asks how a track stands. Without an established subscription to it, a publisher of its namespace is
-    /// asked [moqt-18 §10.14].
+/// What a TRACK_STATUS request needs until it is answered.
+#[derive(Debug)]
+struct Query {
+    track: FullTrackName,
+    /// Publishers that were not asked yet, those to be asked first at the front.
+    publishers: Vec<Handle>,
+    /// When the session is told that no publisher answered in time.
+    deadline: Instant,
+}
+
+/// What can happen to a [`StatusRequest`].
+#[derive(Clone, Debug)]
+pub(crate) enum StatusEvent {
+    /// The publisher answered.
+    Answered(RequestOk),
+    /// The publisher refused to answer.
+    Rejected(RequestErrorCode),
+    /// The publisher's session is gone, or it ended the request without an answer.
+    UpstreamClosed,
+    /// The publisher wants the request sent again [moqt-18 §10.4].
+    GoAway,
+    /// No publisher answered in time.
+    DeadlinePassed,
+    /// The session that waits for the answer is gone, or it ended its request.
+    Cancelled,
+}
+
+/// What follows for the session that waits.
+#[derive(Clone, Debug, PartialEq)]
+enum Outcome {
+    /// It gets the publisher's answer.
+    Answer(RequestOk),
+    /// These publishers are asked, in this order; the session is refused with the code if none can be asked.
+    Ask(Vec<Handle>, RequestErrorCode),
+    /// Nothing: it does not wait any more.
+    Drop,
+}
+
+impl StatusEvent {
+    /// Whether the relay's request to the publisher is still open, and so has to be cancelled.
+    fn leaves_upstream_open(&self) -> bool {
+        match self {
+            Self::GoAway | Self::DeadlinePassed | Self::Cancelled => true,
+            Self::Answered(_) | Self::Rejected(_) | Self::UpstreamClosed => false,
+        }
+    }
+
+    /// What follows from it if `publisher` was asked, and `others` can be.
+    fn outcome(self, publisher: Handle, mut others: Vec<Handle>) -> Outcome {
+        match self {
+            // The Track Properties and the largest object are passed on, and nothing else.
+            Self::Answered(ok) => Outcome::Answer(RequestOk {
+                parameters: Parameters {
+                    largest_object: ok.parameters.largest_object,
+                    ..Parameters::default()
+                },
+                properties: ok.properties,
+            }),
+            Self::Rejected(RequestErrorCode::REDIRECT) | Self::UpstreamClosed => {
+                Outcome::Ask(others, RequestErrorCode::DOES_NOT_EXIST)
+            }
+            Self::Rejected(code) => Outcome::Ask(others, code),
+            Self::GoAway => {
+                others.insert(0, publisher);
+                Outcome::Ask(others, RequestErrorCode::DOES_NOT_EXIST)
+            }
+            Self::DeadlinePassed => Outcome::Ask(Vec::new(), RequestErrorCode::TIMEOUT),
+            Self::Cancelled => Outcome::Drop,
+        }
+    }
+}
+
+impl Catalogue {
+    /// Answers a TRACK_STATUS request; without an established subscription to the track, by asking its publishers
+    /// [moqt-18 §10.14].
     pub(crate) fn on_track_status(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        tracks: &mut Tracks,
+        (handle, id): RequestKey,
         name: FullTrackName,
     ) {
-        let track = self.tracks.find(&name).and_then(|id| self.tracks.get(id));
+        let track = tracks.find(&name).and_then(|id| tracks.get(id));
         if let Some(track) = track.as_ref().filter(|track| track.is_established()) {
             let ok = RequestOk {
                 parameters: Parameters {
-                    largest_object: track.largest,
+                    largest_object: track.largest(),
                     ..Parameters::default()
                 },
-                properties: track.properties.clone(),
+                properties: track.properties().clone(),
             };
             turn.with_session(handle, |session, connection| {
                 session.request_ok(connection, id, ok);
             });
             return;
         }
-        // Links that offered it, and rest.
-        let offering = track.into_iter().flat_map(|track| &track.sources);
-        let offering = offering.filter(|source| source.is_offered());
-        let mut others: Vec<Handle> = offering.map(|source| source.handle).collect();
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let for_link = peer.is_link();
         let max = turn.config.limits.inquiries_per_session_max;
-        if !for_link && peer.counts.inquiries >= max {
+        if !peer.is_link() && peer.counts.inquiries >= max {
             turn.counters.refused_limit_inquiries += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let announcing = self.announcers_of(turn, &name.namespace);
-        others.extend(
-            announcing
-                .into_iter()
-                .filter(|other| !others.contains(other))
-                .collect::<Vec<_>>(),
-        );
-        others.retain(|&other| other != handle && !(for_link && turn.is_link(other)));
-        let inquiry = Inquiry {
+        peer.insert(id, Part::TrackStatus);
+        let publishers = self.status_publishers(turn, track.as_deref(), handle, &name);
+        let query = Query {
             track: name,
-            asker: (handle, id),
-            others,
-            until: turn.now + ANSWER_MAX,
+            publishers,
+            deadline: turn.now + ANSWER_MAX,
         };
-        self.inquire(turn, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+        let code = RequestErrorCode::DOES_NOT_EXIST;
+        self.query_next(turn, (handle, id), query, code);
     }
 
-    /// Asks the next publisher; if none is left, the answer is `code`.
-    fn inquire(&mut self, turn: &mut Turn<'_>, mut inquiry: Inquiry, code: RequestErrorCode) {
-        while !inquiry.others.is_empty() {
-            let publisher = inquiry.others.remove(0);
-            let track = inquiry.track.clone();
+    /// Returns the sessions that may answer how a track stands: links that offer it and send no objects yet, then the
+    /// sessions that announced its namespace. A link is not asked for another link.
+    fn status_publishers(
+        &self,
+        turn: &mut Turn<'_>,
+        track: Option<&Track>,
+        requester: Handle,
+        name: &FullTrackName,
+    ) -> Vec<Handle> {
+        let known = track.into_iter().flat_map(Track::publishers);
+        let offering = known.filter(|publisher| publisher.is_offering());
+        let mut publishers: Vec<Handle> = offering.map(Publisher::session).collect();
+        for announcer in self.announcers_of(turn, &name.namespace) {
+            if !publishers.contains(&announcer) {
+                publishers.push(announcer);
+            }
+        }
+        let for_link = turn.is_link(requester);
+        publishers.retain(|&other| other != requester && !(for_link && turn.is_link(other)));
+        publishers
+    }
+
+    /// Asks the next publisher; if none is left, refuses the session's request with `code`.
+    fn query_next(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (handle, id): RequestKey,
+        mut query: Query,
+        code: RequestErrorCode,
+    ) {
+        while !query.publishers.is_empty() {
+            let publisher = query.publishers.remove(0);
+            let track = query.track.clone();
             let request = turn.with_session(publisher, |session, connection| {
                 session.track_status(connection, track, Parameters::default())
             });
@@ -90,20 +181,16 @@ impl Owners {
                 continue;
             };
             turn.counters.inquiries += 1;
-            let asked = (publisher, request);
             if let Some(peer) = turn.sessions.get(publisher) {
-                peer.insert(request, Part::Inquiry);
-            }
-            if let Some(peer) = turn.sessions.get(inquiry.asker.0) {
-                peer.remove(inquiry.asker.1);
-                peer.insert(inquiry.asker.1, Part::Status(asked));
+                peer.insert(request, Part::UpstreamStatus((handle, id)));
             }
             turn.timers
-                .set(inquiry.until, Timer::Inquiry(publisher, request));
-            self.inquiries.insert(asked, inquiry);
+                .set(query.deadline, Timer::TrackStatus(handle, id));
+            let upstream = (publisher, request);
+            let request = StatusRequest { upstream, query };
+            self.statuses.insert((handle, id), request);
             return;
         }
-        let (handle, id) = inquiry.asker;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.remove(id);
         }
@@ -113,104 +200,119 @@ impl Owners {
         turn.refuse(handle, id, code);
     }
 
-    /// A publisher says how a track stands; the answer is passed on as it is.
-    pub(crate) fn on_inquiry_answered(
+    /// Lets a session's TRACK_STATUS request go on after an event.
+    pub(crate) fn on_status_event(
         &mut self,
         turn: &mut Turn<'_>,
-        asked: (Handle, RequestId),
-        ok: &RequestOk,
+        (handle, id): RequestKey,
+        event: StatusEvent,
     ) {
-        let Some(inquiry) = self.end_inquiry(turn, asked) else {
+        let Some(StatusRequest { upstream, query }) = self.statuses.remove(&(handle, id)) else {
             return;
         };
-        let (handle, id) = inquiry.asker;
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(id);
+        turn.timers
+            .cancel(query.deadline, Timer::TrackStatus(handle, id));
+        if let Some(peer) = turn.sessions.get(upstream.0) {
+            peer.remove(upstream.1);
         }
+        if event.leaves_upstream_open() {
+            turn.with_session(upstream.0, |session, connection| {
+                session.cancel(connection, upstream.1, ResetCode::CANCELLED);
+            });
+        }
+        let has_expired = matches!(event, StatusEvent::DeadlinePassed);
+        turn.counters.refused_timeout += u64::from(has_expired);
+        match event.outcome(upstream.0, query.publishers) {
+            Outcome::Answer(ok) => {
+                if let Some(peer) = turn.sessions.get(handle) {
+                    peer.remove(id);
+                }
+                turn.with_session(handle, |session, connection| {
+                    session.request_ok(connection, id, ok);
+                });
+            }
+            Outcome::Ask(publishers, code) => {
+                let query = Query {
+                    publishers,
+                    ..query
+                };
+                self.query_next(turn, (handle, id), query, code);
+            }
+            Outcome::Drop => {}
+        }
+    }
+}
+
+/// How long publishers may take to answer TRACK_STATUS.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use weir_moqt::{location::Location, property::Properties};
+
+    use super::*;
+    use crate::tests::handles;
+
+    #[test]
+    fn each_event_of_a_waiting_request_has_one_outcome() {
+        let [asked, other] = handles();
+        let name = |handle: Handle| if handle == asked { "asked" } else { "other" };
         let ok = RequestOk {
             parameters: Parameters {
-                largest_object: ok.parameters.largest_object,
+                largest_object: Some(Location {
+                    group: 3,
+                    object: 1,
+                }),
+                forward: Some(true),
                 ..Parameters::default()
             },
-            properties: ok.properties.clone(),
+            properties: Properties::EMPTY,
         };
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, ok);
-        });
-    }
-
-    /// A publisher does not say how a track stands: another one is asked.
-    pub(crate) fn on_inquiry_rejected(
-        &mut self,
-        turn: &mut Turn<'_>,
-        asked: (Handle, RequestId),
-        error: &RequestError,
-    ) {
-        let code = if error.code == RequestErrorCode::REDIRECT {
-            RequestErrorCode::DOES_NOT_EXIST
-        } else {
-            error.code
-        };
-        self.inquiry_gone(turn, asked, code);
-    }
-
-    /// A publisher wants to be asked anew.
-    pub(crate) fn renew_inquiry(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
-        if let Some(mut inquiry) = self.end_inquiry(turn, asked) {
-            turn.cancel_inquiry(asked);
-            inquiry.others.insert(0, asked.0);
-            self.inquire(turn, inquiry, RequestErrorCode::DOES_NOT_EXIST);
+        let events = [
+            StatusEvent::Answered(ok),
+            StatusEvent::Rejected(RequestErrorCode::UNAUTHORIZED),
+            StatusEvent::Rejected(RequestErrorCode::REDIRECT),
+            StatusEvent::UpstreamClosed,
+            StatusEvent::GoAway,
+            StatusEvent::DeadlinePassed,
+            StatusEvent::Cancelled,
+        ];
+        let mut table = String::new();
+        for (state, others) in [
+            ("other publishers left", vec![other]),
+            ("none left", vec![]),
+        ] {
+            writeln!(table, "{state}").unwrap();
+            for event in events.clone() {
+                let label = match &event {
+                    StatusEvent::Answered(_) => "Answered".to_owned(),
+                    event => format!("{event:?}"),
+                };
+                let cancels = if event.leaves_upstream_open() {
+                    "cancel upstream, "
+                } else {
+                    ""
+                };
+                let outcome = match event.outcome(asked, others.clone()) {
+                    Outcome::Answer(ok) => {
+                        let Parameters {
+                            forward,
+                            largest_object,
+                            ..
+                        } = ok.parameters;
+                        format!("answer largest {largest_object:?}, forward {forward:?}")
+                    }
+                    Outcome::Ask(publishers, code) => {
+                        let publishers: Vec<_> = publishers.into_iter().map(name).collect();
+                        format!("ask {publishers:?}, else refuse with {code:?}")
+                    }
+                    Outcome::Drop => "drop".to_owned(),
+                };
+                writeln!(table, "  {label}: {cancels}{outcome}").unwrap();
+            }
         }
-    }
-
-    /// A publisher that was asked is gone, or has no answer.
-    pub(crate) fn inquiry_gone(
-        &mut self,
-        turn: &mut Turn<'_>,
-        asked: (Handle, RequestId),
-        code: RequestErrorCode,
-    ) {
-        if let Some(inquiry) = self.end_inquiry(turn, asked) {
-            self.inquire(turn, inquiry, code);
-        }
-    }
-
-    /// Publishers have had time enough to answer.
-    pub(crate) fn on_inquiry_late(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
-        if let Some(mut inquiry) = self.end_inquiry(turn, asked) {
-            turn.cancel_inquiry(asked);
-            inquiry.others.clear();
-            turn.counters.refused_timeout += 1;
-            self.inquire(turn, inquiry, RequestErrorCode::TIMEOUT);
-        }
-    }
-
-    /// Who asked does not want to know any more.
-    pub(crate) fn asker_gone(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) {
-        if self.end_inquiry(turn, asked).is_some() {
-            turn.cancel_inquiry(asked);
-        }
-    }
-
-    fn end_inquiry(&mut self, turn: &mut Turn<'_>, asked: (Handle, RequestId)) -> Option<Inquiry> {
-        let inquiry = self.inquiries.remove(&asked)?;
-        let (publisher, request) = asked;
-        turn.timers
-            .cancel(inquiry.until, Timer::Inquiry(publisher, request));
-        if let Some(peer) = turn.sessions.get(publisher) {
-            peer.remove(request);
-        }
-        Some(inquiry)
+        insta::assert_snapshot!(table.trim_end());
     }
 }
-
-impl Turn<'_> {
-    fn cancel_inquiry(&mut self, (publisher, request): (Handle, RequestId)) {
-        self.with_session(publisher, |session, connection| {
-            session.cancel(connection, request, ResetCode::CANCELLED);
-        });
-    }
-}
-
-/// How long publishers may take to say how a track stands.
-const ANSWER_MAX: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use std::{
 use weir_moqt::session::RequestId;
 use weir_transport::StreamId;
 
-use crate::{track::subgroup::SubgroupId, track::table::TrackId};
+use crate::ids::{SubgroupId, TrackId};
 
 /// What is on its way to a session on a stream of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,14 +21,14 @@ pub(crate) enum Reader {
 
 /// Full streams, by their number and by their rank.
 #[derive(Debug, Default)]
-pub(crate) struct FullStreams {
+pub(super) struct BlockedStreams {
     readers: BTreeMap<StreamId, (i32, Reader)>,
     ranked: BTreeSet<(Reverse<i32>, StreamId)>,
 }
 
-impl FullStreams {
+impl BlockedStreams {
     /// Puts a stream on the list, or gives it another rank; returns whether it was not there yet.
-    pub(crate) fn insert(&mut self, stream: StreamId, rank: i32, reader: Reader) -> bool {
+    pub(super) fn insert(&mut self, stream: StreamId, rank: i32, reader: Reader) -> bool {
         let is_new = self.remove(stream).is_none();
         self.readers.insert(stream, (rank, reader));
         self.ranked.insert((Reverse(rank), stream));
@@ -36,14 +36,14 @@ impl FullStreams {
     }
 
     /// Takes a stream off the list, with its rank.
-    pub(crate) fn remove(&mut self, stream: StreamId) -> Option<(i32, Reader)> {
+    pub(super) fn remove(&mut self, stream: StreamId) -> Option<(i32, Reader)> {
         let (rank, reader) = self.readers.remove(&stream)?;
         self.ranked.remove(&(Reverse(rank), stream));
         Some((rank, reader))
     }
 
     /// The first few streams of a higher rank, the highest first.
-    pub(crate) fn above(&self, rank: i32) -> Vec<StreamId> {
+    pub(super) fn above(&self, rank: i32) -> Vec<StreamId> {
         let above = self.ranked.range(..(Reverse(rank), StreamId(0)));
         above.take(ABOVE_MAX).map(|&(_, stream)| stream).collect()
     }
@@ -56,14 +56,14 @@ const ABOVE_MAX: usize = 8;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::track::table::Tracks;
+    use crate::track::Tracks;
 
     #[test]
     fn the_highest_ranks_come_first_and_only_so_many() {
         let mut tracks = Tracks::default();
         let track = tracks.find_or_create(&"a--x".parse().unwrap(), 1).unwrap();
         let reader = |number| Reader::Subgroup(track, RequestId(0), number);
-        let mut full = FullStreams::default();
+        let mut full = BlockedStreams::default();
         for number in 0..20 {
             let rank = i32::try_from(number % 10).unwrap();
             assert!(full.insert(StreamId(number), rank, reader(number)));

@@ -13,24 +13,25 @@ use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::Handle;
 use weir_transport::{StreamId, Transport as _};
 
-use crate::{dispatch::Owners, timers::Timer, track::table::TrackId, turn::Turn};
+use super::Delivery;
+use crate::{effect::Effect, ids::TrackId, timers::Timer, track::Tracks, turn::Turn};
 
 /// Streams that are not known to have arrived in full, and by when they have to.
 #[derive(Debug, Default)]
-pub(crate) struct Deliveries {
-    due: BTreeMap<StreamId, Due>,
+pub(super) struct Deadlines {
+    due: BTreeMap<StreamId, Deadline>,
     /// When the relay looks at them.
     timer: Option<Instant>,
 }
 
 /// By when a stream has to arrive, and the code with which it is reset if it has not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(super) struct Deadline {
     at: Instant,
     code: ResetCode,
 }
 
-impl Due {
+impl Deadline {
     /// Its delivery time-out is over at `at`.
     pub(crate) fn timeout(at: Instant) -> Self {
         let code = ResetCode::DELIVERY_TIMEOUT;
@@ -45,13 +46,13 @@ impl Due {
     }
 }
 
-impl Deliveries {
+impl Deadlines {
     /// A stream has to arrive in time, or earlier if that was said before. With more than `max` of them, gives the one
     /// opened first and its code; it is not waited for any longer.
     pub(crate) fn insert(
         &mut self,
         stream: StreamId,
-        due: Due,
+        due: Deadline,
         max: usize,
     ) -> Option<(StreamId, ResetCode)> {
         let known = self.due.entry(stream).or_insert(due);
@@ -97,44 +98,62 @@ impl Deliveries {
     }
 }
 
-impl Owners {
+impl Delivery {
+    /// A stream of a session has arrived in full.
+    pub(crate) fn on_finished(&mut self, handle: Handle, stream: StreamId) {
+        if let Some(outgoing) = self.sessions.get_mut(handle) {
+            outgoing.deadlines.remove(stream);
+        }
+    }
+
     /// Takes note of streams of a session that have to arrive in time.
-    pub(crate) fn note_deliveries(
+    pub(super) fn note_deadlines(
         &mut self,
         turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
         handle: Handle,
-        deliveries: Vec<(StreamId, Due)>,
+        deadlines: Vec<(StreamId, Deadline)>,
     ) {
         let max = turn.config.limits.streams_timed_per_session_max;
+        let outgoing = self.sessions.entry(handle);
         let mut forgotten = Vec::new();
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        for (stream, due) in deliveries {
-            forgotten.extend(peer.deliveries.insert(stream, due, max));
+        for (stream, deadline) in deadlines {
+            forgotten.extend(outgoing.deadlines.insert(stream, deadline, max));
         }
-        turn.arm_deliveries(handle);
+        self.arm(turn, handle);
         for overdue in forgotten {
-            self.give_up_delivery(turn, handle, overdue);
+            self.give_up_stream(turn, tracks, handle, overdue);
         }
     }
 
     /// The time of some streams of a session may be over.
-    pub(crate) fn on_delivery_due(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
+    pub(crate) fn on_deadline(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, handle: Handle) {
+        let Some(outgoing) = self.sessions.get_mut(handle) else {
             return;
         };
-        peer.deliveries.disarm();
-        for overdue in peer.deliveries.expired(turn.now) {
-            self.give_up_delivery(turn, handle, overdue);
+        outgoing.deadlines.disarm();
+        for overdue in outgoing.deadlines.expired(turn.now) {
+            self.give_up_stream(turn, tracks, handle, overdue);
         }
-        turn.arm_deliveries(handle);
+        self.arm(turn, handle);
+    }
+
+    fn arm(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let outgoing = self.sessions.get_mut(handle);
+        if let Some((before, next)) = outgoing.and_then(|outgoing| outgoing.deadlines.rearm()) {
+            let timer = Timer::Delivery(handle);
+            if let Some(before) = before {
+                turn.timers.cancel(before, timer);
+            }
+            turn.timers.set(next, timer);
+        }
     }
 
     /// Resets a stream that did not arrive in time, written in full or not.
-    fn give_up_delivery(
+    fn give_up_stream(
         &mut self,
         turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
         handle: Handle,
         (stream, code): (StreamId, ResetCode),
     ) {
@@ -143,42 +162,34 @@ impl Owners {
         } else {
             turn.counters.streams_reset_upstream += 1;
         }
-        if let Some((track_id, request)) = self.abort_stream(turn, handle, stream, code) {
-            self.dismiss_if_drained(turn, track_id, handle, request);
+        if let Some((id, request)) = self.abort_stream(turn, tracks, handle, stream, code) {
+            turn.push(Effect::MaybeDrained(id, handle, request));
         } else if let Some(mut connection) = turn.endpoint.connection(turn.now, handle) {
             connection.reset(stream, code.0);
         }
     }
 
     /// Gives up a stream that a subscription of the session is still writing; returns whose it was.
-    pub(crate) fn abort_stream(
+    pub(super) fn abort_stream(
         &mut self,
         turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
         handle: Handle,
         stream: StreamId,
         code: ResetCode,
     ) -> Option<(TrackId, RequestId)> {
         let subscriptions: Vec<_> = turn.sessions.get(handle)?.subscriptions().collect();
-        subscriptions.into_iter().find_map(|(request, track_id)| {
-            let who = (track_id, handle, request);
-            let is_it = self.with_subscriber(turn, who, |subscriber, connection, _, turn| {
-                subscriber.abort(connection, stream, code, turn)
-            });
-            (is_it == Some(true)).then_some((track_id, request))
+        subscriptions.into_iter().find_map(|(request, id)| {
+            let is_it = self.with_subscription(
+                turn,
+                tracks,
+                (id, handle, request),
+                |subscription, connection, _, fan_out| {
+                    subscription.abort(connection, stream, code, fan_out)
+                },
+            );
+            (is_it == Some(true)).then_some((id, request))
         })
-    }
-}
-
-impl Turn<'_> {
-    fn arm_deliveries(&mut self, handle: Handle) {
-        let peer = self.sessions.get(handle);
-        if let Some((before, next)) = peer.and_then(|peer| peer.deliveries.rearm()) {
-            let timer = Timer::Delivery(handle);
-            if let Some(before) = before {
-                self.timers.cancel(before, timer);
-            }
-            self.timers.set(next, timer);
-        }
     }
 }
 
@@ -194,29 +205,29 @@ mod tests {
     fn streams_with_a_time_are_bounded_and_looked_at_in_time() {
         let start = epoch();
         let at = |secs| start + Duration::from_secs(secs);
-        let due = |secs| Due::timeout(at(secs));
-        let mut deliveries = Deliveries::default();
-        assert_eq!(deliveries.rearm(), None);
-        assert_eq!(deliveries.insert(StreamId(3), due(5), 2), None);
-        assert_eq!(deliveries.rearm(), Some((None, at(5))));
+        let due = |secs| Deadline::timeout(at(secs));
+        let mut deadlines = Deadlines::default();
+        assert_eq!(deadlines.rearm(), None);
+        assert_eq!(deadlines.insert(StreamId(3), due(5), 2), None);
+        assert_eq!(deadlines.rearm(), Some((None, at(5))));
         assert_eq!(
-            deliveries.insert(StreamId(7), due(4), 2),
+            deadlines.insert(StreamId(7), due(4), 2),
             None,
             "at the limit"
         );
-        assert_eq!(deliveries.rearm(), Some((Some(at(5)), at(4))));
-        assert_eq!(deliveries.insert(StreamId(7), due(9), 2), None, "the same");
-        assert_eq!(deliveries.rearm(), None, "it is set for then already");
-        let forgotten = deliveries.insert(StreamId(11), due(6), 2);
+        assert_eq!(deadlines.rearm(), Some((Some(at(5)), at(4))));
+        assert_eq!(deadlines.insert(StreamId(7), due(9), 2), None, "the same");
+        assert_eq!(deadlines.rearm(), None, "it is set for then already");
+        let forgotten = deadlines.insert(StreamId(11), due(6), 2);
         let code = ResetCode::DELIVERY_TIMEOUT;
         assert_eq!(forgotten, Some((StreamId(3), code)), "one past it");
-        assert_eq!(deliveries.len(), 2);
-        assert_eq!(deliveries.expired(at(3)), []);
-        assert_eq!(deliveries.expired(at(4)), [(StreamId(7), code)]);
-        assert_eq!(deliveries.disarm(), Some(at(4)));
-        assert_eq!(deliveries.rearm(), Some((None, at(6))));
-        deliveries.remove(StreamId(11));
-        assert_eq!(deliveries.disarm(), Some(at(6)));
-        assert_eq!(deliveries.rearm(), None);
+        assert_eq!(deadlines.len(), 2);
+        assert_eq!(deadlines.expired(at(3)), []);
+        assert_eq!(deadlines.expired(at(4)), [(StreamId(7), code)]);
+        assert_eq!(deadlines.disarm(), Some(at(4)));
+        assert_eq!(deadlines.rearm(), Some((None, at(6))));
+        deadlines.remove(StreamId(11));
+        assert_eq!(deadlines.disarm(), Some(at(6)));
+        assert_eq!(deadlines.rearm(), None);
     }
 }

@@ -1,270 +1,348 @@
-//! Subgroups on their way to subscribers: the second half of the hot path.
+//! The last step of an object's way: who wants it, and through which connection it goes.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, time::Instant};
 
 use weir_moqt::{error::ResetCode, session::RequestId};
-use weir_quic::{Connection, Handle};
+use weir_quic::{Connection, Endpoint, Handle, SendDatagramError};
 use weir_transport::StreamId;
 
+use super::{
+    Delivery, Subscriptions,
+    blocked_streams::Reader,
+    deadlines::Deadline,
+    outgoing::Outgoing,
+    stream::FanOut,
+    subscription::{Progress, Subscription},
+};
 use crate::{
-    cache::{Contradiction, Keeper},
-    delivery::blocked_streams::Reader,
-    delivery::stream::FanOut,
-    delivery::subscription::{Progress, Subscriber},
-    dispatch::Owners,
-    track::Track,
-    track::subgroup::{Subgroup, SubgroupId},
-    track::table::TrackId,
+    Counters,
+    effect::Effect,
+    ids::{BySession, SubgroupId, TrackId},
+    track::{KeptDatagram, Mark, Subgroup, Track, Tracks},
     turn::Turn,
 };
 
-impl Owners {
-    /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
-    /// many packets it came in.
-    pub(crate) fn publish_grown(&mut self, turn: &mut Turn<'_>) {
-        if self.grown.is_empty() {
+/// What comes of handing a subgroup to its subscribers.
+#[derive(Default)]
+struct Outcome {
+    /// Up to where all subscribers have taken the log, if some have not taken all of it.
+    held_from: Option<u64>,
+    /// Streams that have to arrive in time, by session.
+    deadlines: Vec<(Handle, Vec<(StreamId, Deadline)>)>,
+}
+
+impl Delivery {
+    /// Hands an object to all who want it, in a datagram each.
+    pub(crate) fn deliver_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        datagram: &KeptDatagram,
+    ) {
+        let Some(subscriptions) = self.tracks.get(id) else {
             return;
+        };
+        let (links, clients) = subscriptions
+            .established
+            .split_at(subscriptions.links_len());
+        let (now, location) = (turn.now, datagram.location);
+        if !datagram.from_link {
+            for link in links.iter().filter(|link| link.wants(location)) {
+                if let Some(mut connection) = turn.endpoint.connection(now, link.handle) {
+                    // The link has a limit and a counter of its own.
+                    let _sent = connection.send_datagram(datagram.encoded.clone(), None);
+                }
+            }
         }
-        let mut grown = std::mem::take(&mut self.grown);
-        for (track, subgroup) in grown.drain(..) {
-            self.publish_subgroup(turn, track, subgroup);
+        for client in clients {
+            if client.wants(location) {
+                send_datagram(now, turn.endpoint, turn.counters, client, datagram);
+            }
         }
-        self.grown = grown;
     }
 
-    fn publish_subgroup(&mut self, turn: &mut Turn<'_>, track_id: TrackId, id: SubgroupId) {
-        let Turn {
-            now,
-            endpoint,
-            config,
-            counters,
-            sessions,
-            ..
-        } = turn;
-        let now = *now;
-        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
+    /// Hands on what has come of a subgroup in this turn, in which the objects of `marks` begin: one write per subscriber,
+    /// however many packets it came in.
+    pub(crate) fn deliver_subgroup(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        (id, log): (TrackId, SubgroupId),
+        marks: Vec<Mark>,
+    ) {
+        let Some(track) = tracks.get(id) else {
             return;
         };
         let defaults = track.defaults();
-        let links = track.links_len();
-        let Track {
-            subscribers,
-            subgroups,
-            cache,
-            ..
-        } = track;
-        let Some(subgroup) = subgroups.iter_mut().find(|other| other.id == id) else {
+        let Some(subgroup) = track.subgroup(log) else {
             return;
         };
-        let mut keeper = Keeper {
-            ledger,
-            counters,
-            limits: &config.limits,
-            track: track_id,
-            now,
-        };
-        let (marks, sound) = cache.keep_subgroup(&mut keeper, subgroup);
-        if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
-            self.on_malformed(turn, track_id, publisher);
-            if let Some(track) = self.tracks.get(track_id) {
-                track.settle_subgroup(id);
+        let (length, has_ended) = (subgroup.len(), subgroup.ended().is_some());
+        let Some(subscriptions) = self.tracks.get_mut(id) else {
+            subgroup.recycle(marks);
+            subgroup.trim(length);
+            if has_ended {
+                track.remove_subgroup(log);
             }
             return;
-        }
-        let mut fan_out = FanOut::new(now, &config.limits, counters, defaults);
-        let mut taken = subgroup.len();
-        let mut is_held = false;
-        let mut deliveries = Vec::new();
-        let first = if subgroup.from_link { links } else { 0 };
-        for subscriber in &mut subscribers[first..] {
-            let handle = subscriber.handle;
-            let Some(mut connection) = endpoint.connection(now, handle) else {
-                continue;
-            };
-            let progress = subscriber.advance(&mut connection, subgroup, &marks, &mut fan_out);
-            if fan_out.lag_change != 0
-                && let Some(peer) = sessions.get(handle)
-            {
-                let max = config.limits.lag_bytes_per_session_max;
-                peer.settle_lag(subscriber, &mut connection, max, &mut fan_out);
-            }
-            if !fan_out.deliveries.is_empty() {
-                deliveries.push((handle, std::mem::take(&mut fan_out.deliveries)));
-            }
-            match progress {
-                Progress::Apart => continue,
-                Progress::Behind(_) if subscriber.cursor(id).is_none() => {}
-                Progress::Level => {}
-                Progress::Behind(cursor) => {
-                    is_held = true;
-                    taken = taken.min(cursor);
-                }
-            }
-            if !fan_out.waits.is_empty()
-                && let Some(peer) = sessions.get(handle)
-            {
-                let waits = std::mem::take(&mut fan_out.waits);
-                fan_out.counters.streams_waited +=
-                    peer.note_waits(track_id, subscriber.request, waits);
-            }
-            endpoint.fill_from(now, handle);
-        }
+        };
+        let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
+        let sessions = &mut self.sessions;
+        let outcome = subscriptions.advance(
+            turn.endpoint,
+            sessions,
+            (id, &*subgroup),
+            &marks,
+            &mut fan_out,
+        );
+        let (released, ended) = (fan_out.released, fan_out.ended);
         subgroup.recycle(marks);
-        subgroup.trim(taken);
-        let (released, fallen) = (fan_out.released, fan_out.fallen);
-        if subgroup.ended().is_some() && !is_held {
-            track.remove_subgroup(id);
+        subgroup.trim(outcome.held_from.unwrap_or(length));
+        if has_ended && outcome.held_from.is_none() {
+            subscriptions.remove_subgroup(track, log);
         }
-        for id in released {
-            track.settle_subgroup(id);
+        for log in released {
+            subscriptions.settle_subgroup(track, log);
         }
-        for (handle, request) in fallen {
-            self.dismiss_if_drained(turn, track_id, handle, request);
+        for (handle, request) in ended {
+            turn.push(Effect::MaybeDrained(id, handle, request));
         }
-        for (handle, deliveries) in deliveries {
-            self.note_deliveries(turn, handle, deliveries);
+        for (handle, deadlines) in outcome.deadlines {
+            self.note_deadlines(turn, tracks, handle, deadlines);
         }
-        self.tracks.tend_cache(turn);
-        self.serving().on_cached(turn, track_id);
     }
 
-    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
-    pub(crate) fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        let Some((rank, entry)) = peer.full.remove(stream) else {
-            return;
-        };
-        for other in peer.full.above(rank) {
-            let peer = turn.sessions.get(handle);
-            if let Some((_, entry)) = peer.and_then(|peer| peer.full.remove(other)) {
-                self.resume(turn, handle, entry);
-            }
+    /// Forgets what is no longer needed of a subgroup.
+    pub(crate) fn settle_subgroup(&mut self, tracks: &mut Tracks, id: TrackId, log: SubgroupId) {
+        if let Some(track) = tracks.get(id) {
+            self.tracks.entry(id).settle_subgroup(track, log);
         }
-        self.resume(turn, handle, entry);
     }
 
-    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
-    pub(crate) fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        loop {
-            let mut pending = self.pending(turn, handle);
-            pending.sort_unstable();
-            if pending.is_empty() {
-                return;
-            }
-            for (_, reader) in pending {
-                self.resume(turn, handle, reader);
-                if self.is_pending(handle, reader) {
-                    return;
-                }
-            }
-        }
+    /// Takes a stream off the list of those that wait for room, with its rank and what it carries.
+    pub(crate) fn unblock(&mut self, handle: Handle, stream: StreamId) -> Option<(i32, Reader)> {
+        self.sessions.get_mut(handle)?.unblock(stream)
+    }
+
+    /// Puts a stream on the list of those that wait for room; returns whether it was not there yet.
+    pub(crate) fn block(
+        &mut self,
+        handle: Handle,
+        stream: StreamId,
+        rank: i32,
+        reader: Reader,
+    ) -> bool {
+        self.sessions
+            .entry(handle)
+            .blocked
+            .insert(stream, rank, reader)
+    }
+
+    /// The streams of a session that wait for room and rank above `rank`, the first few of them.
+    pub(crate) fn blocked_above(&mut self, handle: Handle, rank: i32) -> Vec<StreamId> {
+        let outgoing = self.sessions.get_mut(handle);
+        outgoing.map_or_else(Vec::new, |outgoing| outgoing.blocked.above(rank))
     }
 
     /// What each subscription of a session most wants to open a stream for.
-    fn pending(&mut self, turn: &mut Turn<'_>, handle: Handle) -> Vec<(Reverse<i32>, Reader)> {
+    pub(crate) fn pending_streams(
+        &self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+    ) -> Vec<(Reverse<i32>, Reader)> {
         let Some(peer) = turn.sessions.get(handle) else {
             return Vec::new();
         };
-        let mut pending = Vec::new();
-        for (request, track_id) in peer.subscriptions() {
-            let track = self.tracks.get(track_id);
-            let subscriber = track.and_then(|track| track.subscriber(handle, request));
-            if let Some((rank, id)) = subscriber.and_then(|subscriber| subscriber.pending()) {
-                let reader = Reader::Subgroup(track_id, request, id);
-                pending.push((Reverse(rank), reader));
-            }
-        }
-        let fetches = self.fetches.pending(handle);
-        pending.extend(fetches.map(|(rank, request)| (Reverse(rank), Reader::Fetch(request))));
-        pending
-    }
-
-    fn is_pending(&mut self, handle: Handle, reader: Reader) -> bool {
-        let (track, request, id) = match reader {
-            Reader::Subgroup(track, request, id) => (track, request, id),
-            Reader::Fetch(request) => return self.fetches.is_pending((handle, request)),
-        };
-        let track = self.tracks.get(track);
-        let subscriber = track.and_then(|track| track.subscriber(handle, request));
-        let pending = subscriber.and_then(|subscriber| subscriber.pending());
-        pending.is_some_and(|(_, pending)| pending == id)
-    }
-
-    fn resume(&mut self, turn: &mut Turn<'_>, handle: Handle, reader: Reader) {
-        let (track_id, request, id) = match reader {
-            Reader::Subgroup(track, request, id) => (track, request, id),
-            Reader::Fetch(request) => {
-                return self.serving().resume(turn, (handle, request));
-            }
-        };
-        let who = (track_id, handle, request);
-        self.with_subscriber(turn, who, |subscriber, connection, subgroups, fan_out| {
-            let subgroup = subgroups.iter().find(|other| other.id == id);
-            if let Some(subgroup) = subgroup
-                && subscriber.resume(connection, subgroup, fan_out) == Progress::Level
-            {
-                fan_out.released.push(id);
-            }
+        let pending = peer.subscriptions().filter_map(|(request, id)| {
+            let subscriptions = self.tracks.get(id)?;
+            let index = subscriptions.position(handle, request).ok()?;
+            let (rank, log) = subscriptions.established[index].pending()?;
+            Some((Reverse(rank), Reader::Subgroup(id, request, log)))
         });
-        self.dismiss_if_drained(turn, track_id, handle, request);
+        pending.collect()
     }
 
-    /// The peer no longer wants one of its streams.
-    pub(crate) fn stop_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
-        if self.serving().on_stopped(turn, handle, stream) {
-            turn.counters.streams_stopped += 1;
-            return;
-        }
+    /// Whether a subscription still waits for a stream for that subgroup.
+    pub(crate) fn is_pending(
+        &self,
+        handle: Handle,
+        (id, request, log): (TrackId, RequestId, SubgroupId),
+    ) -> bool {
+        let Some(subscriptions) = self.tracks.get(id) else {
+            return false;
+        };
+        let index = subscriptions.position(handle, request);
+        let pending = index
+            .ok()
+            .and_then(|index| subscriptions.established[index].pending());
+        pending.is_some_and(|(_, pending)| pending == log)
+    }
+
+    /// There is room for more of a subgroup, or for a stream for it.
+    pub(crate) fn resume(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        handle: Handle,
+        (id, request, log): (TrackId, RequestId, SubgroupId),
+    ) {
+        self.with_subscription(
+            turn,
+            tracks,
+            (id, handle, request),
+            |subscription, connection, subgroups, fan_out| {
+                let subgroup = subgroups.iter().find(|other| other.id == log);
+                if let Some(subgroup) = subgroup
+                    && subscription.resume(connection, subgroup, fan_out) == Progress::Level
+                {
+                    fan_out.released.push(log);
+                }
+            },
+        );
+        turn.push(Effect::MaybeDrained(id, handle, request));
+    }
+
+    /// The peer no longer wants one of its subgroup streams.
+    pub(crate) fn stop_stream(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        handle: Handle,
+        stream: StreamId,
+    ) {
         let code = ResetCode::CANCELLED;
-        if let Some((track_id, request)) = self.abort_stream(turn, handle, stream, code) {
+        if let Some((id, request)) = self.abort_stream(turn, tracks, handle, stream, code) {
             turn.counters.streams_stopped += 1;
-            self.dismiss_if_drained(turn, track_id, handle, request);
+            turn.push(Effect::MaybeDrained(id, handle, request));
         }
     }
 
     /// Does something with a subscription and its connection, if both are still there, and clears up
     /// after it.
-    pub(crate) fn with_subscriber<T>(
+    pub(super) fn with_subscription<T>(
         &mut self,
         turn: &mut Turn<'_>,
-        (track_id, handle, request): (TrackId, Handle, RequestId),
-        act: impl FnOnce(&mut Subscriber, &mut Connection<'_>, &[Subgroup], &mut FanOut<'_>) -> T,
+        tracks: &mut Tracks,
+        (id, handle, request): (TrackId, Handle, RequestId),
+        act: impl FnOnce(&mut Subscription, &mut Connection<'_>, &[Subgroup], &mut FanOut<'_>) -> T,
     ) -> Option<T> {
-        let track = self.tracks.get(track_id)?;
-        let place = track.place(handle, request).ok()?;
+        let track = tracks.get(id)?;
+        let subscriptions = self.tracks.get_mut(id)?;
+        let index = subscriptions.position(handle, request).ok()?;
         let mut connection = turn.endpoint.connection(turn.now, handle)?;
         let defaults = track.defaults();
         let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
-        let Track {
-            subscribers,
-            subgroups,
-            ..
-        } = track;
+        let subscription = &mut subscriptions.established[index];
         let result = act(
-            &mut subscribers[place],
+            subscription,
             &mut connection,
-            subgroups,
+            track.subgroups(),
             &mut fan_out,
         );
-        if let Some(peer) = turn.sessions.get(handle) {
-            let max = turn.config.limits.lag_bytes_per_session_max;
-            peer.settle_lag(&mut subscribers[place], &mut connection, max, &mut fan_out);
-            let waits = std::mem::take(&mut fan_out.waits);
-            fan_out.counters.streams_waited += peer.note_waits(track_id, request, waits);
+        let outgoing = self.sessions.entry(handle);
+        outgoing.settle_lag(subscription, &mut connection, &mut fan_out);
+        let waits = std::mem::take(&mut fan_out.waits);
+        fan_out.counters.streams_waited += outgoing.note_waits(id, request, waits);
+        let (released, ended) = (fan_out.released, fan_out.ended);
+        let deadlines = fan_out.deadlines;
+        for log in released {
+            subscriptions.settle_subgroup(track, log);
         }
-        let (released, fallen) = (fan_out.released, fan_out.fallen);
-        let deliveries = fan_out.deliveries;
-        for id in released {
-            track.settle_subgroup(id);
+        for (handle, request) in ended {
+            turn.push(Effect::MaybeDrained(id, handle, request));
         }
-        for (handle, request) in fallen {
-            self.dismiss_if_drained(turn, track_id, handle, request);
-        }
-        if !deliveries.is_empty() {
-            self.note_deliveries(turn, handle, deliveries);
+        if !deadlines.is_empty() {
+            self.note_deadlines(turn, tracks, handle, deadlines);
         }
         Some(result)
     }
+}
+
+impl Subscriptions {
+    /// Brings every subscription up to date with a subgroup.
+    fn advance(
+        &mut self,
+        endpoint: &mut Endpoint,
+        sessions: &mut BySession<Outgoing>,
+        (id, subgroup): (TrackId, &Subgroup),
+        marks: &[Mark],
+        fan_out: &mut FanOut<'_>,
+    ) -> Outcome {
+        let now = fan_out.now;
+        let mut outcome = Outcome::default();
+        let first = if subgroup.from_link {
+            self.links_len()
+        } else {
+            0
+        };
+        for subscription in &mut self.established[first..] {
+            let handle = subscription.handle;
+            let Some(mut connection) = endpoint.connection(now, handle) else {
+                continue;
+            };
+            let progress = subscription.advance(&mut connection, subgroup, marks, fan_out);
+            if fan_out.lag_change != 0 {
+                let outgoing = sessions.entry(handle);
+                outgoing.settle_lag(subscription, &mut connection, fan_out);
+            }
+            if !fan_out.deadlines.is_empty() {
+                let deadlines = std::mem::take(&mut fan_out.deadlines);
+                outcome.deadlines.push((handle, deadlines));
+            }
+            match progress {
+                Progress::Apart => continue,
+                Progress::Behind(_) if subscription.cursor(subgroup.id).is_none() => {}
+                Progress::Level => {}
+                Progress::Behind(cursor) => {
+                    let held_from = outcome.held_from.map_or(cursor, |held| held.min(cursor));
+                    outcome.held_from = Some(held_from);
+                }
+            }
+            if !fan_out.waits.is_empty() {
+                let waits = std::mem::take(&mut fan_out.waits);
+                let outgoing = sessions.entry(handle);
+                fan_out.counters.streams_waited +=
+                    outgoing.note_waits(id, subscription.request, waits);
+            }
+            endpoint.fill_from(now, handle);
+        }
+        outcome
+    }
+
+    /// Forgets what is no longer needed of a subgroup: what all have read, or all of it once it has ended.
+    pub(super) fn settle_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
+        let cursors = self
+            .established
+            .iter()
+            .filter_map(|other| other.cursor(log));
+        let taken = cursors.min();
+        if track.trim_subgroup(log, taken) {
+            self.remove_subgroup(track, log);
+        }
+    }
+
+    fn remove_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
+        track.remove_subgroup(log);
+        for subscription in &mut self.established {
+            subscription.forget(log);
+        }
+    }
+}
+
+fn send_datagram(
+    now: Instant,
+    endpoint: &mut Endpoint,
+    counters: &mut Counters,
+    client: &Subscription,
+    datagram: &KeptDatagram,
+) {
+    let Some(mut connection) = endpoint.connection(now, client.handle) else {
+        return;
+    };
+    match connection.send_datagram(datagram.encoded.clone(), client.datagram_deadline(now)) {
+        Ok(()) => counters.datagrams_sent += 1,
+        Err(SendDatagramError::TooLarge(_)) => counters.datagrams_dropped_size += 1,
+        Err(SendDatagramError::Unsupported) => counters.datagrams_dropped_unsupported += 1,
+    }
+    endpoint.fill_from(now, client.handle);
 }

@@ -7,34 +7,36 @@ use weir_moqt::{error::ResetCode, session::RequestId};
 use weir_quic::{Connection, Handle};
 use weir_transport::{StreamId, Transport as _, WriteError};
 
+use super::{
+    deadlines::Deadline,
+    timeouts::{Timeouts, is_late, is_over},
+};
 use crate::{
     Counters, Limits,
-    delivery::deadlines::Due,
-    delivery::subscription::TrackDefaults,
-    delivery::timeouts::{Timeouts, is_late, is_over},
-    track::subgroup::{Start, Subgroup, SubgroupId},
+    ids::SubgroupId,
+    track::{Start, Subgroup, TrackDefaults},
 };
 
 /// One subgroup on its way to one subscriber.
 #[derive(Debug)]
-pub(crate) struct OutStream {
-    pub(crate) subgroup: SubgroupId,
-    pub(crate) group: u64,
+pub(super) struct OutStream {
+    pub(super) subgroup: SubgroupId,
+    pub(super) group: u64,
     /// The subgroup's ID.
-    pub(crate) number: u64,
+    pub(super) number: u64,
     /// The publisher's priority.
-    pub(crate) priority: u8,
-    pub(crate) state: OutState,
+    pub(super) priority: u8,
+    pub(super) state: OutState,
     /// Bytes that stand before the log for this subscriber, and are not yet written.
     prologue: Bytes,
     /// Offset in the log up to which it was written.
-    pub(crate) cursor: u64,
+    pub(super) cursor: u64,
     /// Bytes between the cursor and the end of the log, when last looked at.
-    pub(crate) behind: u64,
+    pub(super) behind: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OutState {
+pub(super) enum OutState {
     /// The peer allows no further stream for now.
     Pending,
     /// Takes what is written.
@@ -47,7 +49,7 @@ pub(crate) enum OutState {
 
 /// How a write went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(super) enum Outcome {
     /// Everything there is was taken.
     Level,
     /// The connection takes no more for now.
@@ -61,26 +63,26 @@ pub(crate) enum Outcome {
 }
 
 /// What is the same for all subscribers that are served in one go, and what comes of it.
-pub(crate) struct FanOut<'a> {
-    pub(crate) now: Instant,
-    pub(crate) limits: &'a Limits,
-    pub(crate) counters: &'a mut Counters,
-    pub(crate) track: TrackDefaults,
+pub(super) struct FanOut<'a> {
+    pub(super) now: Instant,
+    pub(super) limits: &'a Limits,
+    pub(super) counters: &'a mut Counters,
+    pub(super) track: TrackDefaults,
     /// What the relay has to know about streams that wait for room.
-    pub(crate) waits: Vec<Wait>,
+    pub(super) waits: Vec<Wait>,
     /// Subgroups that a subscriber held up, and does no longer.
-    pub(crate) released: Vec<SubgroupId>,
+    pub(super) released: Vec<SubgroupId>,
     /// By how many bytes subscribers fell behind, or caught up.
-    pub(crate) lag_change: i64,
+    pub(super) lag_change: i64,
     /// Subscriptions that are at their end because they are too slow.
-    pub(crate) fallen: Vec<(Handle, RequestId)>,
+    pub(super) ended: Vec<(Handle, RequestId)>,
     /// Streams of which nothing more comes, and by when they have to arrive.
-    pub(crate) deliveries: Vec<(StreamId, Due)>,
+    pub(super) deadlines: Vec<(StreamId, Deadline)>,
 }
 
 /// A change in what waits for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
+pub(super) enum Wait {
     /// A stream waits, with its rank and its subgroup.
     For(StreamId, i32, SubgroupId),
     /// It does no longer, without having got any.
@@ -88,7 +90,7 @@ pub(crate) enum Wait {
 }
 
 impl<'a> FanOut<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
         now: Instant,
         limits: &'a Limits,
         counters: &'a mut Counters,
@@ -102,20 +104,20 @@ impl<'a> FanOut<'a> {
             waits: Vec::new(),
             released: Vec::new(),
             lag_change: 0,
-            fallen: Vec::new(),
-            deliveries: Vec::new(),
+            ended: Vec::new(),
+            deadlines: Vec::new(),
         }
     }
 
     /// Changes how many bytes a stream is behind.
-    pub(crate) fn note_behind(&mut self, behind: &mut u64, now: u64) {
+    pub(super) fn note_behind(&mut self, behind: &mut u64, now: u64) {
         self.lag_change += now.cast_signed() - behind.cast_signed();
         *behind = now;
     }
 }
 
 impl OutStream {
-    pub(crate) fn new(subgroup: &Subgroup, priority: u8, start: Start) -> Self {
+    pub(super) fn new(subgroup: &Subgroup, priority: u8, start: Start) -> Self {
         Self {
             subgroup: subgroup.id,
             group: subgroup.header.group,
@@ -129,12 +131,12 @@ impl OutStream {
     }
 
     /// Whether it still reads from its subgroup.
-    pub(crate) fn is_reading(&self) -> bool {
+    pub(super) fn is_reading(&self) -> bool {
         self.state != OutState::Skipped
     }
 
     /// The transport's stream, if one is open.
-    pub(crate) fn stream(&self) -> Option<StreamId> {
+    pub(super) fn stream(&self) -> Option<StreamId> {
         match self.state {
             OutState::Open(stream) | OutState::Full(stream) => Some(stream),
             OutState::Pending | OutState::Skipped => None,
@@ -142,7 +144,7 @@ impl OutStream {
     }
 
     /// Writes what the connection takes.
-    pub(crate) fn write(
+    pub(super) fn write(
         &mut self,
         connection: &mut Connection<'_>,
         stream: StreamId,
@@ -175,14 +177,14 @@ impl OutStream {
     }
 
     /// Whether what it would send next is not worth sending any more.
-    pub(crate) fn is_late(&self, now: Instant, subgroup: &Subgroup, timeouts: Timeouts) -> bool {
+    pub(super) fn is_late(&self, now: Instant, subgroup: &Subgroup, timeouts: Timeouts) -> bool {
         let received = timeouts.object.and_then(|_| subgroup.received(self.cursor));
         received.is_some_and(|received| is_late(now, received, timeouts.object))
             || is_over(now, subgroup, timeouts)
     }
 
     /// Sends nothing more of its subgroup; resets the stream unless `code` is `None`.
-    pub(crate) fn give_up(
+    pub(super) fn give_up(
         &mut self,
         connection: &mut Connection<'_>,
         code: Option<ResetCode>,

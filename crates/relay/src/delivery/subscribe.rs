@@ -1,28 +1,57 @@
-//! SUBSCRIBE and what follows from it: who gets a track, who waits for it, and how it ends for them.
+//! SUBSCRIBE: requests that wait for a publisher, and how they become subscriptions.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_moqt::{
     error::RequestErrorCode,
     location::Location,
-    message::{RequestOk, Subscribe, SubscribeOk},
+    message::{Subscribe, SubscribeOk},
     parameter::{Filter, Parameters},
     session::RequestId,
 };
 use weir_quic::Handle;
 
+use super::{Delivery, subscription::Subscription};
 use crate::{
-    delivery::subscription::Subscriber, dispatch::Owners, sessions::peer::Part, timers::Timer,
-    track::Waiting, track::table::TrackId, turn::Turn,
+    effect::Effect,
+    ids::TrackId,
+    sessions::peer::Part,
+    timers::Timer,
+    track::{Track, Tracks},
+    turn::Turn,
 };
 
-impl Owners {
-    /// A session wants a track.
+/// A SUBSCRIBE request that waits for a publisher.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PendingSubscribe {
+    pub(super) handle: Handle,
+    pub(super) request: RequestId,
+    /// It came through a link.
+    pub(super) is_link: bool,
+    pub(super) parameters: Parameters,
+    /// How long it waits for a publisher to appear; a moment that has passed if it does not want to wait.
+    until: Instant,
+    /// When it is looked at again.
+    wake: Instant,
+}
+
+impl PendingSubscribe {
+    pub(super) fn is_of(&self, handle: Handle, request: RequestId) -> bool {
+        self.handle == handle && self.request == request
+    }
+
+    fn timer(&self) -> Timer {
+        Timer::Rendezvous(self.handle, self.request)
+    }
+}
+
+impl Delivery {
+    /// A session wants a track: it waits until a publisher is there.
     pub(crate) fn on_subscribe(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        tracks: &mut Tracks,
+        (handle, request): (Handle, RequestId),
         subscribe: Subscribe,
     ) {
         let limits = &turn.config.limits;
@@ -32,121 +61,85 @@ impl Owners {
         let is_link = peer.is_link();
         if !is_link && peer.counts.subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let track = &subscribe.track;
-        let Some(track_id) = self.tracks.find_or_create(track, limits.tracks_max) else {
+        let Some(id) = tracks.find_or_create(&subscribe.track, limits.tracks_max) else {
             turn.counters.refused_limit_tracks += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         };
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        if track.has_subscriber(handle) {
+        if self.has_subscriber(id, handle) {
             turn.counters.refused_duplicate += 1;
-            let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-            return turn.refuse(handle, id, code);
+            return turn.refuse(handle, request, RequestErrorCode::DUPLICATE_SUBSCRIPTION);
         }
-        let rendezvous = subscribe.parameters.rendezvous_timeout.unwrap_or_default();
+        let parameters = subscribe.parameters;
+        let new_group = parameters.new_group_request;
+        let rendezvous = parameters.rendezvous_timeout.unwrap_or_default();
         let until = turn.now + rendezvous.min(limits.rendezvous_max);
-        let answer_by = turn.now + UPSTREAM_ANSWER_MAX;
-        let wake = until.max(answer_by);
-        let wishes = Parameters {
-            new_group_request: subscribe.parameters.new_group_request,
-            ..Parameters::default()
-        };
-        track.waiting.push(Waiting {
-            handle,
-            request: id,
-            is_link,
-            parameters: subscribe.parameters,
-            until,
-            answer_by,
-            wake,
-        });
-        peer.insert(id, Part::Subscriber(track_id));
-        turn.timers.set(wake, Timer::Rendezvous(handle, id));
-        let is_established = track.is_established();
-        if is_link {
-            if track.is_established_by_client() {
-                self.request_group(turn, track_id, &wishes);
-                return self.admit_waiting(turn, track_id);
-            }
-            self.ask_publishers(turn, track_id, None);
-            return self.dismiss_links(turn, track_id);
-        }
-        if is_established {
-            self.request_group(turn, track_id, &wishes);
-            self.ask_links(turn, track_id);
-            return self.admit_waiting(turn, track_id);
-        }
-        if self.links_len() > 0 {
-            // One may have offered it, and rest.
-            self.update_upstream(turn, track_id);
-        }
-        let is_asking = self.tracks.get(track_id).is_some_and(|it| it.is_asking());
-        let is_asked = self.ask_publishers(turn, track_id, None) > 0;
-        if !is_asking && !is_asked {
-            let code = RequestErrorCode::DOES_NOT_EXIST;
-            self.on_publishers_declined(turn, track_id, code);
-        }
-    }
-
-    /// The publisher is there: everyone who waits becomes a subscriber.
-    pub(crate) fn admit_waiting(&mut self, turn: &mut Turn<'_>, id: TrackId) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let is_established_by_client = track.is_established_by_client();
-        let admitted = track
-            .waiting
-            .extract_if(.., |waiting| !waiting.is_link || is_established_by_client);
-        for waiting in admitted.collect::<Vec<_>>() {
-            let timer = Timer::Rendezvous(waiting.handle, waiting.request);
-            turn.timers.cancel(waiting.wake, timer);
-            self.admit(turn, id, waiting);
-        }
-        self.update_upstream(turn, id);
-        self.serving().on_joins_settled(turn, id);
-    }
-
-    fn admit(&mut self, turn: &mut Turn<'_>, id: TrackId, waiting: Waiting) {
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let Waiting {
+        let pending = PendingSubscribe {
             handle,
             request,
             is_link,
             parameters,
-            ..
-        } = waiting;
-        if is_over(parameters.filter, track.largest) {
+            until,
+            wake: until.max(turn.now + UPSTREAM_ANSWER_MAX),
+        };
+        turn.timers.set(pending.wake, pending.timer());
+        self.tracks.entry(id).pending.push(pending);
+        peer.insert(request, Part::Subscriber(id));
+        turn.push(Effect::TrackWanted {
+            track: id,
+            by_link: is_link,
+            new_group,
+        });
+    }
+
+    /// A publisher is there: requests that wait become subscriptions. Requests of links wait on if no client publishes
+    /// the track.
+    pub(crate) fn admit_pending(&mut self, turn: &mut Turn<'_>, tracks: &mut Tracks, id: TrackId) {
+        let Some(track) = tracks.get(id) else {
+            return;
+        };
+        let serves_links = track.is_established_by_client();
+        let pending = &mut self.tracks.entry(id).pending;
+        let admitted: Vec<_> = pending
+            .extract_if(.., |waiting| !waiting.is_link || serves_links)
+            .collect();
+        for pending in admitted {
+            turn.timers.cancel(pending.wake, pending.timer());
+            self.admit(turn, track, id, &pending);
+        }
+        turn.push(Effect::DemandChanged(id));
+        turn.push(Effect::JoinsSettled(id));
+    }
+
+    fn admit(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track: &Track,
+        id: TrackId,
+        pending: &PendingSubscribe,
+    ) {
+        let (handle, request) = (pending.handle, pending.request);
+        let parameters = &pending.parameters;
+        if is_over(parameters.filter, track.largest()) {
             if let Some(peer) = turn.sessions.get(handle) {
                 peer.remove(request);
             }
             turn.counters.refused_range += 1;
-            let code = RequestErrorCode::INVALID_RANGE;
-            return turn.refuse(handle, request, code);
+            return turn.refuse(handle, request, RequestErrorCode::INVALID_RANGE);
         }
-        let expires = turn.expires_in(handle, request);
-        let Some(track) = self.tracks.get(id) else {
-            return;
-        };
-        let defaults = track.defaults();
-        let mut subscriber = Subscriber::new(handle, request, &parameters, track.largest, defaults);
-        subscriber.is_link = is_link;
-        if let Err(place) = track.place(handle, request) {
-            track.subscribers.insert(place, subscriber);
-        }
+        let (largest, defaults) = (track.largest(), track.defaults());
+        let mut subscription = Subscription::new(handle, request, parameters, largest, defaults);
+        subscription.is_link = pending.is_link;
+        self.tracks.entry(id).insert(subscription);
         let ok = SubscribeOk {
-            track_alias: track.alias,
+            track_alias: track.alias(),
             parameters: Parameters {
-                largest_object: track.largest,
-                expires,
+                largest_object: largest,
+                expires: turn.expires_in(handle, request),
                 ..Parameters::default()
             },
-            properties: track.properties.clone(),
+            properties: track.properties().clone(),
         };
         turn.with_session(handle, |session, connection| {
             session.subscribe_ok(connection, request, ok);
@@ -154,36 +147,38 @@ impl Owners {
     }
 
     /// No publisher came, or none answered, in time.
-    pub(crate) fn on_waited(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
-        let part = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.requests.get(&request));
-        let Some(&Part::Subscriber(track)) = part else {
+    pub(crate) fn on_rendezvous_over(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        request: RequestId,
+    ) {
+        let peer = turn.sessions.get(handle);
+        let part = peer.and_then(|peer| peer.requests.get(&request));
+        let Some(&Part::Subscriber(id)) = part else {
             return;
         };
         turn.counters.refused_timeout += 1;
-        self.refuse_waiting(turn, handle, request, RequestErrorCode::TIMEOUT);
-        self.update_upstream(turn, track);
+        self.refuse_pending(turn, handle, request, RequestErrorCode::TIMEOUT);
+        turn.push(Effect::DemandChanged(id));
     }
 
-    /// No publisher is left who could still accept: those who do not want to wait for another are told.
+    /// No publisher is left who could still accept: requests that do not want to wait for another are refused.
     pub(crate) fn on_publishers_declined(
         &mut self,
         turn: &mut Turn<'_>,
-        track: TrackId,
+        id: TrackId,
         code: RequestErrorCode,
     ) {
-        let Some(found) = self.tracks.get(track) else {
+        let Some(subscriptions) = self.tracks.get_mut(id) else {
             return;
         };
         let mut refused = Vec::new();
-        for waiting in &mut found.waiting {
-            let timer = Timer::Rendezvous(waiting.handle, waiting.request);
+        for waiting in &mut subscriptions.pending {
             if waiting.until > turn.now {
-                turn.timers.cancel(waiting.wake, timer);
+                turn.timers.cancel(waiting.wake, waiting.timer());
                 waiting.wake = waiting.until;
-                turn.timers.set(waiting.wake, timer);
+                turn.timers.set(waiting.wake, waiting.timer());
             } else {
                 refused.push((waiting.handle, waiting.request));
             }
@@ -192,125 +187,58 @@ impl Owners {
             if code == RequestErrorCode::DOES_NOT_EXIST {
                 turn.counters.refused_does_not_exist += 1;
             }
-            self.refuse_waiting(turn, handle, request, code);
+            self.refuse_pending(turn, handle, request, code);
         }
     }
 
-    pub(crate) fn refuse_waiting(
+    /// Refuses the requests of links that wait for a track.
+    pub(crate) fn refuse_pending_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        let pending = self.tracks.get(id).map(|it| it.pending.iter());
+        let links = pending
+            .into_iter()
+            .flatten()
+            .filter(|waiting| waiting.is_link);
+        let links: Vec<_> = links
+            .map(|waiting| (waiting.handle, waiting.request))
+            .collect();
+        for (handle, request) in links {
+            self.refuse_pending(turn, handle, request, RequestErrorCode::DOES_NOT_EXIST);
+        }
+    }
+
+    /// Refuses a request that waits.
+    pub(super) fn refuse_pending(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
         request: RequestId,
         code: RequestErrorCode,
     ) {
-        let part = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.remove(request));
+        let peer = turn.sessions.get(handle);
+        let part = peer.and_then(|peer| peer.remove(request));
         if let Some(Part::Subscriber(id)) = part {
             self.stop_waiting(turn, id, handle, request);
-            self.serving().on_joins_settled(turn, id);
-            self.tracks.forget_if_unused(turn, id);
+            turn.push(Effect::JoinsSettled(id));
+            turn.push(Effect::Released(id));
         }
         turn.refuse(handle, request, code);
     }
 
-    fn stop_waiting(
+    pub(super) fn stop_waiting(
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
         handle: Handle,
         request: RequestId,
     ) {
-        if let Some(track) = self.tracks.get(id)
-            && let Some(place) = track
-                .waiting
-                .iter()
-                .position(|waiting| waiting.is_of(handle, request))
-        {
-            let waiting = track.waiting.remove(place);
-            let timer = Timer::Rendezvous(handle, request);
-            turn.timers.cancel(waiting.wake, timer);
-        }
-    }
-
-    /// A subscriber ended its subscription, or is gone itself.
-    pub(crate) fn subscriber_gone(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: TrackId,
-        handle: Handle,
-        request: RequestId,
-    ) {
-        self.stop_waiting(turn, id, handle, request);
-        let who = (id, handle, request);
-        self.with_subscriber(turn, who, |subscriber, connection, _, turn| {
-            subscriber.abandon(connection, turn);
-        });
-        if let Some(track) = self.tracks.get(id)
-            && let Ok(place) = track.place(handle, request)
-        {
-            let subscriber = track.subscribers.remove(place);
-            for subgroup in subscriber.holds() {
-                track.settle_subgroup(subgroup);
-            }
-        }
-        self.serving().on_joins_settled(turn, id);
-        self.update_upstream(turn, id);
-        self.tracks.forget_if_unused(turn, id);
-    }
-
-    /// A session changes one of its requests.
-    pub(crate) fn on_update(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        parameters: &Parameters,
-    ) {
-        let needs_permit = !parameters.authorization_tokens.is_empty()
-            || parameters.track_namespace_prefix.is_some();
-        if needs_permit && !self.is_renewed(turn, handle, id, parameters) {
+        let Some(subscriptions) = self.tracks.get_mut(id) else {
             return;
+        };
+        let mut pending = subscriptions.pending.iter();
+        if let Some(index) = pending.position(|waiting| waiting.is_of(handle, request)) {
+            let waiting = subscriptions.pending.remove(index);
+            turn.timers.cancel(waiting.wake, waiting.timer());
         }
-        let part = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.requests.get(&id));
-        let mut answer = RequestOk::default();
-        if matches!(part, Some(Part::Interest(_))) {
-            return self.update_interest(turn, handle, id, parameters);
-        }
-        if let Some(&Part::Subscriber(track_id)) = part {
-            let Some(track) = self.tracks.get(track_id) else {
-                return;
-            };
-            let largest = track.largest;
-            let mut waiting = track.waiting.iter_mut();
-            if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, id)) {
-                waiting.parameters.change(parameters);
-                return turn.grant_update(handle, id, answer);
-            }
-            let who = (track_id, handle, id);
-            self.with_subscriber(turn, who, |subscriber, connection, _, turn| {
-                let had_forward = subscriber.forward;
-                subscriber.update(connection, parameters, largest, turn);
-                let wakes = subscriber.forward && !had_forward;
-                if wakes {
-                    subscriber.joining = largest;
-                }
-                if wakes || parameters.filter.is_some() {
-                    answer.parameters.largest_object = largest;
-                }
-            });
-            self.request_group(turn, track_id, parameters);
-            self.update_upstream(turn, track_id);
-            self.dismiss_links(turn, track_id);
-            self.dismiss_if_drained(turn, track_id, handle, id);
-            answer.parameters.expires = turn.expires_in(handle, id);
-        }
-        self.serving().on_update(turn, (handle, id), parameters);
-        turn.grant_update(handle, id, answer);
     }
 }
 

@@ -16,24 +16,26 @@ use weir_moqt::{
 use weir_quic::{Connection, Handle};
 use weir_transport::{Direction, StreamId, Transport as _};
 
+use super::{
+    deadlines::Deadline,
+    stream::{FanOut, OutState, OutStream, Outcome, Wait},
+    timeouts::{Timeouts, smaller},
+};
 use crate::{
-    delivery::deadlines::Due,
-    delivery::stream::{FanOut, OutState, OutStream, Outcome, Wait},
-    delivery::timeouts::{Timeouts, smaller},
-    track::subgroup::{Ended, Mark, Subgroup, SubgroupId},
+    ids::SubgroupId,
+    track::{Ended, Mark, Subgroup, TrackDefaults},
 };
 
 /// A subscription that gets objects.
 #[derive(Debug)]
-pub(crate) struct Subscriber {
-    pub(crate) handle: Handle,
-    pub(crate) request: RequestId,
-    /// The session is a link.
-    pub(crate) is_link: bool,
+pub(super) struct Subscription {
+    pub(super) handle: Handle,
+    pub(super) request: RequestId,
+    /// It is a link's.
+    pub(super) is_link: bool,
     /// The link did not ask for it: it was offered.
-    pub(crate) is_offer: bool,
-    /// Objects are sent only while it wants them [moqt-18 §5.1].
-    pub(crate) forward: bool,
+    pub(super) is_offer: bool,
+    state: State,
     start: Location,
     /// Last group wanted.
     end_group: u64,
@@ -48,14 +50,24 @@ pub(crate) struct Subscriber {
     shed: Option<u64>,
     /// The largest location that it was told of when it was established or woken up: where fetches that join it
     /// end [moqt-18 §5.1].
-    pub(crate) joining: Option<Location>,
-    /// To be told once its streams are complete; no new ones are opened.
-    pub(crate) ending: Option<Box<PublishDone>>,
+    pub(super) joining: Option<Location>,
+}
+
+/// Whether a subscription gets objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// Objects are sent as they come [moqt-18 §5.1].
+    Forwarding,
+    /// It wants no objects now.
+    Paused,
+    /// Its track has ended, or it is too slow: no new streams are opened, and PUBLISH_DONE follows once those that are open
+    /// are complete.
+    Ending(Box<PublishDone>),
 }
 
 /// How a subscriber stands with a subgroup after a look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(super) enum Progress {
     /// It wants nothing of it.
     Apart,
     /// It has everything there is so far, or was given up.
@@ -64,18 +76,9 @@ pub(crate) enum Progress {
     Behind(u64),
 }
 
-/// What the track says for all its subscribers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct TrackDefaults {
-    pub(crate) priority: u8,
-    pub(crate) order: GroupOrder,
-    pub(crate) object_timeout: Option<Duration>,
-    pub(crate) subgroup_timeout: Option<Duration>,
-}
-
-impl Subscriber {
+impl Subscription {
     /// A subscription with the parameters of its SUBSCRIBE, to a track whose largest object is `largest`.
-    pub(crate) fn new(
+    pub(super) fn new(
         handle: Handle,
         request: RequestId,
         parameters: &Parameters,
@@ -87,7 +90,7 @@ impl Subscriber {
             request,
             is_link: false,
             is_offer: false,
-            forward: true,
+            state: State::Forwarding,
             start: Location::ZERO,
             end_group: u64::MAX,
             priority: SUBSCRIBER_PRIORITY_DEFAULT,
@@ -101,7 +104,6 @@ impl Subscriber {
             streams_opened: 0,
             shed: None,
             joining: largest,
-            ending: None,
         };
         subscriber.take_over(parameters, largest, track);
         subscriber
@@ -114,7 +116,7 @@ impl Subscriber {
         track: TrackDefaults,
     ) {
         if let Some(forward) = parameters.forward {
-            self.forward = forward;
+            self.state.set_forward(forward);
         }
         if let Some(priority) = parameters.subscriber_priority {
             self.priority = priority;
@@ -136,7 +138,7 @@ impl Subscriber {
 
     /// Takes over what a REQUEST_UPDATE says; what it does not mention stays. Streams of what is no longer
     /// wanted are reset [moqt-18 §11.4.3].
-    pub(crate) fn update(
+    pub(super) fn update(
         &mut self,
         connection: &mut Connection<'_>,
         parameters: &Parameters,
@@ -149,7 +151,8 @@ impl Subscriber {
             let starts_inside = entry.group == start.group && start.object > 0;
             entry.group >= start.group && entry.group <= end_group && !starts_inside
         };
-        let (forward, keeps_range) = (self.forward, parameters.filter.is_none());
+        let forward = parameters.forward.unwrap_or(self.forwards());
+        let keeps_range = parameters.filter.is_none();
         if !keeps_range {
             self.shed = None;
         }
@@ -175,32 +178,59 @@ impl Subscriber {
     }
 
     /// Whether it was offered to a link that does not want it now.
-    pub(crate) fn is_resting_offer(&self) -> bool {
-        self.is_offer && !self.forward
+    pub(super) fn is_declined_offer(&self) -> bool {
+        self.is_offer && !self.forwards()
+    }
+
+    /// Whether objects are sent as they come, or were until it began to end.
+    pub(super) fn forwards(&self) -> bool {
+        self.state != State::Paused
+    }
+
+    /// Whether PUBLISH_DONE follows as soon as its streams are complete.
+    pub(super) fn is_ending(&self) -> bool {
+        matches!(self.state, State::Ending(_))
+    }
+
+    /// It ends with `done`, unless it is ending already.
+    pub(super) fn end_with(&mut self, done: &PublishDone) {
+        if !self.is_ending() {
+            self.state = State::Ending(Box::new(done.clone()));
+        }
+    }
+
+    /// What the subscriber is told at the end, once its streams are all complete or given up.
+    pub(super) fn done(&self) -> Option<PublishDone> {
+        match &self.state {
+            State::Ending(done) if self.is_drained() => Some(PublishDone {
+                stream_count: Some(self.streams_opened),
+                ..(**done).clone()
+            }),
+            State::Ending(_) | State::Forwarding | State::Paused => None,
+        }
     }
 
     /// Whether it wants the object at `location`.
     #[inline]
-    pub(crate) fn wants(&self, location: Location) -> bool {
-        self.forward
-            && self.ending.is_none()
+    pub(super) fn wants(&self, location: Location) -> bool {
+        self.state == State::Forwarding
             && location >= self.start
             && location.group <= self.end_group
     }
 
     /// When a datagram received now is no longer worth sending.
     #[inline]
-    pub(crate) fn datagram_deadline(&self, now: Instant) -> Option<Instant> {
+    pub(super) fn datagram_deadline(&self, now: Instant) -> Option<Instant> {
         self.datagram_timeout.map(|timeout| now + timeout)
     }
 
     /// Whether its streams are all complete or given up.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         !self.streams.iter().any(OutStream::is_reading)
     }
 
     /// Offset up to which it has read a subgroup, if it still reads it.
-    pub(crate) fn cursor(&self, subgroup: SubgroupId) -> Option<u64> {
+    pub(super) fn cursor(&self, subgroup: SubgroupId) -> Option<u64> {
         let mut streams = self.streams.iter();
         streams
             .find(|entry| entry.subgroup == subgroup && entry.is_reading())
@@ -208,13 +238,13 @@ impl Subscriber {
     }
 
     /// Number of streams opened for it so far [moqt-18 §10.11].
-    pub(crate) fn streams_opened(&self) -> u64 {
+    pub(super) fn streams_opened(&self) -> u64 {
         self.streams_opened
     }
 
     /// Brings it up to date with `subgroup`, in which the objects of `marks` have just begun.
     #[inline]
-    pub(crate) fn advance(
+    pub(super) fn advance(
         &mut self,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
@@ -229,7 +259,7 @@ impl Subscriber {
     }
 
     /// The connection takes more, or another stream: goes on with a subgroup, if it still reads it.
-    pub(crate) fn resume(
+    pub(super) fn resume(
         &mut self,
         connection: &mut Connection<'_>,
         subgroup: &Subgroup,
@@ -246,7 +276,7 @@ impl Subscriber {
     }
 
     /// The subgroup for which it most wants to open a stream, with its rank.
-    pub(crate) fn pending(&self) -> Option<(i32, SubgroupId)> {
+    pub(super) fn pending(&self) -> Option<(i32, SubgroupId)> {
         self.streams
             .iter()
             .filter(|entry| entry.state == OutState::Pending)
@@ -256,7 +286,7 @@ impl Subscriber {
     }
 
     /// Gives up `stream` with `code`; returns whether it was one of this subscription's.
-    pub(crate) fn abort(
+    pub(super) fn abort(
         &mut self,
         connection: &mut Connection<'_>,
         stream: StreamId,
@@ -272,20 +302,20 @@ impl Subscriber {
     }
 
     /// Resets everything still open, since the subscription is over.
-    pub(crate) fn abandon(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
+    pub(super) fn abandon(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         for mut entry in self.streams.drain(..) {
             entry.give_up(connection, Some(ResetCode::CANCELLED), fan_out);
         }
     }
 
     /// The subgroups that are held because it has not read them.
-    pub(crate) fn holds(&self) -> Vec<SubgroupId> {
+    pub(super) fn holds(&self) -> Vec<SubgroupId> {
         let behind = self.streams.iter().filter(|entry| entry.behind > 0);
         behind.map(|entry| entry.subgroup).collect()
     }
 
     /// Forgets a subgroup that is over for all.
-    pub(crate) fn forget(&mut self, subgroup: SubgroupId) {
+    pub(super) fn forget(&mut self, subgroup: SubgroupId) {
         self.streams.retain(|stream| stream.subgroup != subgroup);
     }
 
@@ -360,8 +390,8 @@ impl Subscriber {
                 {
                     if ended == Ended::Displaced {
                         fan_out
-                            .deliveries
-                            .push((stream, Due::displaced(fan_out.now)));
+                            .deadlines
+                            .push((stream, Deadline::displaced(fan_out.now)));
                     } else {
                         connection.finish(stream);
                         self.watch(connection, subgroup, stream, true, fan_out);
@@ -444,7 +474,7 @@ impl Subscriber {
         let due = self
             .timeouts
             .due(fan_out.now, subgroup, is_written, connection);
-        fan_out.deliveries.extend(due.map(|due| (stream, due)));
+        fan_out.deadlines.extend(due.map(|due| (stream, due)));
     }
 
     /// Notes how far behind it is, and gives up what is oldest if that is too far.
@@ -475,13 +505,13 @@ impl Subscriber {
     }
 
     /// Bytes that it has not taken yet, of all subgroups.
-    pub(crate) fn behind(&self) -> u64 {
+    pub(super) fn behind(&self) -> u64 {
         self.streams.iter().map(|entry| entry.behind).sum()
     }
 
     /// Gives up the oldest groups that wait, whole ones, until no more than `max` bytes wait. The newest is kept; if that
     /// alone is too much, the subscription ends [moqt-18 §8].
-    pub(crate) fn shed_beyond(
+    pub(super) fn shed_beyond(
         &mut self,
         connection: &mut Connection<'_>,
         max: u64,
@@ -535,14 +565,25 @@ impl Subscriber {
     fn give_in(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         fan_out.counters.subscriptions_too_far_behind += 1;
         self.give_up(connection, fan_out, |_| true);
-        self.ending = Some(Box::new(PublishDone {
+        self.state = State::Ending(Box::new(PublishDone {
             code: PublishDoneCode::TOO_FAR_BEHIND,
             stream_count: None,
             reason: "a whole group waits".to_owned(),
         }));
-        fan_out.fallen.push((self.handle, self.request));
+        fan_out.ended.push((self.handle, self.request));
     }
 }
+
+impl State {
+    fn set_forward(&mut self, forward: bool) {
+        match self {
+            Self::Ending(_) => {}
+            Self::Forwarding | Self::Paused if forward => *self = Self::Forwarding,
+            Self::Forwarding | Self::Paused => *self = Self::Paused,
+        }
+    }
+}
+
 /// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].
 fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
     let origin = Location {

@@ -15,9 +15,8 @@ use crate::{
     cache::{Contradiction, Keeper, TrackCache},
     effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::FetchId,
     fetch::upstream_fetch::{Fault, UpstreamEvent, UpstreamFetch},
-    track::table::TrackId,
+    ids::{FetchId, TrackId},
     turn::Turn,
 };
 
@@ -32,17 +31,7 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(track_id) else {
             return;
         };
-        track.is_known = true;
-        if !track.is_established() {
-            track.properties = ok.properties.clone();
-            track.cache.default_priority = ok.properties.publisher_priority();
-        }
-        if ok.end_of_track {
-            track.ends.end_track(ok.end);
-        }
-        if ok.end < span.end || ok.end_of_track {
-            track.cache.largest = track.cache.largest.max(Some(ok.end));
-        }
+        track.on_fetch_ok(ok, &span);
         for reader in self.fetches.served_from(track_id) {
             if let Some(fetch) = self.fetches.served.get_mut(&reader) {
                 fetch.note_grant(&span, ok.end, ok.end_of_track);
@@ -102,11 +91,7 @@ impl Serving<'_> {
             return Ok(());
         };
         let location = Location::new(object.group, object.object);
-        if !track.ends.gaps.admits(location) {
-            return Err(Contradiction);
-        }
-        let (limits, counters) = (&turn.config.limits, &mut turn.counters);
-        track.hear_of_gaps(location, &object.properties, limits, counters)
+        track.admit_fetched(turn, location, &object.properties)
     }
 
     /// Handles the next bytes of an object's payload on such a stream.
@@ -205,7 +190,7 @@ impl Serving<'_> {
         });
         if let Some(upstream) = self.remove_upstream(turn, id) {
             self.on_cached(turn, upstream.track());
-            self.tracks.forget_if_unused(turn, upstream.track());
+            turn.push(Effect::Released(upstream.track()));
         }
     }
 
@@ -229,9 +214,7 @@ impl Serving<'_> {
         }
         if code == RequestErrorCode::UNSUPPORTED_EXTENSION {
             // Nor is what came before the answer passed on [moqt-18 §2.5.1].
-            if let Some((track, ledger)) = self.tracks.get_with_ledger(track) {
-                track.cache.clear(ledger);
-            }
+            self.tracks.clear_cache(track);
             self.fail_all(turn, track, code);
         }
         let others = upstream.alternatives().to_vec();
@@ -239,7 +222,7 @@ impl Serving<'_> {
             self.note_failure(&upstream, code);
         }
         self.on_cached(turn, track);
-        self.tracks.forget_if_unused(turn, track);
+        turn.push(Effect::Released(track));
     }
 
     /// Tells the fetches of peers that wait for a fetch of the relay why it failed.
@@ -285,15 +268,15 @@ impl Serving<'_> {
         id: FetchId,
     ) -> Option<UpstreamFetch> {
         let upstream = self.fetches.upstream.remove(&id)?;
-        let parts = &mut self.tracks.ledger_mut().fetched_parts;
-        parts.hold(upstream.account(), upstream.held_bytes(), 0);
+        let (account, held) = (upstream.account(), upstream.held_bytes());
+        self.tracks.hold_fetched_part(account, held, 0);
         if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
         }
         if let Some(stream) = upstream.stream().id() {
             self.fetches.streams_received.remove(&(id.0, stream));
         }
-        self.leave(upstream.track(), id);
+        self.fetches.leave(upstream.track(), id);
         Some(upstream)
     }
 
@@ -305,19 +288,13 @@ impl Serving<'_> {
         act: impl FnOnce(&mut UpstreamFetch, &mut TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
         let upstream = self.fetches.upstream.get_mut(&id)?;
-        let (track, ledger) = self.tracks.get_with_ledger(upstream.track())?;
-        let mut keeper = Keeper {
-            ledger,
-            counters: turn.counters,
-            limits: &turn.config.limits,
-            track: upstream.track(),
-            now: turn.now,
-        };
-        let before = upstream.held_bytes();
-        let result = act(upstream, &mut track.cache, &mut keeper);
-        let parts = &mut keeper.ledger.fetched_parts;
-        parts.hold(upstream.account(), before, upstream.held_bytes());
-        self.tracks.tend_cache(turn);
-        Some(result)
+        let track = upstream.track();
+        self.tracks.with_cache(turn, track, |cache, keeper| {
+            let before = upstream.held_bytes();
+            let result = act(upstream, cache, keeper);
+            let parts = &mut keeper.ledger.fetched_parts;
+            parts.hold(upstream.account(), before, upstream.held_bytes());
+            result
+        })
     }
 }

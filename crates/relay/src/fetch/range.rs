@@ -2,17 +2,18 @@
 
 use weir_moqt::{
     error::RequestErrorCode,
-    location::Location,
     message::{Fetch, FetchKind},
 };
 use weir_quic::Handle;
 
 use crate::{
+    delivery::{Delivery, Joined},
+    effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::{FetchId, Join, ServedFetch},
+    fetch::served_fetch::{Join, ServedFetch},
+    ids::{FetchId, TrackId},
     sessions::peer::Part,
     track::Track,
-    track::table::TrackId,
     turn::Turn,
 };
 
@@ -39,11 +40,11 @@ impl Serving<'_> {
         if let FetchKind::Standalone { start, end, .. } = message.kind
             && end < start
         {
-            self.tracks.forget_if_unused(turn, track);
+            turn.push(Effect::Released(track));
             return turn.refuse_fetch(id, RequestErrorCode::INVALID_RANGE);
         }
         let fetch = ServedFetch::new(draft, track, message, fill_max);
-        self.insert_served(turn.sessions, id, fetch);
+        self.fetches.insert_served(turn.sessions, id, fetch);
         self.start(turn, id);
     }
 
@@ -86,7 +87,7 @@ impl Serving<'_> {
         let range = match (self.tracks.get(fetch.track()), fetch.join()) {
             (None, _) => Err(RequestErrorCode::DOES_NOT_EXIST),
             (Some(track), None) => set_standalone_range(fetch, track),
-            (Some(track), Some(join)) => set_joining_range(fetch, track, id.0, join),
+            (Some(_), Some(join)) => set_joining_range(fetch, self.delivery, id.0, join),
         };
         match range {
             Ok(Range::Set) => self.serve(turn, id),
@@ -125,22 +126,19 @@ fn set_standalone_range(fetch: &mut ServedFetch, track: &Track) -> Result<Range,
 /// Sets the range of a joining fetch, which ends where the subscription begins.
 fn set_joining_range(
     fetch: &mut ServedFetch,
-    track: &mut Track,
+    delivery: &Delivery,
     handle: Handle,
     join: Join,
 ) -> Result<Range, RequestErrorCode> {
-    let mut waiting = track.waiting.iter();
-    if let Some(waiting) = waiting.find(|waiting| waiting.is_of(handle, join.subscription)) {
-        return if waiting.parameters.forward == Some(false) {
-            Err(RequestErrorCode::INVALID_RANGE)
-        } else {
-            Ok(Range::Awaited)
-        };
-    }
-    let subscriber = track.subscriber(handle, join.subscription);
-    let subscriber = subscriber.ok_or(RequestErrorCode::INVALID_JOINING_REQUEST_ID)?;
-    let end: Option<Location> = subscriber.joining.filter(|_| subscriber.forward);
-    let end = end.ok_or(RequestErrorCode::INVALID_RANGE)?;
+    let subscription = (handle, join.subscription);
+    let end = match delivery.joined(fetch.track(), subscription) {
+        None => return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
+        Some(Joined::Pending) => return Ok(Range::Awaited),
+        Some(Joined::Paused | Joined::Forwarding(None)) => {
+            return Err(RequestErrorCode::INVALID_RANGE);
+        }
+        Some(Joined::Forwarding(Some(end))) => end,
+    };
     let start = join.start(end);
     if start > end {
         return Err(RequestErrorCode::INVALID_RANGE);

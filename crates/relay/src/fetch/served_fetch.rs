@@ -14,16 +14,13 @@ use weir_moqt::{
     property::Properties,
     session::RequestId,
 };
-use weir_quic::{Connection, Handle};
+use weir_quic::Connection;
 
 use crate::{
     cache::Span,
     fetch::served_stream::{ServedStream, Written},
-    track::table::TrackId,
+    ids::TrackId,
 };
-
-/// Names a fetch, of a peer or of the relay: the session and the request in it.
-pub(crate) type FetchId = (Handle, RequestId);
 
 /// One FETCH of a peer. Holds at most one object that its stream has not taken.
 #[derive(Debug)]

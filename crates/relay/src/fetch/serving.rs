@@ -12,13 +12,14 @@ use weir_transport::{StreamId, Transport as _};
 
 use crate::{
     cache::Known,
-    delivery::blocked_streams::Reader,
+    delivery::Reader,
+    effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::{FetchId, ServedFetch},
+    fetch::served_fetch::ServedFetch,
     fetch::served_stream::Written,
+    ids::{FetchId, TrackId},
     timers::Timer,
     track::Track,
-    track::table::TrackId,
     turn::Turn,
 };
 
@@ -58,10 +59,8 @@ impl Serving<'_> {
                 if let Some(stream) = stream {
                     self.fetches.streams_sent.insert((id.0, stream), id.1);
                 }
-                if let (Some(stream), Some(peer)) =
-                    (fetch.stream().blocked_id(), turn.sessions.get(id.0))
-                {
-                    let is_new = peer.full.insert(stream, fetch.rank(), reader);
+                if let Some(stream) = fetch.stream().blocked_id() {
+                    let is_new = self.delivery.block(id.0, stream, fetch.rank(), reader);
                     turn.counters.streams_waited += u64::from(is_new);
                 }
                 self.fetches.served.insert(id, fetch);
@@ -114,9 +113,9 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(fetch.track()) else {
             return Some(Outcome::Failed(RequestErrorCode::DOES_NOT_EXIST));
         };
-        let track_priority = track.properties.publisher_priority();
+        let track_priority = track.properties().publisher_priority();
         let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
-        match track.cache.look(next, fetch.span(), oldest) {
+        match track.cache().look(next, fetch.span(), oldest) {
             Known::Object(entry) => {
                 let (object, payload) = entry.fetched(next.group, track_priority);
                 turn.counters.fetch_objects_sent += 1;
@@ -139,7 +138,7 @@ impl Serving<'_> {
     /// Whether the properties of a track are unknown and a publisher is about to send them. Its objects are not passed on
     /// before: the track may have properties that a subscriber has to understand [moqt-18 §2.5.1].
     fn awaits_properties(&mut self, track: TrackId) -> bool {
-        let is_known = self.tracks.get(track).is_none_or(|track| track.is_known);
+        let is_known = self.tracks.get(track).is_none_or(|track| track.is_known());
         let mut upstream = self.fetches.upstream_for(track);
         !is_known && upstream.any(|upstream| !upstream.is_granted())
     }
@@ -208,7 +207,7 @@ impl Serving<'_> {
 
     fn send_answer(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) {
         if let Some(track) = self.tracks.get(fetch.track()) {
-            let ok = fetch.answer(track.properties.clone());
+            let ok = fetch.answer(track.properties().clone());
             turn.with_session(id.0, |session, connection| {
                 session.fetch_ok(connection, id.1, ok);
             });
@@ -263,19 +262,16 @@ impl Serving<'_> {
 
     /// Removes a fetch that has ended.
     fn remove(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &ServedFetch) {
-        let peer = turn.sessions.get(id.0);
         if let Some(stream) = fetch.stream().id() {
             self.fetches.streams_sent.remove(&(id.0, stream));
+            self.delivery.unblock(id.0, stream);
         }
-        if let Some(peer) = peer {
+        if let Some(peer) = turn.sessions.get(id.0) {
             peer.remove(id.1);
-            if let Some(stream) = fetch.stream().id() {
-                peer.full.remove(stream);
-            }
         }
-        self.leave(fetch.track(), id);
+        self.fetches.leave(fetch.track(), id);
         self.cancel_unwanted(turn, fetch.track());
-        self.tracks.forget_if_unused(turn, fetch.track());
+        turn.push(Effect::Released(fetch.track()));
     }
 
     /// Ends a fetch that its peer has cancelled, or whose session has ended.
@@ -316,9 +312,9 @@ impl Serving<'_> {
         {
             connection.set_priority(stream, fetch.rank());
         }
-        if let (Some(stream), Some(peer)) = (stream.blocked_id(), turn.sessions.get(id.0)) {
+        if let Some(stream) = stream.blocked_id() {
             let reader = Reader::Fetch(id.1);
-            peer.full.insert(stream, fetch.rank(), reader);
+            self.delivery.block(id.0, stream, fetch.rank(), reader);
         }
     }
 
@@ -360,7 +356,7 @@ impl Turn<'_> {
 
 /// When an object must have arrived at the earliest to be served [moqt-18 §12.3].
 fn oldest(now: Instant, age_max: Duration, track: &Track) -> Option<Instant> {
-    let duration = track.properties.max_cache_duration();
+    let duration = track.properties().max_cache_duration();
     now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
 }
 

@@ -4,7 +4,6 @@ use weir_moqt::{
     error::ResetCode,
     location::Location,
     message::FetchKind,
-    name::Namespace,
     parameter::{GroupOrder, Parameters},
 };
 use weir_quic::Handle;
@@ -12,9 +11,10 @@ use weir_quic::Handle;
 use crate::{
     cache::{Known, Span},
     fetch::Serving,
-    fetch::served_fetch::{FetchId, ServedFetch},
+    fetch::served_fetch::ServedFetch,
     fetch::upstream_fetch::{UpstreamEvent, UpstreamFetch},
-    track::table::TrackId,
+    ids::{FetchId, TrackId},
+    track::Publisher,
     turn::Turn,
 };
 
@@ -88,7 +88,7 @@ impl Serving<'_> {
         let span = fetch.span();
         let mut next = span.after(last)?;
         for _ in 0..LOOKUPS_AHEAD_MAX {
-            next = match track.cache.look(next, span, None) {
+            next = match track.cache().look(next, span, None) {
                 Known::Unknown(last) => {
                     return (!track.is_arriving(next)).then_some((next, last));
                 }
@@ -105,11 +105,12 @@ impl Serving<'_> {
         let Some(track) = self.tracks.get(track) else {
             return Vec::new();
         };
-        let sources = track.sources.iter();
-        let sources = sources.filter(|source| source.is_established() || source.is_offered());
-        let mut found: Vec<Handle> = sources.map(|source| source.handle).collect();
-        let namespace = track.name.namespace.clone();
-        found.extend(self.announcers(turn, &namespace));
+        let known = track.publishers().iter();
+        let mut found: Vec<Handle> = known
+            .filter(|publisher| publisher.is_established() || publisher.is_offering())
+            .map(Publisher::session)
+            .collect();
+        found.extend(self.catalogue.announcers_of(turn, &track.name().namespace));
         let mut publishers = Vec::new();
         for handle in found {
             if self.may_ask(turn, handle, except) && !publishers.contains(&handle) {
@@ -117,13 +118,6 @@ impl Serving<'_> {
             }
         }
         publishers
-    }
-
-    fn announcers(&self, turn: &mut Turn<'_>, namespace: &Namespace) -> Vec<Handle> {
-        let max = turn.config.limits.announcers_per_track_max;
-        let found = self.announcements.matching(namespace, max);
-        turn.counters.announcers_cut += u64::from(found.is_cut);
-        found.sessions
     }
 
     /// Whether a session may be asked for objects that `asker` fetches.
@@ -158,7 +152,7 @@ impl Serving<'_> {
                 return false;
             };
             let kind = FetchKind::Standalone {
-                track: track.name.clone(),
+                track: track.name().clone(),
                 start: span.start,
                 end: span.end,
             };
@@ -175,7 +169,8 @@ impl Serving<'_> {
             turn.counters.fetches_upstream += 1;
             let account = (!turn.is_link(handle)).then_some(handle);
             let upstream = UpstreamFetch::new(track_id, account, span, publishers);
-            self.insert_upstream(turn.sessions, (handle, request), upstream);
+            self.fetches
+                .insert_upstream(turn.sessions, (handle, request), upstream);
             return true;
         }
         false

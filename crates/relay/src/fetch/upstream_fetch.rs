@@ -12,7 +12,7 @@ use weir_transport::StreamId;
 
 use crate::{
     cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},
-    track::table::TrackId,
+    ids::TrackId,
 };
 
 /// One FETCH of the relay.

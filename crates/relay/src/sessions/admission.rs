@@ -11,24 +11,22 @@ use weir_moqt::{
 use weir_quic::{Connection, Handle};
 use weir_transport::Transport as _;
 
-use crate::{dispatch::Owners, sessions::peer::Peer, turn::Turn};
+use crate::{sessions::peer::Peer, turn::Turn};
 
 /// Where sessions come from, as far as they are counted together: an IPv4 address, or the 64-bit prefix that one
 /// IPv6 subscriber has to itself.
 pub(crate) type Origin = IpAddr;
 
-impl Owners {
-    pub(crate) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let now = turn.now;
-        let Some(connection) = turn.endpoint.connection(now, handle) else {
+impl Turn<'_> {
+    /// A client has connected: it becomes a session, if there is room for one.
+    pub(crate) fn on_connected(&mut self, handle: Handle) {
+        let now = self.now;
+        let Some(connection) = self.endpoint.connection(now, handle) else {
             return;
         };
-        if let Some(thread) = connection.neighbour() {
-            return self.on_link_connected(turn, handle, thread);
-        }
         let origin = origin(connection.remote_address().ip());
-        let admitted = turn.check_newcomer(origin);
-        let Some(mut connection) = turn.endpoint.connection(now, handle) else {
+        let admitted = self.check_admission(origin);
+        let Some(mut connection) = self.endpoint.connection(now, handle) else {
             return;
         };
         if let Err((code, reason)) = admitted {
@@ -41,22 +39,19 @@ impl Owners {
         let mut session = Session::new(session::Config {
             draft,
             side: Side::Server,
-            limits: turn.config.session_limits.clone(),
+            limits: self.config.session_limits.clone(),
             setup: Setup {
-                implementation: turn.config.implementation.clone(),
-                max_auth_token_cache_size: Some(turn.config.limits.token_cache_bytes_max),
+                implementation: self.config.implementation.clone(),
+                max_auth_token_cache_size: Some(self.config.limits.token_cache_bytes_max),
                 ..Setup::default()
             },
         });
-        session.start(turn.now, &mut connection);
-        turn.sessions.insert(Peer::new(handle, session, origin));
-        self.settle(turn, handle);
+        session.start(now, &mut connection);
+        self.sessions.insert(Peer::new(handle, session, origin));
     }
-}
 
-impl Turn<'_> {
     /// Whether there is room for one more session. The draft has no code for "not self.now": it is the relay's own limit.
-    fn check_newcomer(
+    fn check_admission(
         &mut self,
         origin: Option<Origin>,
     ) -> Result<(), (SessionError, &'static str)> {

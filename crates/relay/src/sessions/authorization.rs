@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::{
-    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError, Violation},
+    error::{SessionError, Violation},
     message::{FetchKind, Setup},
-    name::Namespace,
-    parameter::Parameters,
     session::{Request, RequestId},
     token::Token,
 };
@@ -14,31 +12,29 @@ use weir_quic::{Carrier, Handle};
 
 use crate::{
     Credentials, Denial, Grant,
-    authority::{Action, access_tokens},
-    dispatch::Owners,
-    fetch::FetchId,
-    sessions::peer::Part,
-    sessions::refusal::refusal,
+    authority::{Action, Subject, access_tokens},
+    effect::Effect,
+    ids::FetchId,
     timers::Timer,
     turn::Turn,
 };
 
-impl Owners {
+impl Turn<'_> {
     /// A session was set up: finds out what it may do.
-    pub(crate) fn authorise_session(&mut self, turn: &mut Turn<'_>, handle: Handle, setup: &Setup) {
-        let Some(connection) = turn.endpoint.connection(turn.now, handle) else {
+    pub(crate) fn authorise_session(&mut self, handle: Handle, setup: &Setup) {
+        let Some(connection) = self.endpoint.connection(self.now, handle) else {
             return;
         };
         let has_client_certificate = connection.has_peer_certificate();
         let named = match asked_for(connection.carrier(), setup) {
             Ok(named) => named,
             Err(violation) => {
-                turn.counters.sessions_violated += 1;
+                self.counters.sessions_violated += 1;
                 let Violation { code, reason } = violation;
-                return self.close_session(turn, handle, code, reason);
+                return self.push(Effect::CloseSession(handle, code, reason.to_owned()));
             }
         };
-        let Some(peer) = turn.sessions.get(handle) else {
+        let Some(peer) = self.sessions.get(handle) else {
             return;
         };
         let credentials = Credentials {
@@ -49,212 +45,70 @@ impl Owners {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
-        peer.grants = turn.authority.grant(turn.now, &credentials);
+        peer.grants = self.authority.grant(self.now, &credentials);
         peer.credentials = Some(Box::new(credentials));
-        // Who shows nothing at first may still bring tokens with the requests.
+        // A session that shows nothing at first may still bring tokens with the requests.
         if let Err(denial) = peer.grants
             && has_tokens
         {
-            turn.counters.sessions_denied += 1;
-            let reason = denial.to_string();
-            self.close_session(turn, handle, denial.session_error(), &reason);
+            self.counters.sessions_denied += 1;
+            let code = denial.session_error();
+            self.push(Effect::CloseSession(handle, code, denial.to_string()));
         }
     }
 
     /// Whether a session may make a request; if not, it is refused here. If it may, the caller settles with
-    /// [`settle_expiry`](Self::settle_expiry) whether there is something to end later.
+    /// [`settle_expiry`](Self::settle_expiry) whether there is something to end later. A FETCH that joins a subscription has
+    /// `joined`, and what that is about: it stands and falls with the subscription, which was permitted. Tokens of its own
+    /// have to be good, and count instead.
     pub(crate) fn is_permitted(
         &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        request: &Request,
-    ) -> bool {
-        let (action, namespace) = match request {
-            Request::Publish(publish) => (Action::Publish, &publish.track.namespace),
-            Request::PublishNamespace(publish) => (Action::Publish, &publish.namespace),
-            Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.track.namespace),
-            Request::TrackStatus(status) => (Action::Subscribe, &status.track.namespace),
-            Request::SubscribeNamespace(subscribe) => (Action::Subscribe, &subscribe.prefix),
-            Request::SubscribeTracks(subscribe) => (Action::Subscribe, &subscribe.prefix),
-            Request::Fetch(fetch) => match &fetch.kind {
-                FetchKind::Standalone { track, .. } => (Action::Subscribe, &track.namespace),
-                &FetchKind::RelativeJoining { request_id, .. }
-                | &FetchKind::AbsoluteJoining { request_id, .. } => {
-                    let tokens = &fetch.parameters.authorization_tokens;
-                    let joined = RequestId(request_id);
-                    return self.may_join(turn, (handle, id), joined, tokens);
-                }
-            },
-        };
-        let tokens = &request.parameters().authorization_tokens;
-        let permitted = turn.permit(handle, tokens, action, namespace);
-        turn.admit_request((handle, id), permitted)
-    }
-
-    /// Whether a FETCH may join a subscription: it stands and falls with that, which was permitted. Tokens of its own
-    /// have to be good, and count instead.
-    fn may_join(
-        &mut self,
-        turn: &mut Turn<'_>,
         (handle, id): FetchId,
-        joined: RequestId,
-        tokens: &[Token],
+        request: &Request,
+        joined: Option<&(RequestId, Subject)>,
     ) -> bool {
-        let Some((action, namespace)) = self.subject(turn, handle, joined) else {
-            // Who joins nothing is told so in its place.
-            return true;
+        let tokens = &request.parameters().authorization_tokens;
+        let permitted = match (subject_of(request), joined) {
+            (Some(subject), _) => self.permit(handle, tokens, &subject),
+            (None, Some((joined, _))) if tokens.is_empty() => {
+                let peer = self.sessions.get(handle);
+                Ok(peer.and_then(|peer| peer.expiries.get(*joined)))
+            }
+            (None, Some((_, subject))) => self.permit(handle, tokens, subject),
+            // A FETCH that joins nothing is told so in its place.
+            (None, None) => return true,
         };
-        let permitted = if tokens.is_empty() {
-            let peer = turn.sessions.get(handle);
-            Ok(peer.and_then(|peer| peer.expiries.get(joined)))
-        } else {
-            turn.permit(handle, tokens, action, &namespace)
-        };
-        turn.admit_request((handle, id), permitted)
+        self.admit_request((handle, id), permitted)
     }
+}
 
-    /// A subscription was given another end: the fetches that stand and fall with it have it too.
-    fn extend_joined(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        joined: RequestId,
-        expires: Option<Instant>,
-    ) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        for id in self.fetches.authorized_by(handle, joined) {
-            peer.expiries.set(id, expires);
-        }
-        turn.set_expiry_timer(handle);
-    }
+/// What a request is about, unless it joins another.
+fn subject_of(request: &Request) -> Option<Subject> {
+    let (action, namespace) = match request {
+        Request::Publish(publish) => (Action::Publish, &publish.track.namespace),
+        Request::PublishNamespace(publish) => (Action::Publish, &publish.namespace),
+        Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.track.namespace),
+        Request::TrackStatus(status) => (Action::Subscribe, &status.track.namespace),
+        Request::SubscribeNamespace(subscribe) => (Action::Subscribe, &subscribe.prefix),
+        Request::SubscribeTracks(subscribe) => (Action::Subscribe, &subscribe.prefix),
+        Request::Fetch(fetch) => match &fetch.kind {
+            FetchKind::Standalone { track, .. } => (Action::Subscribe, &track.namespace),
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => return None,
+        },
+    };
+    let namespace = namespace.clone();
+    Some(Subject { action, namespace })
+}
 
-    /// A session changes a request and brings new tokens for it. Returns whether they permit it; if not, the
-    /// update is refused, and with it what the draft says [moqt-18 §10.9.1].
-    pub(crate) fn is_renewed(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        parameters: &Parameters,
-    ) -> bool {
-        let Some((action, mut namespace)) = self.subject(turn, handle, id) else {
-            return true;
-        };
-        if let Some(prefix) = &parameters.track_namespace_prefix {
-            namespace.clone_from(prefix);
-        }
-        let tokens = &parameters.authorization_tokens;
-        match turn.permit(handle, tokens, action, &namespace) {
-            Ok(expires) => {
-                turn.note_expiry(handle, id, expires);
-                self.extend_joined(turn, handle, id, expires);
-                self.fetches.authorize((handle, id));
-                true
-            }
-            Err(denial) => {
-                turn.count_denial(denial);
-                self.fail_update(turn, handle, id, denial.code());
-                false
-            }
-        }
-    }
-
-    /// What a request of a session is about.
-    fn subject(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-    ) -> Option<(Action, Namespace)> {
-        let part = turn.sessions.get(handle)?.requests.get(&id)?;
-        Some(match part {
-            &Part::Source(track) => {
-                let track = self.tracks.get(track)?;
-                (Action::Publish, track.name.namespace.clone())
-            }
-            &Part::Subscriber(track) | &Part::Fetch(track) => {
-                let track = self.tracks.get(track)?;
-                (Action::Subscribe, track.name.namespace.clone())
-            }
-            Part::Namespace(namespace) => (Action::Publish, namespace.clone()),
-            Part::Interest(interest) => (Action::Subscribe, interest.prefix.clone()),
-            Part::UpstreamFetch(_) | Part::Status(_) | Part::Inquiry => return None,
-        })
-    }
-
-    /// Refuses an update. A subscription ends with it, and so does a request for or of namespaces; a publisher
-    /// ends its own [moqt-18 §10.9.1].
-    pub(crate) fn fail_update(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        code: RequestErrorCode,
-    ) {
-        turn.with_session(handle, |session, connection| {
-            session.update_error(connection, id, refusal(code));
-        });
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        match peer.requests.get(&id) {
-            Some(&Part::Subscriber(track)) => {
-                let done = PublishDoneCode::UPDATE_FAILED;
-                self.cut_subscriber(turn, track, (handle, id), done);
-            }
-            Some(Part::Namespace(_) | Part::Interest(_)) => {
-                if let Some(part) = peer.remove(id) {
-                    self.part_gone(turn, handle, id, part);
-                }
-            }
-            Some(&Part::Fetch(_)) => {
-                peer.remove(id);
-                self.serving().cancel(turn, (handle, id));
-            }
-            Some(Part::Source(_) | Part::UpstreamFetch(_) | Part::Status(_) | Part::Inquiry)
-            | None => {}
-        }
-    }
-
-    /// Ends a request of a session since its bearer's time is over.
-    fn revoke(&mut self, turn: &mut Turn<'_>, handle: Handle, id: RequestId) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        turn.counters.requests_expired += 1;
-        if let Some(&Part::Subscriber(track)) = peer.requests.get(&id) {
-            let done = PublishDoneCode::EXPIRED;
-            return self.cut_subscriber(turn, track, (handle, id), done);
-        }
-        if matches!(peer.requests.get(&id), Some(Part::Source(_))) {
-            self.cut_streams(turn, handle, id);
-        }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
-        });
-        let part = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
-        if let Some(part) = part {
-            self.part_gone(turn, handle, id, part);
-        }
-        self.publish_grown(turn);
-    }
-
-    /// The time of some requests of a session may be over.
-    pub(crate) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        peer.expiry_timer = None;
-        // The end of one may be that of others, which are not revoked then: they were told why.
-        while let Some(peer) = turn.sessions.get(handle)
-            && let Some(id) = peer.expiries.pop_due(turn.now)
-        {
-            self.revoke(turn, handle, id);
-        }
-        turn.set_expiry_timer(handle);
+/// The subscription that a FETCH joins.
+pub(crate) fn joined(request: &Request) -> Option<RequestId> {
+    let Request::Fetch(fetch) = request else {
+        return None;
+    };
+    match fetch.kind {
+        FetchKind::Standalone { .. } => None,
+        FetchKind::RelativeJoining { request_id, .. }
+        | FetchKind::AbsoluteJoining { request_id, .. } => Some(RequestId(request_id)),
     }
 }
 
@@ -301,12 +155,11 @@ impl Turn<'_> {
     }
 
     /// Judges a request by its own tokens if it has some, else by what the session was granted.
-    fn permit(
+    pub(crate) fn permit(
         &mut self,
         handle: Handle,
         tokens: &[Token],
-        action: Action,
-        namespace: &Namespace,
+        subject: &Subject,
     ) -> Result<Option<Instant>, Denial> {
         let peer = self.sessions.get(handle).ok_or(Denial::Unauthorized)?;
         let request_tokens = access_tokens(tokens);
@@ -324,7 +177,8 @@ impl Turn<'_> {
             grants.extend(peer.grants.iter().flatten());
         }
         let permitting = grants.iter();
-        let permitting = permitting.filter(|grant| grant.permits(self.now, action, namespace));
+        let permitting =
+            permitting.filter(|grant| grant.permits(self.now, subject.action, &subject.namespace));
         let ends = permitting.map(|grant| grant.expires);
         // The one that lasts longest; one without an end outlasts all others.
         if let Some(expires) = ends.max_by_key(|expires| (expires.is_none(), *expires)) {
@@ -336,7 +190,7 @@ impl Turn<'_> {
         Err(Denial::Unauthorized)
     }
 
-    fn count_denial(&mut self, denial: Denial) {
+    pub(crate) fn count_denial(&mut self, denial: Denial) {
         match denial {
             Denial::Unauthorized => self.counters.refused_unauthorized += 1,
             Denial::Expired => self.counters.refused_expired += 1,
@@ -355,7 +209,7 @@ impl Turn<'_> {
     }
 
     /// Wakes at the earliest end of a session's requests, or before.
-    fn set_expiry_timer(&mut self, handle: Handle) {
+    pub(crate) fn set_expiry_timer(&mut self, handle: Handle) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };

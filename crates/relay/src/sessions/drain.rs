@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weir_moqt::{error::SessionError, message::GoAway, session::RequestId};
 use weir_quic::Handle;
 
-use crate::{dispatch::Owners, timers::Timer, turn::Turn};
+use crate::{effect::Effect, timers::Timer, turn::Turn};
 
 /// How far the end has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,22 +29,22 @@ pub(crate) struct Farewell {
     until: Instant,
 }
 
-impl Owners {
+impl Turn<'_> {
     /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. Asked again, it waits no longer.
-    pub(crate) fn drain(&mut self, turn: &mut Turn<'_>) {
-        turn.endpoint.refuse_newcomers(true);
-        if turn.sessions.is_draining() {
-            return self.close_rest(turn);
+    pub(crate) fn drain(&mut self) {
+        self.endpoint.refuse_newcomers(true);
+        if self.sessions.is_draining() {
+            return self.close_rest();
         }
-        let timeout = turn.config.drain_max;
-        turn.sessions.stage = Stage::Draining(Farewell {
-            told_at: turn.now,
-            remind_at: Some(turn.now + timeout / 2),
-            until: turn.now + timeout,
+        let timeout = self.config.drain_max;
+        self.sessions.stage = Stage::Draining(Farewell {
+            told_at: self.now,
+            remind_at: Some(self.now + timeout / 2),
+            until: self.now + timeout,
         });
-        let successor = turn.config.successor.clone().unwrap_or_default();
-        for handle in turn.sessions.handles() {
-            let is_ready = turn.with_session(handle, |session, connection| {
+        let successor = self.config.successor.clone().unwrap_or_default();
+        for handle in self.sessions.handles() {
+            let is_ready = self.with_session(handle, |session, connection| {
                 let is_ready = session.is_ready();
                 if is_ready {
                     let goaway = GoAway {
@@ -57,58 +57,66 @@ impl Owners {
                 is_ready
             });
             if is_ready != Some(true) {
-                let code = SessionError::NO_ERROR;
-                self.close_session(turn, handle, code, SHUTTING_DOWN);
+                self.close(handle, SessionError::NO_ERROR);
             }
         }
-        self.on_draining(turn);
+        self.on_draining();
     }
 
-    /// Looks who has left, and closes those who have nothing open; at the end, all. Half-way, those who are still there
-    /// are asked to move each of their requests: they may not have understood what was said of the session.
-    pub(crate) fn on_draining(&mut self, turn: &mut Turn<'_>) {
-        let Stage::Draining(farewell) = &mut turn.sessions.stage else {
-            return;
-        };
-        let is_reminder = farewell.remind_at.take_if(|at| *at <= turn.now).is_some();
-        let Farewell { told_at, until, .. } = *farewell;
-        if turn.now >= until || turn.sessions.len() == 0 {
-            return self.close_rest(turn);
-        }
-        if turn.now >= told_at + IDLE_GRACE {
-            for handle in turn.sessions.handles() {
-                if turn
-                    .sessions
-                    .get(handle)
-                    .is_some_and(|peer| peer.requests.is_empty())
-                {
-                    let code = SessionError::NO_ERROR;
-                    self.close_session(turn, handle, code, SHUTTING_DOWN);
+    /// Looks who has left, and closes the sessions that have nothing open.
+    pub(crate) fn on_draining(&mut self) {
+        if let Stage::Draining(farewell) = &self.sessions.stage
+            && self.now >= farewell.told_at + IDLE_GRACE
+        {
+            for handle in self.sessions.handles() {
+                let peer = self.sessions.get(handle);
+                if peer.is_some_and(|peer| peer.requests.is_empty()) {
+                    self.close(handle, SessionError::NO_ERROR);
                 }
             }
         }
-        if turn.sessions.len() == 0 {
-            return self.close_rest(turn);
-        }
-        if is_reminder {
-            for handle in turn.sessions.handles() {
-                turn.move_requests(handle, until.saturating_duration_since(turn.now));
-            }
-        }
-        turn.timers
-            .set(until.min(turn.now + DRAIN_LOOK), Timer::Draining);
+        self.push(Effect::DrainContinues);
     }
 
-    /// Closes who has not left in time.
-    fn close_rest(&mut self, turn: &mut Turn<'_>) {
-        for handle in turn.sessions.handles() {
-            turn.counters.sessions_drained_late += 1;
-            let code = SessionError::GOAWAY_TIMEOUT;
-            self.close_session(turn, handle, code, SHUTTING_DOWN);
+    /// Goes on to drain after idle sessions were closed: at the end, all are. Half-way, sessions that are still there
+    /// are asked to move each of their requests: they may not have understood what was said of the session.
+    pub(crate) fn continue_drain(&mut self) {
+        let Stage::Draining(farewell) = &mut self.sessions.stage else {
+            return;
+        };
+        let now = self.now;
+        let is_reminder = farewell.remind_at.take_if(|at| *at <= now).is_some();
+        let until = farewell.until;
+        if now >= until || self.sessions.len() == 0 {
+            return self.close_rest();
         }
-        turn.endpoint
-            .close_all(turn.now, SessionError::NO_ERROR.0, SHUTTING_DOWN.as_bytes());
-        turn.sessions.stage = Stage::Over;
+        if is_reminder {
+            for handle in self.sessions.handles() {
+                self.move_requests(handle, until.saturating_duration_since(now));
+            }
+        }
+        self.timers
+            .set(until.min(now + DRAIN_LOOK), Timer::Draining);
+    }
+
+    /// Closes the sessions that have not left in time.
+    fn close_rest(&mut self) {
+        for handle in self.sessions.handles() {
+            self.counters.sessions_drained_late += 1;
+            self.close(handle, SessionError::GOAWAY_TIMEOUT);
+        }
+        self.push(Effect::DrainOver);
+    }
+
+    /// All sessions were closed.
+    pub(crate) fn end_drain(&mut self) {
+        let (code, reason) = (SessionError::NO_ERROR.0, SHUTTING_DOWN.as_bytes());
+        self.endpoint.close_all(self.now, code, reason);
+        self.sessions.stage = Stage::Over;
+    }
+
+    fn close(&mut self, handle: Handle, code: SessionError) {
+        self.push(Effect::CloseSession(handle, code, SHUTTING_DOWN.to_owned()));
     }
 }
 

@@ -3,25 +3,14 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use weir_moqt::{
-    data::SubgroupHeader,
     name::Namespace,
     session::{RequestId, Session},
 };
-use weir_quic::{Connection, Handle};
-use weir_transport::StreamId;
+use weir_quic::Handle;
 
 use crate::{
-    Credentials, Denial, Grant,
-    catalogue::prefix_subscriptions::Interest,
-    delivery::blocked_streams::{FullStreams, Reader},
-    delivery::deadlines::Deliveries,
-    delivery::stream::{FanOut, Wait},
-    delivery::subscription::Subscriber,
-    sessions::admission::Origin,
-    sessions::expiries::Expiries,
-    sessions::rate::Rate,
-    track::subgroup::SubgroupId,
-    track::table::TrackId,
+    Credentials, Denial, Grant, ids::TrackId, sessions::admission::Origin,
+    sessions::expiries::Expiries, sessions::rate::Rate,
 };
 
 /// One session.
@@ -42,17 +31,9 @@ pub(crate) struct Peer {
     /// Track of each request that brings objects, sorted by request: looked at for every datagram, so small
     /// and in one piece.
     sources: Vec<(RequestId, TrackId)>,
-    /// Subgroup streams being received.
-    pub(crate) inbound: BTreeMap<StreamId, Inbound>,
-    /// Subgroup streams being sent that took no more data.
-    pub(crate) full: FullStreams,
-    /// Streams being sent that have to arrive in time.
-    pub(crate) deliveries: Deliveries,
     pub(crate) counts: Counts,
     /// Streams of which it never became known what they are for, when it was looked at last.
     pub(crate) resets_early: u64,
-    /// Bytes that its subscriptions are behind.
-    pub(crate) lag_bytes: u64,
     /// What was shown in SETUP, once it came.
     pub(crate) credentials: Option<Box<Credentials>>,
     /// What that is good for.
@@ -72,40 +53,6 @@ pub(crate) enum PeerKind {
     Link,
 }
 
-/// A subgroup stream being received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inbound {
-    pub(crate) track: TrackId,
-    pub(crate) request: RequestId,
-    /// The publisher's header.
-    pub(crate) header: SubgroupHeader,
-    pub(crate) flow: Flow,
-    /// The object that began last is dropped: it was known not to exist.
-    pub(crate) is_ruled_out: bool,
-}
-
-/// Where the objects of a subgroup stream go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
-    /// None has come.
-    Fresh,
-    /// They are passed on, in this subgroup.
-    Passed(SubgroupId),
-    /// They are dropped, because another publisher sends them or has sent them.
-    Repeated(Repetition),
-}
-
-/// How far a subgroup has come whose objects are dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repetition {
-    /// The subgroup's ID.
-    pub(crate) number: u64,
-    /// The last object that began.
-    pub(crate) object: u64,
-    /// Bytes that have come of its payload.
-    pub(crate) bytes: u64,
-}
-
 /// What a request of a session stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
@@ -115,16 +62,16 @@ pub(crate) enum Part {
     Subscriber(TrackId),
     /// The session announced a namespace.
     Namespace(Namespace),
-    /// The session wants to hear of what lies under a prefix.
-    Interest(Box<Interest>),
+    /// The session subscribes to the namespaces or tracks under a prefix.
+    Prefix(Namespace),
     /// It fetches objects of the track.
     Fetch(TrackId),
     /// The relay fetches objects of the track from it.
     UpstreamFetch(TrackId),
-    /// It wants to know how a track stands; the relay's own question to a publisher.
-    Status((Handle, RequestId)),
-    /// The relay wants to know how a track stands.
-    Inquiry,
+    /// The session sent TRACK_STATUS and waits for the answer of a publisher.
+    TrackStatus,
+    /// The relay sent TRACK_STATUS for this request of another session.
+    UpstreamStatus((Handle, RequestId)),
 }
 
 /// How many requests of each kind a session has.
@@ -151,12 +98,8 @@ impl Peer {
             timer: None,
             requests: BTreeMap::new(),
             sources: Vec::new(),
-            inbound: BTreeMap::new(),
-            full: FullStreams::default(),
-            deliveries: Deliveries::default(),
             counts: Counts::default(),
             resets_early: 0,
-            lag_bytes: 0,
             credentials: None,
             grants: Err(Denial::Unauthorized),
             expiries: Expiries::default(),
@@ -179,11 +122,11 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers += 1,
             Part::Namespace(_) => self.counts.namespaces += 1,
-            Part::Interest(_) => self.counts.prefixes += 1,
+            Part::Prefix(_) => self.counts.prefixes += 1,
             Part::Fetch(_) => self.counts.fetches += 1,
             Part::UpstreamFetch(_) => self.counts.upstream_fetches += 1,
-            Part::Status(_) => self.counts.inquiries += 1,
-            Part::Inquiry => {}
+            Part::TrackStatus => self.counts.inquiries += 1,
+            Part::UpstreamStatus(_) => {}
         }
         let before = self.requests.insert(request, part);
         debug_assert!(
@@ -202,13 +145,20 @@ impl Peer {
             }
             Part::Subscriber(_) => self.counts.subscribers -= 1,
             Part::Namespace(_) => self.counts.namespaces -= 1,
-            Part::Interest(_) => self.counts.prefixes -= 1,
+            Part::Prefix(_) => self.counts.prefixes -= 1,
             Part::Fetch(_) => self.counts.fetches -= 1,
             Part::UpstreamFetch(_) => self.counts.upstream_fetches -= 1,
-            Part::Status(_) => self.counts.inquiries -= 1,
-            Part::Inquiry => {}
+            Part::TrackStatus => self.counts.inquiries -= 1,
+            Part::UpstreamStatus(_) => {}
         }
         Some(part)
+    }
+
+    /// Notes that a request is for another prefix now.
+    pub(crate) fn change_prefix(&mut self, request: RequestId, prefix: Namespace) {
+        if let Some(Part::Prefix(current)) = self.requests.get_mut(&request) {
+            *current = prefix;
+        }
     }
 
     /// The track that the objects of a request belong to.
@@ -227,61 +177,11 @@ impl Peer {
                 Part::Subscriber(track) => Some((request, *track)),
                 Part::Source(_)
                 | Part::Namespace(_)
-                | Part::Interest(_)
+                | Part::Prefix(_)
                 | Part::Fetch(_)
                 | Part::UpstreamFetch(_)
-                | Part::Status(_)
-                | Part::Inquiry => None,
+                | Part::TrackStatus
+                | Part::UpstreamStatus(_) => None,
             })
     }
-
-    /// Takes note of how far one of its subscriptions fell behind or caught up, and holds it to what the session may be
-    /// behind in all. Others are not to pay for it, even of the same session.
-    pub(crate) fn settle_lag(
-        &mut self,
-        subscriber: &mut Subscriber,
-        connection: &mut Connection<'_>,
-        max: u64,
-        fan_out: &mut FanOut<'_>,
-    ) {
-        self.lag_bytes = self
-            .lag_bytes
-            .saturating_add_signed(std::mem::take(&mut fan_out.lag_change));
-        let max = if self.is_link() {
-            // It stands for all clients of the other relay.
-            max.saturating_mul(LINK_SESSIONS)
-        } else {
-            max
-        };
-        if self.lag_bytes > max {
-            let others = self.lag_bytes - subscriber.behind();
-            subscriber.shed_beyond(connection, max.saturating_sub(others), fan_out);
-            self.lag_bytes = self
-                .lag_bytes
-                .saturating_add_signed(std::mem::take(&mut fan_out.lag_change));
-        }
-    }
-
-    /// Takes note of streams of a subscription that wait for room, or no longer do. Returns how many began to.
-    pub(crate) fn note_waits(
-        &mut self,
-        track: TrackId,
-        request: RequestId,
-        waits: Vec<Wait>,
-    ) -> u64 {
-        let mut begun = 0;
-        for wait in waits {
-            match wait {
-                Wait::For(stream, rank, id) => {
-                    let reader = Reader::Subgroup(track, request, id);
-                    begun += u64::from(self.full.insert(stream, rank, reader));
-                }
-                Wait::Over(stream) => drop(self.full.remove(stream)),
-            }
-        }
-        begun
-    }
 }
-
-/// A link may be behind by as much as so many sessions.
-const LINK_SESSIONS: u64 = 16;

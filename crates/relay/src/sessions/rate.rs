@@ -2,14 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use weir_moqt::{
-    error::{RequestErrorCode, SessionError},
-    parameter::Parameters,
-    session::RequestId,
-};
+use weir_moqt::{error::SessionError, session::RequestId};
 use weir_quic::Handle;
 
-use crate::{dispatch::Owners, turn::Turn};
+use crate::{effect::Effect, sessions::peer::Part, turn::Turn};
 
 /// Counts events by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,50 +29,59 @@ impl Rate {
     }
 }
 
-impl Owners {
-    /// The peer changes a request, if not too often.
-    pub(crate) fn on_update_asked(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        parameters: &Parameters,
-    ) {
-        let max = turn.config.limits.updates_per_second_max;
-        let peer = turn.sessions.get(handle);
-        if peer.is_some_and(|peer| peer.is_link() || peer.updates.permits(turn.now, max)) {
-            return self.on_update(turn, handle, id, parameters);
-        }
-        turn.counters.updates_refused += 1;
-        let code = RequestErrorCode::EXCESSIVE_LOAD;
-        self.fail_update(turn, handle, id, code);
+impl Turn<'_> {
+    /// Whether a session may change one of its requests now.
+    pub(crate) fn permits_update(&mut self, handle: Handle) -> bool {
+        let max = self.config.limits.updates_per_second_max;
+        let peer = self.sessions.get(handle);
+        let is_permitted =
+            peer.is_some_and(|peer| peer.is_link() || peer.updates.permits(self.now, max));
+        self.counters.updates_refused += u64::from(!is_permitted);
+        is_permitted
     }
 
-    /// The peer reset or stopped a stream; who does nothing else is shown the door.
-    pub(crate) fn note_reset(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let max = turn.config.limits.resets_per_second_max;
-        let Some(peer) = turn.sessions.get(handle) else {
+    /// What a request of the relay's stands for that the peer wants moved, if it may want so now.
+    pub(crate) fn moved_part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
+        let max = self.config.limits.updates_per_second_max;
+        let peer = self.sessions.get(handle)?;
+        let part = peer.requests.get(&id).cloned()?;
+        if peer.session.is_of_peer(id) {
+            return None;
+        }
+        if !peer.updates.permits(self.now, max) {
+            self.counters.updates_refused += 1;
+            return None;
+        }
+        self.counters.requests_renewed += 1;
+        Some(part)
+    }
+
+    /// The peer reset or stopped a stream; a session that does so too often is closed.
+    pub(crate) fn note_reset(&mut self, handle: Handle) {
+        let max = self.config.limits.resets_per_second_max;
+        let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        if !peer.is_link() && !peer.resets.permits(turn.now, max) {
-            turn.counters.sessions_closed_resets += 1;
+        if !peer.is_link() && !peer.resets.permits(self.now, max) {
+            self.counters.sessions_closed_resets += 1;
             let code = SessionError::INTERNAL_ERROR;
-            self.close_session(turn, handle, code, "too many streams were reset");
+            let reason = "too many streams were reset".to_owned();
+            self.push(Effect::CloseSession(handle, code, reason));
         }
     }
 
-    /// Streams that the peer reset before it was known what they are for count as well. So do those whose alias nothing
+    /// Streams that the peer reset before it was known what they are for count as well. So do streams whose alias nothing
     /// explained: they are not read, and it is not known how they end.
     #[inline]
-    pub(crate) fn note_early_resets(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
+    pub(crate) fn note_early_resets(&mut self, handle: Handle) {
+        let Some(peer) = self.sessions.get(handle) else {
             return;
         };
         let counters = peer.session.counters();
         let unknown = counters.streams_unknown_over_limit + counters.streams_unknown_expired;
         let count = counters.streams_reset_early + unknown;
         for _ in std::mem::replace(&mut peer.resets_early, count)..count {
-            self.note_reset(turn, handle);
+            self.note_reset(handle);
         }
     }
 }

@@ -1,133 +1,95 @@
-//! Objects as they come from publishers: the first half of the hot path.
+//! The first step of an object's way: whose it is, whether it is new, and whether it may exist.
 
-use std::time::Instant;
-
-use bytes::BytesMut;
 use weir_moqt::{
     data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
-    draft::Draft,
     error::ResetCode,
     location::Location,
+    message::FetchOk,
+    property::Properties,
     session::{RequestId, StreamEnd},
 };
-use weir_quic::{Handle, SendDatagramError};
+use weir_quic::Handle;
 use weir_transport::StreamId;
 
+use super::{
+    Ended, Track, Tracks,
+    duplicates::{Claim, Restarted},
+    inbound::{Flow, InboundStream},
+    subgroup::resumed,
+};
 use crate::{
-    cache::{Content, Contradiction, Keeper},
-    dispatch::Owners,
-    sessions::peer::{Flow, Inbound, Repetition},
-    track::Track,
-    track::duplicates::{Claim, Sender, SubgroupKey},
-    track::subgroup::{Ended, SubgroupId, resumed},
-    track::table::TrackId,
+    Counters, Limits,
+    cache::{Contradiction, Ledger, Span},
+    effect::Effect,
+    ids::{Sender, SubgroupId, SubgroupKey, TrackId},
     turn::Turn,
 };
 
-impl Owners {
-    /// Hands an object that came in a datagram to all who want it.
-    pub(crate) fn on_datagram(
+/// A datagram that may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AdmittedDatagram {
+    pub(crate) track: TrackId,
+    pub(crate) publisher: Handle,
+    /// It came through a link.
+    pub(crate) from_link: bool,
+}
+
+/// Why an object goes no further.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rejected {
+    /// Another publisher sent it.
+    Repeated,
+    /// It was known not to exist.
+    RuledOut,
+    /// It breaks the rules of the object model [moqt-18 §2.4.2].
+    Malformed,
+}
+
+impl From<Contradiction> for Rejected {
+    fn from(_: Contradiction) -> Self {
+        Self::Malformed
+    }
+}
+
+impl Tracks {
+    /// Judges an object that came in a datagram; `None` if it goes no further.
+    pub(crate) fn admit_datagram(
         &mut self,
         turn: &mut Turn<'_>,
         sender: Sender,
-        mut datagram: ObjectDatagram,
-    ) {
+        datagram: &ObjectDatagram,
+    ) -> Option<AdmittedDatagram> {
         let peer = turn.sessions.get(sender.0);
-        let found = peer.and_then(|peer| Some((peer.source(sender.1)?, peer.is_link())));
-        let Some((id, from_link)) = found else {
+        let Some((id, from_link)) = peer.and_then(|it| Some((it.source(sender.1)?, it.is_link())))
+        else {
             turn.counters.objects_unwanted += 1;
-            return;
+            return None;
         };
-        let Turn {
-            config, counters, ..
-        } = turn;
-        let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
-            return;
-        };
+        let track = self.table.get(id)?;
         if from_link {
-            counters.objects_crossed += 1;
+            turn.counters.objects_crossed += 1;
         } else {
-            counters.datagrams_received += 1;
+            turn.counters.datagrams_received += 1;
         }
-        let location = Location {
-            group: datagram.group,
-            object: datagram.object,
-        };
-        let anew = track.hear(sender, location, ledger);
-        if track.duplicates.is_repeated(turn.now, location, anew) {
-            counters.duplicates += 1;
-            if track.cache.check_datagram(&datagram).is_err() {
-                self.on_malformed(turn, id, sender.0);
-            }
-            return;
-        }
-        let (status, properties) = (datagram.status, &datagram.properties);
-        if !track
-            .ends
-            .admits(location, status, properties, track.largest)
-        {
-            return self.on_malformed(turn, id, sender.0);
-        }
-        if status == ObjectStatus::Normal && track.cache.rules_out(location) {
-            counters.objects_ruled_out += 1;
-            return;
-        }
-        let told = track.hear_of_gaps(location, properties, &config.limits, counters);
-        if told.is_err() {
-            return self.on_malformed(turn, id, sender.0);
-        }
-        track.observe(location);
-        datagram.track_alias = track.alias;
-        let mut encoded = BytesMut::with_capacity(
-            datagram.payload.len() + datagram.properties.as_bytes().len() + DATAGRAM_HEADER_BYTES,
-        );
-        datagram.encode(Draft::KEPT, &mut encoded);
-        let encoded = encoded.freeze();
-        let mut keeper = Keeper {
-            ledger,
-            counters,
-            limits: &config.limits,
-            track: id,
-            now: turn.now,
-        };
-        let mut sound = track.cache.learn_datagram(&mut keeper, &datagram);
-        if datagram.status == ObjectStatus::Normal {
-            let content = Content::Datagram(encoded.clone());
-            let kept = track.cache.insert(&mut keeper, location, turn.now, content);
-            sound = sound.and(kept);
-        }
-        if sound.is_err() {
-            return self.on_malformed(turn, id, sender.0);
-        }
-        let (links, here) = track.subscribers.split_at(track.links_len());
-        if !from_link {
-            let wanting = links.iter().filter(|other| other.wants(location));
-            for subscriber in wanting {
-                if let Some(mut connection) = turn.endpoint.connection(turn.now, subscriber.handle)
-                {
-                    // It has its own limit and counter.
-                    let _sent = connection.send_datagram(encoded.clone(), None);
+        match track.admit_datagram(turn, &mut self.ledger, sender, datagram) {
+            Ok(()) => Some(AdmittedDatagram {
+                track: id,
+                publisher: sender.0,
+                from_link,
+            }),
+            Err(rejected) => {
+                count(turn.counters, rejected);
+                let contradicts = match rejected {
+                    Rejected::Repeated => track.cache.check_datagram(datagram).is_err(),
+                    Rejected::RuledOut => false,
+                    Rejected::Malformed => true,
+                };
+                if contradicts {
+                    turn.push(Effect::Malformed(id, sender.0));
                 }
+                None
             }
         }
-        for subscriber in here {
-            if !subscriber.wants(location) {
-                continue;
-            }
-            let handle = subscriber.handle;
-            let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
-                continue;
-            };
-            match connection.send_datagram(encoded.clone(), subscriber.datagram_deadline(turn.now))
-            {
-                Ok(()) => counters.datagrams_sent += 1,
-                Err(SendDatagramError::TooLarge(_)) => counters.datagrams_dropped_size += 1,
-                Err(SendDatagramError::Unsupported) => counters.datagrams_dropped_unsupported += 1,
-            }
-            turn.endpoint.fill_from(turn.now, handle);
-        }
-        self.tracks.tend_cache(turn);
-        self.serving().on_cached(turn, id);
     }
 
     /// A publisher opens a subgroup stream. Nothing is passed on before its first object, which may be
@@ -135,32 +97,33 @@ impl Owners {
     pub(crate) fn on_subgroup(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
+        (handle, request): Sender,
         stream: StreamId,
-        request: RequestId,
         header: SubgroupHeader,
     ) {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        let track_id = peer.source(request);
-        let found = track_id.and_then(|id| Some((id, self.tracks.get(id)?)));
-        let code = if let Some((track_id, track)) = found {
+        let is_link = peer.is_link();
+        let id = peer.source(request);
+        let found = id.and_then(|id| Some((id, self.table.get(id)?)));
+        let code = if let Some((id, track)) = found {
             let is_full = track.streams_open() >= turn.config.limits.subgroups_per_track_max;
-            if let Some(source) = track.source(handle, request) {
-                source.streams += 1;
-                source.streams_open += usize::from(!is_full);
+            if let Some(publisher) = track.publisher((handle, request)) {
+                publisher.streams += 1;
+                publisher.streams_open += usize::from(!is_full);
             }
             if !is_full {
-                turn.counters.streams_received += u64::from(!peer.is_link());
-                let inbound = Inbound {
-                    track: track_id,
+                turn.counters.streams_received += u64::from(!is_link);
+                let inbound = InboundStream {
+                    track: id,
                     request,
+                    is_link,
                     header,
                     flow: Flow::Fresh,
                     is_ruled_out: false,
                 };
-                peer.inbound.insert(stream, inbound);
+                self.inbound.entry(handle).insert(stream, inbound);
                 return;
             }
             turn.counters.subgroups_refused += 1;
@@ -172,8 +135,8 @@ impl Owners {
         turn.with_session(handle, |session, connection| {
             session.stop_data(connection, stream, code);
         });
-        if let Some(track_id) = track_id {
-            self.settle_leaving(turn, track_id);
+        if let Some(id) = id {
+            self.settle_leaving(turn, id);
         }
     }
 
@@ -185,118 +148,88 @@ impl Owners {
         stream: StreamId,
         object: ObjectHeader,
     ) {
-        let Some(peer) = turn.sessions.get(handle) else {
+        let inbound = self.inbound.get_mut(handle);
+        let Some(inbound) = inbound.and_then(|streams| streams.get_mut(&stream)) else {
             return;
         };
-        let is_link = peer.is_link();
-        let Some(inbound) = peer.inbound.get_mut(&stream) else {
+        let (id, sender) = (inbound.track, (handle, inbound.request));
+        let Some(track) = self.table.get(id) else {
             return;
         };
-        let track_id = inbound.track;
-        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
-            return;
-        };
-        if is_link {
+        if inbound.is_link {
             turn.counters.objects_crossed += 1;
         } else {
             turn.counters.stream_objects_received += 1;
         }
-        let location = Location {
-            group: inbound.header.group,
-            object: object.id,
+        let restarted = match track.admit_object(turn, &mut self.ledger, inbound, sender, &object) {
+            Ok(restarted) => restarted,
+            Err(rejected) => return self.reject(turn, id, handle, rejected),
         };
-        let group = inbound.header.group;
-        if !track.ends.admits_object(group, &object, track.largest) {
-            return self.on_malformed(turn, track_id, handle);
-        }
-        let sender = (handle, inbound.request);
-        let anew = track.hear(sender, location, ledger);
-        inbound.is_ruled_out =
-            object.status == ObjectStatus::Normal && track.cache.rules_out(location);
-        if inbound.is_ruled_out {
-            turn.counters.objects_ruled_out += 1;
-            if let Flow::Fresh = inbound.flow {
-                // What its subgroup is known by, for the objects behind it.
-                inbound.flow = Flow::Repeated(Repetition {
-                    number: inbound.header.subgroup.resolve(object.id),
-                    object: object.id,
-                    bytes: 0,
-                });
+        let mut number = inbound.number(object.id);
+        if let Flow::Passed(log) = inbound.flow {
+            number = track.end_displaced(turn, log, sender);
+            if number.is_none() {
+                track.continue_log(log, object);
+                return self.mark_grown(id, log);
             }
+            self.mark_grown(id, log);
+        }
+        if let Some(number) = number {
+            self.open_log(turn, (handle, stream), number, object, restarted);
+        }
+    }
+
+    /// The subgroup `number` begins with this object, as far as its sender passes it on.
+    fn open_log(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (handle, stream): (Handle, StreamId),
+        number: u64,
+        object: ObjectHeader,
+        restarted: Option<Restarted>,
+    ) {
+        let inbound = self.inbound.get_mut(handle);
+        let Some(inbound) = inbound.and_then(|streams| streams.get_mut(&stream)) else {
             return;
-        }
-        let (limits, counters) = (&turn.config.limits, &mut turn.counters);
-        let told = track.hear_of_gaps(location, &object.properties, limits, counters);
-        if told.is_err() {
-            return self.on_malformed(turn, track_id, handle);
-        }
-        let number = match inbound.flow {
-            Flow::Passed(id) => {
-                mark_grown(&mut self.grown, track_id, id);
-                let Some(number) = track.end_displaced(turn.now, id, sender) else {
-                    if let Some(subgroup) = track.subgroup(id) {
-                        subgroup.begin(object);
-                        track.observe(location);
-                    }
-                    return;
-                };
-                number
-            }
-            Flow::Fresh => inbound.header.subgroup.resolve(object.id),
-            Flow::Repeated(repetition) => repetition.number,
         };
-        let key = (location.group, number);
-        let priority = inbound.header.priority;
-        let priority = priority.unwrap_or(track.cache.default_priority);
-        let duplicates = &mut track.duplicates;
-        let former = duplicates.owner(key).filter(|&former| former != sender);
-        match duplicates.claim(turn.now, key, sender, (object.id, priority), anew) {
-            Claim::Granted => {}
-            Claim::Repeated => {
-                turn.counters.duplicates += 1;
-                inbound.flow = Flow::Repeated(Repetition {
-                    number,
-                    object: object.id,
-                    bytes: 0,
-                });
-                let header = inbound.header;
-                if track.cache.check_object(&header, number, &object).is_err() {
-                    self.on_malformed(turn, track_id, handle);
-                }
-                return;
-            }
-            Claim::Contradictory => return self.on_malformed(turn, track_id, handle),
+        let (id, sender) = (inbound.track, (handle, inbound.request));
+        let Some(track) = self.table.get(id) else {
+            return;
+        };
+        let key = (inbound.header.group, number);
+        let former = track
+            .duplicates
+            .owner(key)
+            .filter(|&former| former != sender);
+        let claimed = track.claim(turn, inbound, (key, sender), &object, restarted);
+        if let Err(rejected) = claimed {
+            return self.reject(turn, id, handle, rejected);
         }
         let header = match inbound.flow {
             Flow::Fresh => inbound.header,
             Flow::Repeated(_) | Flow::Passed(_) => resumed(inbound.header, number),
         };
-        let subgroup = track.open_subgroup(header, number, Draft::KEPT);
-        subgroup.from_link = is_link;
-        subgroup.sender = Some(sender);
-        let next = anew.is_none().then_some(object.id);
-        subgroup.begin(object);
-        let id = subgroup.id;
-        inbound.flow = Flow::Passed(id);
-        track.observe(location);
-        mark_grown(&mut self.grown, track_id, id);
+        let next = restarted.is_none().then_some(object.id);
+        let log = track.begin_log(header, number, (sender, inbound.is_link), object);
+        inbound.flow = Flow::Passed(log);
+        self.mark_grown(id, log);
         if let Some(former) = former {
-            self.displace(turn, track_id, key, former, next);
+            self.displace(turn, id, key, former, next);
         }
     }
 
-    /// A publisher had fallen silent, and another one goes on with its subgroup, at the object `next` unless it counts
-    /// anew: what the first still sends of it is a repetition. But an object that it is in the middle of may have been
-    /// repeated while it was not silent yet; then it is left to complete that.
+    /// A publisher had fallen silent, and another one goes on with its subgroup, at the object `next` unless it has
+    /// restarted the track: what the first still sends of it is a repetition. But an object that it is in the middle of may
+    /// have been repeated while it was not silent yet; then it is left to complete that.
     fn displace(
         &mut self,
         turn: &mut Turn<'_>,
-        track_id: TrackId,
+        id: TrackId,
         key: SubgroupKey,
         former: Sender,
         next: Option<u64>,
     ) {
-        let Some((track, ledger)) = self.tracks.get_with_ledger(track_id) else {
+        let Some(track) = self.table.get(id) else {
             return;
         };
         let mut subgroups = track.subgroups.iter_mut();
@@ -305,29 +238,23 @@ impl Owners {
         }) else {
             return;
         };
-        let (id, last) = (subgroup.id, subgroup.last_begun());
+        let (log, last) = (subgroup.id, subgroup.last_begun());
         // Nothing is less than `None`.
         if subgroup.is_within_object() && last < next {
             return;
         }
         let before = subgroup.partial_bytes();
         subgroup.end(turn.now, Ended::Displaced);
-        ledger
-            .parts
-            .hold(subgroup.session(), before, subgroup.partial_bytes());
-        mark_grown(&mut self.grown, track_id, id);
-        let Some(peer) = turn.sessions.get(former.0) else {
+        let parts = &mut self.ledger.parts;
+        parts.hold(subgroup.session(), before, subgroup.partial_bytes());
+        self.mark_grown(id, log);
+        let Some(streams) = self.inbound.get_mut(former.0) else {
             return;
         };
-        let mut streams = peer.inbound.values_mut();
         let is_its =
-            |inbound: &&mut Inbound| inbound.track == track_id && inbound.flow == Flow::Passed(id);
-        if let Some(inbound) = streams.find(is_its) {
-            inbound.flow = Flow::Repeated(Repetition {
-                number: key.1,
-                object: last.unwrap_or_default(),
-                bytes: 0,
-            });
+            |inbound: &&mut InboundStream| inbound.track == id && inbound.flow == Flow::Passed(log);
+        if let Some(inbound) = streams.values_mut().find(is_its) {
+            inbound.repeat(key.1, last.unwrap_or_default());
             // The rest of the object that it is in the middle of.
             inbound.is_ruled_out = true;
         }
@@ -341,31 +268,23 @@ impl Owners {
         stream: StreamId,
         data: &[u8],
     ) -> bool {
-        let Some(inbound) = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.inbound.get_mut(&stream))
-        else {
+        let inbound = self.inbound.get_mut(handle);
+        let Some(inbound) = inbound.and_then(|streams| streams.get_mut(&stream)) else {
             return false;
         };
-        let (track_id, request) = (inbound.track, inbound.request);
-        let Some(track) = self.tracks.get(track_id) else {
+        let (id, sender) = (inbound.track, (handle, inbound.request));
+        let Some(track) = self.table.get(id) else {
             return true;
         };
-        if let Some(source) = track.source(handle, request) {
-            source.stream_bytes += data.len() as u64;
+        if let Some(publisher) = track.publisher(sender) {
+            publisher.stream_bytes += data.len() as u64;
         }
         match &mut inbound.flow {
             _ if inbound.is_ruled_out => {}
-            Flow::Passed(id) => {
-                let id = *id;
-                if let Some(subgroup) = track.subgroup(id) {
-                    let key = subgroup.key();
-                    subgroup.extend(data);
-                    if track.duplicates.is_shared() {
-                        track.duplicates.touch(turn.now, key, (handle, request));
-                    }
-                    mark_grown(&mut self.grown, track_id, id);
+            Flow::Passed(log) => {
+                let log = *log;
+                if track.extend(turn, log, sender, data) {
+                    self.mark_grown(id, log);
                 }
             }
             Flow::Repeated(repetition) => {
@@ -374,7 +293,7 @@ impl Owners {
                 let checked = known.map(|known| known.check_payload(repetition.bytes, data));
                 repetition.bytes += data.len() as u64;
                 if checked == Some(Err(Contradiction)) {
-                    self.on_malformed(turn, track_id, handle);
+                    turn.push(Effect::Malformed(id, handle));
                 }
             }
             Flow::Fresh => {}
@@ -390,117 +309,288 @@ impl Owners {
         stream: StreamId,
         end: StreamEnd,
     ) {
-        let Some(inbound) = turn
-            .sessions
-            .get(handle)
-            .and_then(|peer| peer.inbound.remove(&stream))
-        else {
+        let streams = self.inbound.get_mut(handle);
+        let Some(inbound) = streams.and_then(|streams| streams.remove(&stream)) else {
             return;
         };
         let ended = match end {
             StreamEnd::Fin => Ended::Finished,
             StreamEnd::Reset(code) => Ended::Reset(code),
         };
-        let sound = self.end_stream(turn, handle, &inbound, ended);
-        self.publish_grown(turn);
-        if sound.is_err() {
-            self.on_malformed(turn, inbound.track, handle);
+        if self.end_stream(turn, handle, &inbound, ended).is_err() {
+            turn.push(Effect::Malformed(inbound.track, handle));
         }
         self.settle_leaving(turn, inbound.track);
     }
 
     /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended
     /// elsewhere.
-    pub(crate) fn end_stream(
+    pub(super) fn end_stream(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
-        inbound: &Inbound,
+        inbound: &InboundStream,
         ended: Ended,
     ) -> Result<(), Contradiction> {
-        let Some((track, ledger)) = self.tracks.get_with_ledger(inbound.track) else {
+        let Some(track) = self.table.get(inbound.track) else {
             return Ok(());
         };
-        if let Some(source) = track.source(handle, inbound.request) {
-            source.streams_open = source.streams_open.saturating_sub(1);
+        let sender = (handle, inbound.request);
+        if let Some(publisher) = track.publisher(sender) {
+            publisher.streams_open = publisher.streams_open.saturating_sub(1);
         }
-        if let Flow::Repeated(Repetition { number, object, .. }) = inbound.flow
-            && ended == Ended::Finished
-        {
-            return track
-                .duplicates
-                .finish((inbound.header.group, number), object);
-        }
-        if let Flow::Passed(id) = inbound.flow
-            && let Some(subgroup) = track.subgroup(id)
-        {
-            let before = subgroup.partial_bytes();
-            subgroup.end(turn.now, ended);
-            ledger
-                .parts
-                .hold(subgroup.session(), before, subgroup.partial_bytes());
-            let (key, next) = (subgroup.key(), subgroup.next_object());
-            let sender = (handle, inbound.request);
-            track.duplicates.release(turn.now, key, sender, next);
-            let mut sound = Ok(());
-            if let Some(last) = next.checked_sub(1)
-                && ended == Ended::Finished
-            {
-                sound = track.duplicates.finish(key, last);
-                if inbound.header.end_of_group {
-                    track.ends.end_group(key.0, last);
-                }
+        match inbound.flow {
+            Flow::Repeated(repetition) if ended == Ended::Finished => {
+                let key = (inbound.header.group, repetition.number);
+                track.duplicates.finish(key, repetition.object)
             }
-            mark_grown(&mut self.grown, inbound.track, id);
-            return sound;
+            Flow::Passed(log) => {
+                let sound = track.end_log(turn, &mut self.ledger, (log, sender), inbound, ended);
+                if track.subgroup(log).is_some() {
+                    self.mark_grown(inbound.track, log);
+                }
+                sound
+            }
+            Flow::Fresh | Flow::Repeated(_) => Ok(()),
         }
-        Ok(())
     }
 
     /// Cuts all streams that a publisher has open for one of its tracks.
-    pub(crate) fn cut_streams(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
-        let Some(peer) = turn.sessions.get(handle) else {
+    pub(super) fn cut_streams(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
+        let Some(streams) = self.inbound.get_mut(handle) else {
             return;
         };
-        let mut cut = Vec::new();
-        peer.inbound.retain(|_, inbound| {
-            let stays = inbound.request != request;
-            if !stays {
-                cut.push(*inbound);
-            }
-            stays
-        });
-        for inbound in cut {
+        let cut: Vec<_> = streams
+            .extract_if(.., |_, inbound| inbound.request == request)
+            .collect();
+        for (_, inbound) in cut {
             // What is cut says nothing of its end.
             let _sound = self.end_stream(turn, handle, &inbound, CUT);
+        }
+    }
+
+    fn reject(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle, rejected: Rejected) {
+        count(turn.counters, rejected);
+        if rejected == Rejected::Malformed {
+            turn.push(Effect::Malformed(id, publisher));
         }
     }
 }
 
 impl Track {
+    /// A publisher grants a fetch of the relay for `asked`, and says what the track is.
+    pub(crate) fn on_fetch_ok(&mut self, ok: &FetchOk, asked: &Span) {
+        self.is_known = true;
+        if !self.is_established() {
+            self.properties = ok.properties.clone();
+            self.cache.default_priority = ok.properties.publisher_priority();
+        }
+        if ok.end_of_track {
+            self.end_markers.end_track(ok.end);
+        }
+        if ok.end < asked.end || ok.end_of_track {
+            self.cache.largest = self.cache.largest.max(Some(ok.end));
+        }
+    }
+
+    /// Looks whether an object in answer to a fetch may lie where it does, and takes note of the gaps that it tells of.
+    pub(crate) fn admit_fetched(
+        &mut self,
+        turn: &mut Turn<'_>,
+        location: Location,
+        properties: &Properties,
+    ) -> Result<(), Contradiction> {
+        if !self.end_markers.gaps.admits(location) {
+            return Err(Contradiction);
+        }
+        self.note_gaps(location, properties, &turn.config.limits, turn.counters)
+    }
+
+    fn admit_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ledger: &mut Ledger,
+        sender: Sender,
+        datagram: &ObjectDatagram,
+    ) -> Result<(), Rejected> {
+        let location = Location::new(datagram.group, datagram.object);
+        let (status, properties) = (datagram.status, &datagram.properties);
+        let restarted = self.note_sender(sender, location, ledger);
+        if self.duplicates.is_repeated(turn.now, location, restarted) {
+            return Err(Rejected::Repeated);
+        }
+        let largest = self.largest;
+        if !self
+            .end_markers
+            .admits(location, status, properties, largest)
+        {
+            return Err(Rejected::Malformed);
+        }
+        if status == ObjectStatus::Normal && self.cache.rules_out(location) {
+            return Err(Rejected::RuledOut);
+        }
+        self.note_gaps(location, properties, &turn.config.limits, turn.counters)?;
+        self.observe(location);
+        Ok(())
+    }
+
+    /// Judges an object that begins on a stream; tells whether its sender has restarted the track.
+    fn admit_object(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ledger: &mut Ledger,
+        inbound: &mut InboundStream,
+        sender: Sender,
+        object: &ObjectHeader,
+    ) -> Result<Option<Restarted>, Rejected> {
+        let group = inbound.header.group;
+        let location = Location::new(group, object.id);
+        if !self.end_markers.admits_object(group, object, self.largest) {
+            return Err(Rejected::Malformed);
+        }
+        let restarted = self.note_sender(sender, location, ledger);
+        inbound.is_ruled_out =
+            object.status == ObjectStatus::Normal && self.cache.rules_out(location);
+        if inbound.is_ruled_out {
+            if let Flow::Fresh = inbound.flow {
+                // What its subgroup is known by, for the objects behind it.
+                inbound.repeat(inbound.header.subgroup.resolve(object.id), object.id);
+            }
+            return Err(Rejected::RuledOut);
+        }
+        let (limits, counters): (&Limits, &mut Counters) = (&turn.config.limits, turn.counters);
+        self.note_gaps(location, &object.properties, limits, counters)?;
+        Ok(restarted)
+    }
+
+    /// Whether the sender of a stream may pass on a subgroup from this object on.
+    fn claim(
+        &mut self,
+        turn: &mut Turn<'_>,
+        inbound: &mut InboundStream,
+        (key, sender): (SubgroupKey, Sender),
+        object: &ObjectHeader,
+        restarted: Option<Restarted>,
+    ) -> Result<(), Rejected> {
+        let priority = inbound.header.priority;
+        let priority = priority.unwrap_or(self.cache.default_priority);
+        let begins = (object.id, priority);
+        match self
+            .duplicates
+            .claim(turn.now, key, sender, begins, restarted)
+        {
+            Claim::Granted => Ok(()),
+            Claim::Repeated => {
+                inbound.repeat(key.1, object.id);
+                let checked = self.cache.check_object(&inbound.header, key.1, object);
+                turn.counters.duplicates += u64::from(checked.is_err());
+                checked?;
+                Err(Rejected::Repeated)
+            }
+            Claim::Contradictory => Err(Rejected::Malformed),
+        }
+    }
+
+    /// Begins the log of a subgroup with an object.
+    fn begin_log(
+        &mut self,
+        header: SubgroupHeader,
+        number: u64,
+        (sender, from_link): (Sender, bool),
+        object: ObjectHeader,
+    ) -> SubgroupId {
+        self.observe(Location::new(header.group, object.id));
+        let subgroup = self.open_subgroup(header, number);
+        subgroup.from_link = from_link;
+        subgroup.sender = Some(sender);
+        subgroup.begin(object);
+        subgroup.id
+    }
+
     /// Ends a subgroup that `sender` passes on, if another one has gone on with it while `sender` was in the middle of an
     /// object; that one is complete now. Gives the subgroup's ID then.
-    fn end_displaced(&mut self, now: Instant, id: SubgroupId, sender: Sender) -> Option<u64> {
+    fn end_displaced(
+        &mut self,
+        turn: &mut Turn<'_>,
+        log: SubgroupId,
+        sender: Sender,
+    ) -> Option<u64> {
         if !self.duplicates.is_shared() {
             return None;
         }
         let mut subgroups = self.subgroups.iter_mut();
-        let subgroup = subgroups.find(|subgroup| subgroup.id == id)?;
+        let subgroup = subgroups.find(|subgroup| subgroup.id == log)?;
         let key = subgroup.key();
-        self.duplicates.touch(now, key, sender).then(|| {
-            subgroup.end(now, Ended::Displaced);
+        self.duplicates.touch(turn.now, key, sender).then(|| {
+            subgroup.end(turn.now, Ended::Displaced);
             key.1
         })
     }
+
+    /// The next object of a subgroup begins.
+    fn continue_log(&mut self, log: SubgroupId, object: ObjectHeader) {
+        let Some(subgroup) = self.subgroup(log) else {
+            return;
+        };
+        let location = Location::new(subgroup.header.group, object.id);
+        subgroup.begin(object);
+        self.observe(location);
+    }
+
+    /// The next bytes of a subgroup's last object came; returns whether it is still there.
+    fn extend(
+        &mut self,
+        turn: &mut Turn<'_>,
+        log: SubgroupId,
+        sender: Sender,
+        data: &[u8],
+    ) -> bool {
+        let Some(subgroup) = self.subgroup(log) else {
+            return false;
+        };
+        let key = subgroup.key();
+        subgroup.extend(data);
+        if self.duplicates.is_shared() {
+            self.duplicates.touch(turn.now, key, sender);
+        }
+        true
+    }
+
+    fn end_log(
+        &mut self,
+        turn: &mut Turn<'_>,
+        ledger: &mut Ledger,
+        (log, sender): (SubgroupId, Sender),
+        inbound: &InboundStream,
+        ended: Ended,
+    ) -> Result<(), Contradiction> {
+        let Some(subgroup) = self.subgroup(log) else {
+            return Ok(());
+        };
+        let before = subgroup.partial_bytes();
+        subgroup.end(turn.now, ended);
+        let (session, after) = (subgroup.session(), subgroup.partial_bytes());
+        let (key, next) = (subgroup.key(), subgroup.next_object());
+        ledger.parts.hold(session, before, after);
+        self.duplicates.release(turn.now, key, sender, next);
+        let Some(last) = next.checked_sub(1).filter(|_| ended == Ended::Finished) else {
+            return Ok(());
+        };
+        let sound = self.duplicates.finish(key, last);
+        if inbound.header.end_of_group {
+            self.end_markers.end_group(key.0, last);
+        }
+        sound
+    }
 }
 
-fn mark_grown(grown: &mut Vec<(TrackId, SubgroupId)>, track: TrackId, subgroup: SubgroupId) {
-    if !grown.contains(&(track, subgroup)) {
-        grown.push((track, subgroup));
+fn count(counters: &mut Counters, rejected: Rejected) {
+    match rejected {
+        Rejected::Repeated => counters.duplicates += 1,
+        Rejected::RuledOut => counters.objects_ruled_out += 1,
+        Rejected::Malformed => {}
     }
 }
 
 /// What subscribers see of a stream whose publisher is gone.
-pub(crate) const CUT: Ended = Ended::Reset(ResetCode::CANCELLED);
-/// Room for the header of an object in a datagram: type, alias, group, object, priority, length of properties.
-const DATAGRAM_HEADER_BYTES: usize = 40;
+pub(super) const CUT: Ended = Ended::Reset(ResetCode::CANCELLED);

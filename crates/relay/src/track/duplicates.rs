@@ -5,16 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use weir_moqt::{location::Location, session::RequestId};
-use weir_quic::Handle;
+use weir_moqt::location::Location;
 
-use crate::cache::Contradiction;
-
-/// Who sends: a session and its subscription.
-pub(crate) type Sender = (Handle, RequestId);
-
-/// A group and a subgroup in it.
-pub(crate) type SubgroupKey = (u64, u64);
+use crate::{
+    cache::Contradiction,
+    ids::{Sender, SubgroupKey},
+};
 
 /// The last objects and subgroups of a track.
 ///
@@ -23,9 +19,9 @@ pub(crate) type SubgroupKey = (u64, u64);
 /// beginning, is heard. That its former session may linger changes nothing: of a publisher that says it has
 /// published nothing yet, only what came since counts as a repetition, until one of the others is heard of again.
 #[derive(Debug, Default)]
-pub(crate) struct Duplicates {
+pub(super) struct Duplicates {
     is_shared: bool,
-    newcomer: Option<Newcomer>,
+    restart: Option<Restart>,
     datagrams: VecDeque<(Instant, Location)>,
     subgroups: VecDeque<Passed>,
 }
@@ -49,7 +45,7 @@ struct Passed {
 
 /// What becomes of a stream of a subgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
+pub(super) enum Claim {
     /// Its objects are passed on.
     Granted,
     /// Another publisher sends them, or has sent them.
@@ -58,76 +54,76 @@ pub(crate) enum Claim {
     Contradictory,
 }
 
-/// A publisher that counts anew, beside others of which nothing was heard since.
+/// A publisher that restarted the track, while nothing came from the others.
 #[derive(Clone, Copy, Debug)]
-struct Newcomer {
+struct Restart {
     sender: Sender,
     since: Instant,
     has_begun: bool,
 }
 
-/// How the word of a newcomer is taken.
+/// How an object of a publisher that restarted the track is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Anew {
-    /// What was sent before this is no concern of it.
-    pub(crate) since: Instant,
+pub(super) struct Restarted {
+    /// When it restarted: what came before is no repetition.
+    pub(super) since: Instant,
     /// It is its first object.
-    pub(crate) is_first: bool,
+    pub(super) is_first: bool,
 }
 
 impl Duplicates {
     /// There is more than one publisher from now on.
-    pub(crate) fn share(&mut self) {
+    pub(super) fn share(&mut self) {
         self.is_shared = true;
     }
 
     /// Whether there was more than one publisher lately.
     #[inline]
-    pub(crate) fn is_shared(&self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
     /// `sender` says that it has published nothing yet, though others have.
-    pub(crate) fn begin_anew(&mut self, now: Instant, sender: Sender) {
-        self.newcomer = Some(Newcomer {
+    pub(super) fn begin_restart(&mut self, now: Instant, sender: Sender) {
+        self.restart = Some(Restart {
             sender,
             since: now,
             has_begun: false,
         });
     }
 
-    /// An object came from `sender`. If that counts anew, it says since when; if it is another one, that one is
-    /// there after all, and nobody does.
-    pub(crate) fn hear(&mut self, sender: Sender) -> Option<Anew> {
-        let newcomer = self.newcomer.as_mut()?;
-        if newcomer.sender != sender {
-            self.newcomer = None;
+    /// An object came from `sender`. Tells since when, if `sender` has restarted the track; an object of another
+    /// publisher shows that this one is there, and undoes the restart.
+    pub(super) fn note_sender(&mut self, sender: Sender) -> Option<Restarted> {
+        let restart = self.restart.as_mut()?;
+        if restart.sender != sender {
+            self.restart = None;
             return None;
         }
-        let is_first = !std::mem::replace(&mut newcomer.has_begun, true);
-        let since = newcomer.since;
-        Some(Anew { since, is_first })
+        let is_first = !std::mem::replace(&mut restart.has_begun, true);
+        let since = restart.since;
+        Some(Restarted { since, is_first })
     }
 
-    /// Whether `sender` counts anew, and nothing was heard of the others since.
-    pub(crate) fn is_newcomer(&self, sender: Sender) -> bool {
-        self.newcomer_since(sender).is_some()
+    /// Whether `sender` has restarted the track, and nothing came from the others since.
+    pub(super) fn has_restarted(&self, sender: Sender) -> bool {
+        self.restarted_since(sender).is_some()
     }
 
-    /// Since when `sender` counts anew, if nothing was heard of the others since.
-    pub(crate) fn newcomer_since(&self, sender: Sender) -> Option<Instant> {
-        let newcomer = self.newcomer.filter(|newcomer| newcomer.sender == sender);
-        newcomer.map(|newcomer| newcomer.since)
+    /// When `sender` restarted the track, if nothing came from the others since.
+    pub(super) fn restarted_since(&self, sender: Sender) -> Option<Instant> {
+        let restart = self.restart.filter(|restart| restart.sender == sender);
+        restart.map(|restart| restart.since)
     }
 
     /// Whether datagrams came.
-    pub(crate) fn has_datagrams(&self) -> bool {
+    pub(super) fn has_datagrams(&self) -> bool {
         !self.datagrams.is_empty()
     }
 
     /// Whether it is remembered that an object from `first` to `last`, both included, came in a datagram or was the last
     /// of a subgroup that is over.
-    pub(crate) fn has_any(&self, first: Location, last: Location) -> bool {
+    pub(super) fn has_any(&self, first: Location, last: Location) -> bool {
         let mut datagrams = self.datagrams.iter();
         let mut subgroups = self.subgroups.iter();
         let is_within = |location: Location| first <= location && location <= last;
@@ -139,19 +135,19 @@ impl Duplicates {
     }
 
     /// The last publisher is gone; the next one starts afresh.
-    pub(crate) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Whether a datagram at `location` came already, since the time of a publisher that counts `anew`.
+    /// Whether a datagram at `location` came already, since its sender has `restarted` the track.
     #[inline]
-    pub(crate) fn is_repeated(
+    pub(super) fn is_repeated(
         &mut self,
         now: Instant,
         location: Location,
-        anew: Option<Anew>,
+        restarted: Option<Restarted>,
     ) -> bool {
-        if self.is_shared && self.knows(now, location, anew) {
+        if self.is_shared && self.knows(now, location, restarted) {
             return true;
         }
         if self.datagrams.len() == REMEMBERED_MAX {
@@ -163,23 +159,24 @@ impl Duplicates {
 
     /// Whether `sender` may pass on an object of a subgroup with that priority on a stream on which it passes on nothing
     /// yet. If so, the subgroup is its from now on.
-    pub(crate) fn claim(
+    pub(super) fn claim(
         &mut self,
         now: Instant,
         key: SubgroupKey,
         sender: Sender,
         (object, priority): (u64, u8),
-        anew: Option<Anew>,
+        restarted: Option<Restarted>,
     ) -> Claim {
         let found = self.place(key);
-        let is_before = |passed: &Passed| anew.is_some_and(|anew| passed.at < anew.since);
+        let is_before =
+            |passed: &Passed| restarted.is_some_and(|restarted| passed.at < restarted.since);
         let known = found.map(|place| self.subgroups[place]);
         let known = known.filter(|passed| !is_before(passed));
         if let Some(passed) = known {
             if passed.priority != priority || passed.last.is_some_and(|last| object > last) {
                 return Claim::Contradictory;
             }
-            let is_recent = self.is_shared && is_recent(now, passed.at, anew);
+            let is_recent = self.is_shared && is_recent(now, passed.at, restarted);
             let is_taken = if passed.is_live {
                 passed.sender != sender
             } else {
@@ -207,15 +204,15 @@ impl Duplicates {
     }
 
     /// Whose subgroup it is at present, if there are several publishers.
-    pub(crate) fn owner(&self, key: SubgroupKey) -> Option<Sender> {
+    pub(super) fn owner(&self, key: SubgroupKey) -> Option<Sender> {
         let place = self.place(key).filter(|_| self.is_shared)?;
         let passed = &self.subgroups[place];
         passed.is_live.then_some(passed.sender)
     }
 
     /// Something of a subgroup came from `sender`, which passes it on. Returns whether another one has gone on with it
-    /// since. Late bytes of those who are silent beside a newcomer are no sign of life.
-    pub(crate) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: Sender) -> bool {
+    /// since. Late bytes of others do not undo a restart.
+    pub(super) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: Sender) -> bool {
         let Some(place) = self.place(key) else {
             return false;
         };
@@ -223,10 +220,7 @@ impl Duplicates {
         if passed.sender != sender {
             return true;
         }
-        if self
-            .newcomer
-            .is_none_or(|newcomer| newcomer.sender == sender)
-        {
+        if self.restart.is_none_or(|restart| restart.sender == sender) {
             passed.at = now;
         }
         false
@@ -234,7 +228,7 @@ impl Duplicates {
 
     /// The stream on which `sender` passed on a subgroup is over; `next` is the first object that did not
     /// come in full.
-    pub(crate) fn release(&mut self, now: Instant, key: SubgroupKey, sender: Sender, next: u64) {
+    pub(super) fn release(&mut self, now: Instant, key: SubgroupKey, sender: Sender, next: u64) {
         if let Some(place) = self.place(key)
             && self.subgroups[place].sender == sender
         {
@@ -246,7 +240,7 @@ impl Duplicates {
     }
 
     /// A stream of a subgroup was finished behind the object `last`. Fails if another one ended elsewhere.
-    pub(crate) fn finish(&mut self, key: SubgroupKey, last: u64) -> Result<(), Contradiction> {
+    pub(super) fn finish(&mut self, key: SubgroupKey, last: u64) -> Result<(), Contradiction> {
         let Some(place) = self.place(key) else {
             return Ok(());
         };
@@ -254,11 +248,11 @@ impl Duplicates {
         (*known == last).then_some(()).ok_or(Contradiction)
     }
 
-    fn knows(&self, now: Instant, location: Location, anew: Option<Anew>) -> bool {
+    fn knows(&self, now: Instant, location: Location, restarted: Option<Restarted>) -> bool {
         self.datagrams
             .iter()
             .rev()
-            .take_while(|&&(at, _)| is_recent(now, at, anew))
+            .take_while(|&&(at, _)| is_recent(now, at, restarted))
             .any(|&(_, known)| known == location)
     }
 
@@ -268,8 +262,9 @@ impl Duplicates {
 }
 
 /// Whether what came at `at` can be what is repeated now.
-fn is_recent(now: Instant, at: Instant, anew: Option<Anew>) -> bool {
-    now.saturating_duration_since(at) <= REPETITION_MAX && anew.is_none_or(|anew| at >= anew.since)
+fn is_recent(now: Instant, at: Instant, restarted: Option<Restarted>) -> bool {
+    now.saturating_duration_since(at) <= REPETITION_MAX
+        && restarted.is_none_or(|restarted| at >= restarted.since)
 }
 
 /// Five seconds of audio.
@@ -279,6 +274,8 @@ const REPETITION_MAX: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
+    use weir_moqt::session::RequestId;
+
     use super::*;
     use crate::tests::{epoch, handles};
 
@@ -414,30 +411,39 @@ mod tests {
     }
 
     #[test]
-    fn who_counts_anew_is_heard_until_another_is() {
+    fn a_publisher_that_restarts_is_believed_until_another_sends() {
         let (now, mut seen) = (epoch(), Duplicates::default());
         let (old, new) = (sender(0), sender(2));
         assert!(!seen.is_repeated(now, at(1), None));
         assert!(is_granted(seen.claim(now, (5, 0), old, (0, 9), None)));
         seen.share();
         let later = now + Duration::from_millis(1);
-        seen.begin_anew(later, new);
-        let first = seen.hear(new);
-        assert_eq!(first.map(|anew| anew.is_first), Some(true));
+        seen.begin_restart(later, new);
+        let first = seen.note_sender(new);
+        assert_eq!(first.map(|restarted| restarted.is_first), Some(true));
         assert!(
             !seen.is_repeated(later, at(1), first),
             "said before it came"
         );
-        let anew = seen.hear(new);
-        assert_eq!(anew.map(|anew| anew.is_first), Some(false));
-        assert!(seen.is_repeated(later, at(1), anew), "its own repetition");
-        assert!(is_granted(seen.claim(later, (5, 0), new, (0, 9), anew)));
-        assert!(seen.is_newcomer(new) && !seen.is_newcomer(old));
-        assert_eq!(seen.hear(old), None);
+        let restarted = seen.note_sender(new);
+        assert_eq!(restarted.map(|restarted| restarted.is_first), Some(false));
+        assert!(
+            seen.is_repeated(later, at(1), restarted),
+            "its own repetition"
+        );
+        assert!(is_granted(seen.claim(
+            later,
+            (5, 0),
+            new,
+            (0, 9),
+            restarted
+        )));
+        assert!(seen.has_restarted(new) && !seen.has_restarted(old));
+        assert_eq!(seen.note_sender(old), None);
         assert!(seen.is_repeated(later, at(1), None));
         assert!(!is_granted(seen.claim(later, (5, 0), old, (1, 9), None)));
-        assert_eq!(seen.hear(new), None, "it is one of two now");
-        assert!(!seen.is_newcomer(new));
+        assert_eq!(seen.note_sender(new), None, "it is one of two now");
+        assert!(!seen.has_restarted(new));
     }
 
     #[test]

@@ -8,21 +8,21 @@ use weir_moqt::{
     property::Properties,
 };
 
-use crate::track::object_gaps::Gaps;
+use super::object_gaps::Gaps;
 
 /// The last objects of a track's latest groups, and of the track [moqt-18 §2.4.2].
 #[derive(Debug, Default)]
-pub(crate) struct Ends {
+pub(super) struct EndMarkers {
     groups: VecDeque<(u64, u64)>,
     track: Option<Location>,
     /// Where it has none at all.
-    pub(crate) gaps: Gaps,
+    pub(super) gaps: Gaps,
 }
 
-impl Ends {
+impl EndMarkers {
     /// Whether an object may be there; takes note if it ends something. `largest` is the largest location so far.
     #[inline]
-    pub(crate) fn admits(
+    pub(super) fn admits(
         &mut self,
         location: Location,
         status: ObjectStatus,
@@ -52,7 +52,7 @@ impl Ends {
     }
 
     /// The same for an object of a stream.
-    pub(crate) fn admits_object(
+    pub(super) fn admits_object(
         &mut self,
         group: u64,
         object: &ObjectHeader,
@@ -66,12 +66,12 @@ impl Ends {
     }
 
     /// The last object of the track is known from an answer to a fetch.
-    pub(crate) fn end_track(&mut self, last: Location) {
+    pub(super) fn end_track(&mut self, last: Location) {
         self.track.get_or_insert(last);
     }
 
     /// The last object of a group is known.
-    pub(crate) fn end_group(&mut self, group: u64, object: u64) {
+    pub(super) fn end_group(&mut self, group: u64, object: u64) {
         if self.groups.iter().any(|&(known, _)| known == group) {
             return;
         }
@@ -100,13 +100,13 @@ mod tests {
         Location { group, object }
     }
 
-    fn admits(ends: &mut Ends, location: Location, status: ObjectStatus) -> bool {
+    fn admits(ends: &mut EndMarkers, location: Location, status: ObjectStatus) -> bool {
         ends.admits(location, status, &Properties::EMPTY, None)
     }
 
     #[test]
     fn nothing_comes_after_the_end_of_a_group_or_of_the_track() {
-        let (mut ends, normal) = (Ends::default(), ObjectStatus::Normal);
+        let (mut ends, normal) = (EndMarkers::default(), ObjectStatus::Normal);
         assert!(admits(&mut ends, at(1, 5), ObjectStatus::EndOfGroup));
         assert!(admits(&mut ends, at(1, 4), normal), "it was overtaken");
         assert!(
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_fetch_may_tell_the_end_of_the_track() {
-        let (mut ends, normal) = (Ends::default(), ObjectStatus::Normal);
+        let (mut ends, normal) = (EndMarkers::default(), ObjectStatus::Normal);
         ends.end_track(at(3, 4));
         assert!(admits(&mut ends, at(3, 4), normal));
         assert!(!admits(&mut ends, at(3, 5), normal));
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn an_end_before_what_was_there_is_none() {
-        let mut ends = Ends::default();
+        let mut ends = EndMarkers::default();
         let none = &Properties::EMPTY;
         assert!(!ends.admits(at(1, 5), ObjectStatus::EndOfGroup, none, Some(at(1, 6))));
         assert!(ends.admits(at(2, 5), ObjectStatus::EndOfGroup, none, Some(at(3, 0))));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn ends_that_are_remembered_are_bounded() {
-        let mut ends = Ends::default();
+        let mut ends = EndMarkers::default();
         for group in 0..=GROUPS_MAX as u64 {
             ends.end_group(group, 5);
         }

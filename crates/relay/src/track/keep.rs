@@ -1,21 +1,34 @@
-//! What goes through the relay, into the cache, and when it is forgotten.
+//! The second step of an object's way: what the cache keeps of it, and when that is forgotten.
 
 use std::time::{Duration, Instant};
 
+use bytes::{Bytes, BytesMut};
 use weir_moqt::{
     data::{FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
+    draft::Draft,
     location::Location,
     property::Properties,
 };
+use weir_quic::Handle;
 
+use super::{AdmittedDatagram, Ended, Mark, Subgroup, Tracks, object_gaps::told_by};
 use crate::{
-    cache::{Contradiction, Keeper, LAST, TrackCache},
+    cache::{Content, Contradiction, Keeper, LAST, TrackCache},
+    effect::Effect,
+    ids::{SubgroupId, TrackId},
     timers::Timer,
-    track::object_gaps::told_by,
-    track::subgroup::{Ended, Mark, Subgroup},
-    track::table::Tracks,
     turn::Turn,
 };
+
+/// An object of a datagram, ready for its subscribers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptDatagram {
+    pub(crate) location: Location,
+    /// The whole datagram, with the relay's own Track Alias: the same for every subscriber.
+    pub(crate) encoded: Bytes,
+    /// It came through a link, and goes to none.
+    pub(crate) from_link: bool,
+}
 
 impl TrackCache {
     /// Takes over what arrived of a subgroup in this turn, and gives the objects that begin in it.
@@ -155,45 +168,146 @@ impl TrackCache {
 }
 
 impl Tracks {
-    /// Keeps the cache within its limits, and its timer up to date.
+    /// Keeps an object that came in a datagram, and gives what subscribers get of it; `None` if it contradicts what is
+    /// known.
+    pub(crate) fn keep_datagram(
+        &mut self,
+        turn: &mut Turn<'_>,
+        admitted: AdmittedDatagram,
+        mut datagram: ObjectDatagram,
+    ) -> Option<KeptDatagram> {
+        let track = self.table.get(admitted.track)?;
+        let location = Location::new(datagram.group, datagram.object);
+        datagram.track_alias = track.alias;
+        let properties = datagram.properties.as_bytes();
+        let length = datagram.payload.len() + properties.len() + DATAGRAM_HEADER_BYTES;
+        let mut encoded = BytesMut::with_capacity(length);
+        datagram.encode(Draft::KEPT, &mut encoded);
+        let encoded = encoded.freeze();
+        let mut keeper = Keeper {
+            ledger: &mut self.ledger,
+            counters: turn.counters,
+            limits: &turn.config.limits,
+            track: admitted.track,
+            now: turn.now,
+        };
+        let mut sound = track.cache.learn_datagram(&mut keeper, &datagram);
+        if datagram.status == ObjectStatus::Normal {
+            let content = Content::Datagram(encoded.clone());
+            let kept = track.cache.insert(&mut keeper, location, turn.now, content);
+            sound = sound.and(kept);
+        }
+        if sound.is_err() {
+            turn.push(Effect::Malformed(admitted.track, admitted.publisher));
+            return None;
+        }
+        self.tend_cache(turn);
+        Some(KeptDatagram {
+            location,
+            encoded,
+            from_link: admitted.from_link,
+        })
+    }
+
+    /// Keeps what has come of a subgroup in this turn, and gives the objects that begin in it; `None` if it contradicts
+    /// what is known.
+    pub(crate) fn keep_subgroup(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (id, log): (TrackId, SubgroupId),
+    ) -> Option<Vec<Mark>> {
+        let track = self.table.get(id)?;
+        let subgroups = &mut track.subgroups;
+        let subgroup = subgroups.iter_mut().find(|subgroup| subgroup.id == log)?;
+        let mut keeper = Keeper {
+            ledger: &mut self.ledger,
+            counters: turn.counters,
+            limits: &turn.config.limits,
+            track: id,
+            now: turn.now,
+        };
+        let (marks, sound) = track.cache.keep_subgroup(&mut keeper, subgroup);
+        if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
+            turn.push(Effect::Malformed(id, publisher));
+            turn.push(Effect::LogRead(id, log));
+            return None;
+        }
+        self.tend_cache(turn);
+        Some(marks)
+    }
+
+    /// Does something with the cache of a track.
+    pub(crate) fn with_cache<T>(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        act: impl FnOnce(&mut TrackCache, &mut Keeper<'_>) -> T,
+    ) -> Option<T> {
+        let track = self.table.get(id)?;
+        let mut keeper = Keeper {
+            ledger: &mut self.ledger,
+            counters: turn.counters,
+            limits: &turn.config.limits,
+            track: id,
+            now: turn.now,
+        };
+        let result = act(&mut track.cache, &mut keeper);
+        self.tend_cache(turn);
+        Some(result)
+    }
+
+    /// Forgets what the cache holds of a track.
+    pub(crate) fn clear_cache(&mut self, id: TrackId) {
+        if let Some(track) = self.table.get(id) {
+            track.cache.clear(&mut self.ledger);
+        }
+    }
+
+    /// Takes note of bytes that an answer to a fetch of the relay holds of an object that has not come in full.
+    pub(crate) fn hold_fetched_part(&mut self, session: Option<Handle>, before: u64, after: u64) {
+        self.ledger.fetched_parts.hold(session, before, after);
+    }
+
+    /// Keeps the caches within their limits, and their timer up to date.
     #[inline]
-    pub(crate) fn tend_cache(&mut self, turn: &mut Turn<'_>) {
-        while self.ledger().bytes() > turn.config.limits.cache_bytes_max {
-            let Some(id) = self.ledger().oldest() else {
+    fn tend_cache(&mut self, turn: &mut Turn<'_>) {
+        while self.ledger.bytes() > turn.config.limits.cache_bytes_max {
+            let Some(id) = self.ledger.oldest() else {
                 break;
             };
-            if let Some((track, ledger)) = self.get_with_ledger(id) {
-                track.cache.evict(ledger, &mut *turn.counters);
+            if let Some(track) = self.table.get(id) {
+                track.cache.evict(&mut self.ledger, turn.counters);
             }
-            self.forget_if_unused(turn, id);
+            turn.push(Effect::Released(id));
         }
-        if self.ledger().wake.is_none() {
+        if self.ledger.wake.is_none() {
             self.wake_for_cache(turn, None);
         }
     }
 
     fn wake_for_cache(&mut self, turn: &mut Turn<'_>, earliest: Option<Instant>) {
-        if let Some((due, _)) = self.ledger().due(turn.config.limits.cache_age_max) {
+        if let Some((due, _)) = self.ledger.due(turn.config.limits.cache_age_max) {
             let wake = earliest.map_or(due, |earliest| due.max(earliest));
-            self.ledger_mut().wake = Some(wake);
+            self.ledger.wake = Some(wake);
             turn.timers.set(wake, Timer::Cache);
         }
     }
 
     /// Forgets what is too old.
     pub(crate) fn on_cache_due(&mut self, turn: &mut Turn<'_>) {
-        self.ledger_mut().wake = None;
+        self.ledger.wake = None;
         let age_max = turn.config.limits.cache_age_max;
         let Some(oldest) = turn.now.checked_sub(age_max) else {
             return;
         };
-        while let Some((due, aging)) = self.ledger().due(age_max)
+        while let Some((due, aging)) = self.ledger.due(age_max)
             && due <= turn.now
         {
-            if let Some((track, ledger)) = self.get_with_ledger(aging.track) {
-                track.cache.expire(ledger, turn.counters, aging, oldest);
+            if let Some(track) = self.table.get(aging.track) {
+                let (ledger, counters) = (&mut self.ledger, &mut *turn.counters);
+                track.cache.expire(ledger, counters, aging, oldest);
             }
-            self.forget_if_unused(turn, aging.track);
+            turn.push(Effect::Released(aging.track));
         }
         self.wake_for_cache(turn, Some(turn.now + CACHE_REST));
     }
@@ -201,3 +315,5 @@ impl Tracks {
 
 /// The cache is not looked at more often than this, however much comes.
 const CACHE_REST: Duration = Duration::from_secs(1);
+/// Room for the header of an object in a datagram: type, alias, group, object, priority, length of properties.
+const DATAGRAM_HEADER_BYTES: usize = 40;

@@ -7,15 +7,15 @@ use std::collections::BTreeMap;
 
 use weir_moqt::{location::Location, property::Properties};
 
+use super::Track;
 use crate::{
     Counters, Limits,
     cache::{Absent, Contradiction},
-    track::Track,
 };
 
 /// What objects of a track said of others that never will be.
 #[derive(Debug, Default)]
-pub(crate) struct Gaps {
+pub(super) struct Gaps {
     told: Absent,
     /// How many groups before it each group says there are not, as far as one of its objects said so.
     groups: BTreeMap<u64, u64>,
@@ -24,7 +24,7 @@ pub(crate) struct Gaps {
 impl Gaps {
     /// Whether an object may be there.
     #[inline]
-    pub(crate) fn admits(&self, location: Location) -> bool {
+    pub(super) fn admits(&self, location: Location) -> bool {
         self.told.is_empty() || self.told.around(location).is_none()
     }
 
@@ -58,7 +58,7 @@ impl Gaps {
 }
 
 /// The ranges, both ends included, that the object at `location` says never will be.
-pub(crate) fn told_by(
+pub(super) fn told_by(
     location: Location,
     properties: &Properties,
 ) -> impl Iterator<Item = (Location, Location)> + use<> {
@@ -81,7 +81,7 @@ impl Track {
     /// Takes note of what an object says of others that never will be. Fails if one of them came, or if another object
     /// said otherwise.
     #[inline]
-    pub(crate) fn hear_of_gaps(
+    pub(crate) fn note_gaps(
         &mut self,
         location: Location,
         properties: &Properties,
@@ -95,7 +95,9 @@ impl Track {
         if ranges.any(|(first, last)| self.has_had_any(first, last)) {
             return Err(Contradiction);
         }
-        self.ends.gaps.note(location, properties, limits, counters)
+        self.end_markers
+            .gaps
+            .note(location, properties, limits, counters)
     }
 
     /// Whether it is remembered that an object from `first` to `last`, both included, began to come.

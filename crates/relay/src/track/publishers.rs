@@ -1,83 +1,126 @@
-//! PUBLISH, PUBLISH_NAMESPACE and the relay's own SUBSCRIBEs: where the objects of a track come from.
+//! Publishers of a track: PUBLISH, the relay's own SUBSCRIBE, and whether they are to send objects.
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
     message::{Publish, RequestOk, SubscribeOk},
-    name::Namespace,
     parameter::Parameters,
     property::Properties,
     session::RequestId,
 };
 use weir_quic::Handle;
 
+use super::{
+    Publisher, Track, Tracks,
+    end_markers::EndMarkers,
+    publisher::{PublisherEvent, PublisherState},
+};
 use crate::{
-    dispatch::Owners,
     effect::Effect,
+    ids::{Sender, TrackId},
     sessions::peer::Part,
     timers::Timer,
-    track::end_markers::Ends,
-    track::table::TrackId,
-    track::{Origin, Source},
     turn::Turn,
 };
 
-impl Owners {
-    /// A session offers a track.
-    pub(crate) fn on_publish(
+/// How much of a track is wanted, as its publishers have to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Demand {
+    /// Somebody wants objects now.
+    pub(crate) is_wanted: bool,
+    /// Nobody subscribes or waits to.
+    pub(crate) is_unwanted: bool,
+    /// The largest new group that a request that waits asks for [moqt-18 §10.2.13].
+    pub(crate) new_group: Option<u64>,
+    /// There are established subscriptions, which know how far the track has come.
+    pub(crate) has_subscriptions: bool,
+}
+
+impl Demand {
+    /// Nobody wants anything of a track.
+    pub(crate) const NONE: Self = Self {
+        is_wanted: false,
+        is_unwanted: true,
+        new_group: None,
+        has_subscriptions: false,
+    };
+
+    /// Whether a publisher is to send objects. Clients always are, unless publishers are paused; somebody who waits for
+    /// an offer has to know how far the track has come.
+    fn forward(self, turn: &Turn<'_>, is_link: bool, track: &Track) -> bool {
+        let sends_always = !turn.config.pauses_publishers && !is_link;
+        sends_always || self.is_wanted || is_link && track.awaits_offer
+    }
+}
+
+impl Tracks {
+    /// Finds the track that a session offers with PUBLISH, if it may.
+    pub(crate) fn find_published(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        (handle, id): Sender,
         publish: &Publish,
-    ) {
+    ) -> Option<TrackId> {
         let limits = &turn.config.limits;
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
+        let peer = turn.sessions.get(handle)?;
         let is_link = peer.is_link();
         if !is_link && peer.counts.sources >= limits.publications_per_session_max {
             turn.counters.refused_limit_publications += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            return None;
         }
-        let track = &publish.track;
-        let Some(track_id) = self.tracks.find_or_create(track, limits.tracks_max) else {
+        let Some(track_id) = self.find_or_create(&publish.track, limits.tracks_max) else {
             turn.counters.refused_limit_tracks += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            return None;
         };
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        let mut sources = track.sources.iter();
-        let same = sources.find(|source| source.handle == handle && source.leaving.is_none());
-        let same = same.cloned();
-        match same {
-            Some(source) if source.origin == Origin::Asked => {
+        let mut publishers = self.table.get(track_id)?.publishers.iter();
+        let same = publishers.find(|it| it.handle == handle && !it.is_leaving());
+        match same.cloned() {
+            Some(publisher) if publisher.state == PublisherState::Asked => {
                 // The offer overtakes the relay's own request, which has to end first [moqt-18 §5.1].
-                self.cancel_source(turn, track_id, &source);
+                self.cancel(turn, track_id, &publisher);
             }
             Some(_) => {
                 turn.counters.refused_duplicate += 1;
-                let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-                return turn.refuse(handle, id, code);
+                turn.refuse(handle, id, RequestErrorCode::DUPLICATE_SUBSCRIPTION);
+                return None;
             }
             None => {}
         }
-        let Some(track) = self.tracks.get(track_id) else {
+        let track = self.table.get(track_id)?;
+        if !is_link && track.clients().count() >= limits.publishers_per_track_max {
+            turn.counters.refused_limit_publishers += 1;
+            turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
+            return None;
+        }
+        Some(track_id)
+    }
+
+    /// A session offers a track with PUBLISH, and is told whether objects are wanted.
+    pub(crate) fn publish(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (track_id, sender): (TrackId, Sender),
+        publish: &Publish,
+        demand: Demand,
+    ) {
+        let (handle, id) = sender;
+        let is_link = turn.is_link(handle);
+        let Some(track) = self.table.get(track_id) else {
             return;
         };
-        let max = turn.config.limits.publishers_per_track_max;
-        if !is_link && track.client_publishers() >= max {
-            turn.counters.refused_limit_publishers += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
         let is_new = !track.is_published();
-        let sends_always = !turn.config.pauses_publishers && !is_link;
-        let forward = sends_always || track.is_wanted(is_link);
-        self.add_source(turn, track_id, handle, id, Origin::Published, forward);
+        let forward = demand.forward(turn, is_link, track);
+        self.add(
+            turn,
+            track_id,
+            sender,
+            PublisherState::published(is_link, forward),
+        );
         let largest = publish.parameters.largest_object;
-        self.welcome(turn, track_id, (handle, id), largest);
-        self.establish(turn, track_id, &publish.properties, largest);
+        self.welcome(turn, track_id, sender, largest);
+        self.establish(turn, track_id, demand, Some(&publish.properties), largest);
         let parameters = Parameters {
             forward: Some(forward),
             expires: turn.expires_in(handle, id),
@@ -90,112 +133,37 @@ impl Owners {
         turn.with_session(handle, |session, connection| {
             session.request_ok(connection, id, ok);
         });
-        self.admit_waiting(turn, track_id);
-        if is_new {
-            self.offer_all(turn, track_id);
-        }
-        self.offer_to_links(turn, track_id);
-        self.dismiss_links(turn, track_id);
-    }
-
-    /// A session announces a namespace.
-    pub(crate) fn on_publish_namespace(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        namespace: &Namespace,
-    ) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        let is_link = peer.is_link();
-        let max = turn.config.limits.namespaces_per_session_max;
-        if !is_link && peer.counts.namespaces >= max {
-            turn.counters.refused_limit_namespaces += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
-        peer.insert(id, Part::Namespace(namespace.clone()));
-        let is_new = self.namespaces.insert(namespace.clone(), handle, is_link);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
+        turn.push(Effect::Established(track_id));
+        turn.push(Effect::Published {
+            track: track_id,
+            is_new,
         });
-        if is_new {
-            self.tell_all(turn, namespace);
-        }
-        turn.push(Effect::NamespaceAnnounced(namespace.clone(), handle));
     }
 
-    /// A session announced a namespace: links hear of it, and the session is asked for the tracks in it that are
-    /// wanted.
-    pub(crate) fn on_announced(
-        &mut self,
-        turn: &mut Turn<'_>,
-        namespace: &Namespace,
-        handle: Handle,
-    ) {
-        if !turn.is_link(handle) {
-            self.announce_to_links(turn, namespace);
-        }
-        let tracks: Vec<_> = self.tracks.under(namespace).collect();
-        for track_id in tracks {
-            self.ask(turn, track_id, handle);
-        }
-    }
-
-    /// The sessions that may have the tracks of a namespace by what they announced, as many clients as are looked at.
-    pub(crate) fn announcers_of(
-        &mut self,
-        turn: &mut Turn<'_>,
-        namespace: &Namespace,
-    ) -> Vec<Handle> {
-        let max = turn.config.limits.announcers_per_track_max;
-        let found = self.namespaces.matching(namespace, max);
-        turn.counters.announcers_cut += u64::from(found.is_cut);
-        found.sessions
-    }
-
-    /// Sends SUBSCRIBE to every session that announced the track's namespace and is not asked already,
-    /// except for one that just left; returns how many were asked.
-    pub(crate) fn ask_publishers(
+    /// Sends SUBSCRIBE to a session, unless it is a publisher of the track already or nobody wants it; returns whether it
+    /// was sent.
+    pub(crate) fn ask(
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
-        except: Option<Handle>,
-    ) -> usize {
-        let Some(track) = self.tracks.get(track_id) else {
-            return 0;
-        };
-        let namespace = track.name.namespace.clone();
-        let publishers = self.announcers_of(turn, &namespace);
-        publishers
-            .into_iter()
-            .filter(|&handle| Some(handle) != except && self.ask(turn, track_id, handle))
-            .count()
-    }
-
-    /// Sends SUBSCRIBE to a session, unless it is a source of the track already or nobody wants it; returns whether it
-    /// was sent.
-    pub(crate) fn ask(&mut self, turn: &mut Turn<'_>, track_id: TrackId, handle: Handle) -> bool {
-        let Some(track) = self.tracks.get(track_id) else {
+        handle: Handle,
+        demand: Demand,
+    ) -> bool {
+        let Some(track) = self.table.get(track_id) else {
             return false;
         };
-        let is_link = turn.sessions.get(handle).is_some_and(|peer| peer.is_link());
-        let mut sources = track.sources.iter();
-        if sources.any(|source| source.handle == handle) || track.is_unwanted(is_link) {
+        if track.has_publisher(handle) || demand.is_unwanted {
             return false;
         }
         let max = turn.config.limits.publishers_per_track_max;
-        if !is_link && track.client_publishers() >= max {
+        if !turn.is_link(handle) && track.clients().count() >= max {
             turn.counters.publishers_not_asked += 1;
             return false;
         }
-        let waiting = track.waiting.iter();
-        let wishes = waiting.filter_map(|waiting| waiting.parameters.new_group_request);
-        // Whatever the subscribers want turn.now [moqt-18 §9.2].
+        // Whatever the subscribers want now [moqt-18 §9.2].
         let parameters = Parameters {
             forward: Some(true),
-            new_group_request: wishes.max(),
+            new_group_request: demand.new_group,
             ..Parameters::default()
         };
         let name = track.name.clone();
@@ -205,56 +173,80 @@ impl Owners {
         let Some(Ok(request)) = request else {
             return false;
         };
-        self.add_source(turn, track_id, handle, request, Origin::Asked, true);
+        self.add(turn, track_id, (handle, request), PublisherState::Asked);
         true
     }
 
     /// A publisher accepted the relay's SUBSCRIBE.
-    pub(crate) fn on_source_accepted(
+    pub(crate) fn on_subscribe_ok(
         &mut self,
         turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
+        (track_id, sender): (TrackId, Sender),
         ok: &SubscribeOk,
+        demand: Demand,
     ) {
-        let Some(track_id) = turn.sessions.get(handle).and_then(|peer| peer.source(id)) else {
-            return;
-        };
-        let Some(track) = self.tracks.get(track_id) else {
-            return;
-        };
-        if let Some(source) = track.source(handle, id) {
-            source.origin = Origin::Subscribed;
-        }
+        self.change(track_id, sender, PublisherEvent::Accepted);
         let largest = ok.parameters.largest_object;
-        self.welcome(turn, track_id, (handle, id), largest);
-        self.establish(turn, track_id, &ok.properties, largest);
-        self.admit_waiting(turn, track_id);
-        self.dismiss_links(turn, track_id);
+        self.welcome(turn, track_id, sender, largest);
+        self.establish(turn, track_id, demand, Some(&ok.properties), largest);
+        turn.push(Effect::Established(track_id));
+        turn.push(Effect::LinksUnserved(track_id));
     }
 
-    /// Objects of a track may come from turn.now on. What subscribers are told of it is decided by the first of
-    /// several publishers.
-    pub(crate) fn establish(
+    /// A publisher answered to whether objects are wanted. Of a link it is known now how far the track has come.
+    pub(crate) fn on_update_ok(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (track_id, sender): (TrackId, Sender),
+        largest: Option<Location>,
+        demand: Demand,
+    ) {
+        if turn.is_link(sender.0) {
+            self.change(track_id, sender, PublisherEvent::UpdateAnswered);
+            let Some(track) = self.table.get(track_id) else {
+                return;
+            };
+            if track
+                .publisher(sender)
+                .is_some_and(|it| it.is_established())
+            {
+                self.establish(turn, track_id, demand, None, largest);
+                turn.push(Effect::Established(track_id));
+                turn.push(Effect::OfferAwaited(track_id));
+                turn.push(Effect::LinksUnserved(track_id));
+            }
+        } else if let (Some(largest), Some(track)) = (largest, self.table.get(track_id)) {
+            track.observe(largest);
+        }
+        // There is room for the next update, if the last one did not fit.
+        turn.push(Effect::DemandChanged(track_id));
+    }
+
+    /// Objects of a track may come from now on. What subscribers are told of it is decided by the first of
+    /// several publishers; `None` leaves the properties as they are.
+    fn establish(
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        properties: &Properties,
+        demand: Demand,
+        properties: Option<&Properties>,
         largest: Option<Location>,
     ) {
-        let Some((track, ledger)) = self.tracks.get_with_ledger(id) else {
+        let Some(track) = self.table.get(id) else {
             return;
         };
         track.is_known = true;
-        let established = track.sources.iter().filter(|other| other.is_established());
+        let established = track.publishers.iter().filter(|it| it.is_established());
         if established.count() <= 1 {
-            track.properties = properties.clone();
-            track.cache.default_priority = properties.publisher_priority();
+            if let Some(properties) = properties {
+                track.properties = properties.clone();
+            }
+            track.cache.default_priority = track.properties.publisher_priority();
             if largest < track.largest {
-                // It counts anew: what is remembered is not what it will send.
-                track.cache.clear(ledger);
-                track.ends = Ends::default();
-                if track.subscribers.is_empty() {
+                // The publisher starts from the beginning: what is remembered is not what it will send.
+                track.cache.clear(&mut self.ledger);
+                track.end_markers = EndMarkers::default();
+                if !demand.has_subscriptions {
                     track.largest = None;
                 }
             }
@@ -267,99 +259,132 @@ impl Owners {
         }
     }
 
-    /// Tells publishers whether objects are wanted; ends the relay's own subscriptions when nobody is left.
-    pub(crate) fn update_upstream(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        let Some(track) = self.tracks.get(track_id) else {
+    /// Tells publishers whether objects are wanted; ends the relay's own subscriptions when nobody is left. The demands
+    /// are those that count for publishers that are clients, and for links.
+    pub(crate) fn on_demand(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        [for_clients, for_links]: [Demand; 2],
+    ) {
+        let Some(track) = self.table.get(track_id) else {
             return;
         };
-        let wishes = [false, true].map(|by_link| {
-            let sends_always = !turn.config.pauses_publishers && !by_link;
-            let is_wanted = sends_always || track.is_wanted(by_link);
-            (is_wanted, track.is_unwanted(by_link))
-        });
-        for source in track.sources.clone() {
-            if source.leaving.is_some() {
+        let wanted = [
+            for_clients.forward(turn, false, track),
+            for_links.forward(turn, true, track),
+        ];
+        let unwanted = [for_clients.is_unwanted, for_links.is_unwanted];
+        for publisher in track.publishers.clone() {
+            let side = usize::from(publisher.is_link);
+            if publisher.is_leaving() {
                 continue;
             }
-            let (is_wanted, is_unwanted) = wishes[usize::from(source.is_link)];
-            if is_unwanted && source.origin != Origin::Published {
-                self.cancel_source(turn, track_id, &source);
-            } else if source.forward != is_wanted && source.origin != Origin::Asked {
-                let parameters = Parameters {
-                    forward: Some(is_wanted),
-                    ..Parameters::default()
-                };
-                let sent = turn.with_session(source.handle, |session, connection| {
-                    session
-                        .update(connection, source.request, parameters)
-                        .is_ok()
-                });
-                if sent == Some(true)
-                    && let Some(track) = self.tracks.get(track_id)
-                    && let Some(source) = track.source(source.handle, source.request)
-                {
-                    source.forward = is_wanted;
-                    source.updates_pending += u32::from(source.is_link);
-                }
+            if unwanted[side] && publisher.state.is_own_request() {
+                self.cancel(turn, track_id, &publisher);
+            } else if publisher.state.forward() == Some(!wanted[side]) {
+                self.set_forward(turn, track_id, publisher.id(), wanted[side]);
             }
         }
-        self.tracks.forget_if_unused(turn, track_id);
+        Self::release(turn, track_id);
+    }
+
+    fn set_forward(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        sender: Sender,
+        forward: bool,
+    ) {
+        let parameters = Parameters {
+            forward: Some(forward),
+            ..Parameters::default()
+        };
+        let sent = turn.with_session(sender.0, |session, connection| {
+            session.update(connection, sender.1, parameters).is_ok()
+        });
+        if sent == Some(true) {
+            self.change(track_id, sender, PublisherEvent::ForwardSent(forward));
+        }
+    }
+
+    /// Ends the relay's own subscription by which objects come from a session; returns whether there was one.
+    pub(crate) fn cancel_own(
+        &mut self,
+        turn: &mut Turn<'_>,
+        track_id: TrackId,
+        sender: Sender,
+    ) -> bool {
+        let publisher = self
+            .table
+            .get(track_id)
+            .and_then(|track| track.publisher(sender));
+        let publisher = publisher.map(|publisher| publisher.clone());
+        let own = publisher.filter(|it| it.state.is_own_request() && !it.is_leaving());
+        if let Some(publisher) = &own {
+            self.cancel(turn, track_id, publisher);
+        }
+        own.is_some()
     }
 
     /// Ends one of the relay's own subscriptions.
-    pub(crate) fn cancel_source(
-        &mut self,
-        turn: &mut Turn<'_>,
-        track_id: TrackId,
-        source: &Source,
-    ) {
-        self.cut_streams(turn, source.handle, source.request);
-        if let Some(peer) = turn.sessions.get(source.handle) {
-            peer.remove(source.request);
+    fn cancel(&mut self, turn: &mut Turn<'_>, track_id: TrackId, publisher: &Publisher) {
+        let (handle, request) = publisher.id();
+        self.cut_streams(turn, handle, request);
+        if let Some(peer) = turn.sessions.get(handle) {
+            peer.remove(request);
         }
-        if let Some(track) = self.tracks.get(track_id) {
-            track.remove_source(source.handle, source.request);
-            if track.sources.is_empty() {
-                track.start_afresh();
+        if let Some(track) = self.table.get(track_id) {
+            track.remove_publisher(publisher.id());
+            if track.publishers.is_empty() {
+                track.restart();
             }
         }
-        turn.with_session(source.handle, |session, connection| {
-            session.cancel(connection, source.request, ResetCode::CANCELLED);
+        turn.with_session(handle, |session, connection| {
+            session.cancel(connection, request, ResetCode::CANCELLED);
         });
-        self.publish_grown(turn);
     }
 
-    fn add_source(
+    /// The publishers of a track, as they are now.
+    pub(crate) fn publishers_of(&mut self, id: TrackId) -> Vec<Publisher> {
+        let track = self.table.get(id);
+        track.map_or_else(Vec::new, |track| track.publishers.clone())
+    }
+
+    pub(super) fn change(&mut self, track_id: TrackId, sender: Sender, event: PublisherEvent) {
+        let track = self.table.get(track_id);
+        if let Some(publisher) = track.and_then(|track| track.publisher(sender)) {
+            let is_link = publisher.is_link;
+            let state = std::mem::replace(&mut publisher.state, PublisherState::Asked);
+            publisher.state = state.after(event, is_link);
+        }
+    }
+
+    fn add(
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
-        handle: Handle,
-        request: RequestId,
-        origin: Origin,
-        forward: bool,
+        (handle, request): (Handle, RequestId),
+        state: PublisherState,
     ) {
         let mut is_link = false;
         if let Some(peer) = turn.sessions.get(handle) {
             peer.insert(request, Part::Source(track_id));
             is_link = peer.is_link();
         }
-        if let Some(track) = self.tracks.get(track_id) {
-            if track.sources.iter().any(|other| other.leaving.is_none()) {
+        if let Some(track) = self.table.get(track_id) {
+            if track.publishers.iter().any(|other| !other.is_leaving()) {
                 track.duplicates.share();
             }
-            track.sources.push(Source {
-                handle,
-                request,
-                is_link,
-                origin,
-                forward,
-                updates_pending: 0,
-                streams: 0,
-                streams_open: 0,
-                stream_bytes: 0,
-                probed: None,
-                leaving: None,
-            });
+            let publisher = Publisher::new((handle, request), is_link, state);
+            track.publishers.push(publisher);
         }
+    }
+}
+
+impl Turn<'_> {
+    /// The track that the objects of a request belong to.
+    pub(crate) fn published_track(&mut self, (handle, id): Sender) -> Option<TrackId> {
+        self.sessions.get(handle)?.source(id)
     }
 }

@@ -13,11 +13,8 @@ use weir_quic::Handle;
 
 use crate::{
     cache::Content,
-    track::duplicates::{Sender, SubgroupKey},
+    ids::{Sender, SubgroupId, SubgroupKey},
 };
-
-/// Names a subgroup within its track, for as long as the track lives.
-pub(crate) type SubgroupId = u64;
 
 /// The bytes of a subgroup as every subscriber gets them, from the oldest that someone still needs.
 #[derive(Debug)]

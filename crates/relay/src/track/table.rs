@@ -3,60 +3,162 @@
 use std::collections::BTreeMap;
 
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
+use weir_quic::Handle;
 
-use crate::{cache::Ledger, track::Track};
+use super::{Track, inbound::InboundStreams};
+use crate::{
+    cache::Ledger,
+    effect::Effect,
+    ids::{BySession, SubgroupId, TrackId},
+    timers::Timer,
+    turn::Turn,
+};
 
-/// Names a track while it is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TrackId {
-    index: u32,
-    /// Tells a track from an earlier one in the same place.
-    alias: u64,
-}
-
-/// All tracks.
+/// All tracks, what they remember together, and what is being received of them.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
+    pub(super) table: TrackTable,
+    /// What the caches of all tracks hold together.
+    pub(super) ledger: Ledger,
+    /// Subgroup streams that are being received, by session.
+    pub(super) inbound: BySession<InboundStreams>,
+    /// Subgroups that grew in this turn.
+    pub(super) grown: Vec<(TrackId, SubgroupId)>,
+}
+
+/// Tracks by name and by number.
+#[derive(Debug, Default)]
+pub(super) struct TrackTable {
     by_name: BTreeMap<FullTrackName, TrackId>,
     places: Vec<Option<Track>>,
     vacant: Vec<u32>,
     next_alias: u64,
     /// Tracks of which nothing is left but what the cache remembers, by their alias: the oldest first.
     resting: BTreeMap<u64, TrackId>,
-    /// What their caches hold together.
-    ledger: Ledger,
 }
 
 impl Tracks {
     #[inline]
     pub(crate) fn get(&mut self, id: TrackId) -> Option<&mut Track> {
-        let track = self.places.get_mut(id.index as usize)?.as_mut()?;
-        (track.alias == id.alias).then_some(track)
-    }
-
-    /// A track, and the ledger that all caches are kept in.
-    #[inline]
-    pub(crate) fn get_with_ledger(&mut self, id: TrackId) -> Option<(&mut Track, &mut Ledger)> {
-        let track = self.places.get_mut(id.index as usize)?.as_mut()?;
-        (track.alias == id.alias).then_some((track, &mut self.ledger))
-    }
-
-    /// What the caches of all tracks hold together.
-    pub(crate) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// The same, to be written in.
-    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
-        &mut self.ledger
+        self.table.get(id)
     }
 
     pub(crate) fn find(&self, name: &FullTrackName) -> Option<TrackId> {
-        self.by_name.get(name).copied()
+        self.table.find(name)
     }
 
     /// The track of that name, made if there is none and fewer than `max` are in use.
     pub(crate) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
+        self.table.find_or_create(name, max)
+    }
+
+    /// The tracks in a namespace or one that starts with it.
+    pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+        self.table.under(prefix)
+    }
+
+    /// Every track, in no particular but always the same order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TrackId, &Track)> {
+        self.table.iter()
+    }
+
+    /// Number of tracks that are in use.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Number of tracks of which nothing is left but what the cache remembers.
+    pub(crate) fn resting_len(&self) -> usize {
+        self.table.resting.len()
+    }
+
+    /// Objects that all caches hold, and their bytes.
+    pub(crate) fn cached(&self) -> (u64, u64) {
+        (self.ledger.objects(), self.ledger.bytes())
+    }
+
+    /// Takes the subgroups that grew since the last call.
+    pub(crate) fn take_grown(&mut self) -> Vec<(TrackId, SubgroupId)> {
+        std::mem::take(&mut self.grown)
+    }
+
+    /// Gives the list of [`take_grown`](Self::take_grown) back, for its memory.
+    pub(crate) fn recycle_grown(&mut self, mut grown: Vec<(TrackId, SubgroupId)>) {
+        grown.clear();
+        if self.grown.is_empty() {
+            self.grown = grown;
+        }
+    }
+
+    /// Whether subgroups grew.
+    #[inline]
+    pub(crate) fn has_grown(&self) -> bool {
+        !self.grown.is_empty()
+    }
+
+    pub(super) fn mark_grown(&mut self, track: TrackId, subgroup: SubgroupId) {
+        if !self.grown.contains(&(track, subgroup)) {
+            self.grown.push((track, subgroup));
+        }
+    }
+
+    /// Forgets a track that has no publishers and that nobody else has to do with; if the cache remembers something of
+    /// it, that stays. Returns whether the track is gone.
+    pub(crate) fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) -> bool {
+        let Some(track) = self.table.get(id).filter(|it| it.publishers.is_empty()) else {
+            return false;
+        };
+        if let Some(at) = track.orphaned_until.take() {
+            turn.timers.cancel(at, Timer::Orphaned(id));
+        }
+        if let Some(at) = track.leaving_at.take() {
+            turn.timers.cancel(at, Timer::Leaving(id));
+        }
+        if track.cache.is_empty() {
+            self.table.remove(id);
+            return true;
+        }
+        if let Some(oldest) = self.table.rest(id, turn.config.limits.tracks_resting_max) {
+            turn.counters.tracks_resting_forgotten += 1;
+            if let Some(mut track) = self.table.remove(oldest) {
+                track.cache.clear(&mut self.ledger);
+            }
+            return oldest == id;
+        }
+        false
+    }
+
+    /// Forgets what was being received from a session that is gone: its streams are cut.
+    pub(crate) fn on_session_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        for inbound in self
+            .inbound
+            .remove(handle)
+            .into_iter()
+            .flat_map(|it| it.into_values())
+        {
+            let _sound = self.end_stream(turn, handle, &inbound, super::admit::CUT);
+        }
+    }
+
+    /// Has the track looked at, whether it is to be forgotten.
+    pub(super) fn release(turn: &mut Turn<'_>, id: TrackId) {
+        turn.push(Effect::Released(id));
+    }
+}
+
+impl TrackTable {
+    #[inline]
+    pub(super) fn get(&mut self, id: TrackId) -> Option<&mut Track> {
+        let track = self.places.get_mut(id.index as usize)?.as_mut()?;
+        (track.alias == id.alias).then_some(track)
+    }
+
+    pub(super) fn find(&self, name: &FullTrackName) -> Option<TrackId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// The track of that name, made if there is none and fewer than `max` are in use.
+    pub(super) fn find_or_create(&mut self, name: &FullTrackName, max: usize) -> Option<TrackId> {
         if let Some(id) = self.find(name) {
             self.resting.remove(&id.alias);
             return Some(id);
@@ -80,8 +182,8 @@ impl Tracks {
     }
 
     /// Forgets a track that nobody uses any more, and gives what is left of it.
-    pub(crate) fn remove_if_unused(&mut self, id: TrackId) -> Option<Track> {
-        self.get(id).filter(|track| track.is_unused())?;
+    pub(super) fn remove(&mut self, id: TrackId) -> Option<Track> {
+        self.get(id)?;
         self.resting.remove(&id.alias);
         let track = self.places[id.index as usize].take()?;
         self.by_name.remove(&track.name);
@@ -91,14 +193,14 @@ impl Tracks {
 
     /// Takes note that nothing is left of a track but what the cache remembers. With more than `max` of them
     /// it gives the oldest, to be forgotten.
-    pub(crate) fn rest(&mut self, id: TrackId, max: usize) -> Option<TrackId> {
+    pub(super) fn rest(&mut self, id: TrackId, max: usize) -> Option<TrackId> {
         self.resting.insert(id.alias, id);
         let is_full = self.resting.len() > max;
         is_full.then(|| self.resting.first_key_value().map(|(_, &oldest)| oldest))?
     }
 
     /// The tracks in a namespace or one that starts with it.
-    pub(crate) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
+    pub(super) fn under(&self, prefix: &Namespace) -> impl Iterator<Item = TrackId> {
         let first = FullTrackName {
             namespace: prefix.clone(),
             name: TrackName::default(),
@@ -110,18 +212,18 @@ impl Tracks {
     }
 
     /// Every track, in no particular but always the same order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Track> {
-        self.places.iter().flatten()
+    pub(super) fn iter(&self) -> impl Iterator<Item = (TrackId, &Track)> {
+        let by_index = (0..).zip(&self.places);
+        by_index.filter_map(|(index, track)| {
+            let track = track.as_ref()?;
+            let alias = track.alias;
+            Some((TrackId { index, alias }, track))
+        })
     }
 
     /// Number of tracks that are in use.
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.by_name.len() - self.resting.len()
-    }
-
-    /// Number of those of which nothing is left but what the cache remembers.
-    pub(crate) fn resting_len(&self) -> usize {
-        self.resting.len()
     }
 }
 
@@ -135,12 +237,12 @@ mod tests {
 
     #[test]
     fn a_place_is_used_again_under_another_alias() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackTable::default();
         let first = tracks.find_or_create(&name("a--x"), 2).unwrap();
         assert_eq!(tracks.find_or_create(&name("a--x"), 2), Some(first));
         let alias = tracks.get(first).unwrap().alias;
-        assert!(tracks.remove_if_unused(first).is_some());
-        assert!(tracks.remove_if_unused(first).is_none());
+        assert!(tracks.remove(first).is_some());
+        assert!(tracks.remove(first).is_none());
         let second = tracks.find_or_create(&name("a--y"), 2).unwrap();
         assert_eq!(second.index, first.index);
         assert!(tracks.get(first).is_none(), "the old track is gone");
@@ -150,23 +252,23 @@ mod tests {
 
     #[test]
     fn resting_tracks_are_bounded_and_do_not_count_as_used() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackTable::default();
         let [x, y] = ["a--x", "a--y"].map(|text| {
             let id = tracks.find_or_create(&name(text), 1).unwrap();
             assert_eq!(tracks.rest(id, 2), None, "at the limit");
             id
         });
-        assert_eq!((tracks.len(), tracks.resting_len()), (0, 2));
+        assert_eq!((tracks.len(), tracks.resting.len()), (0, 2));
         let z = tracks.find_or_create(&name("a--z"), 1).unwrap();
         assert_eq!(tracks.rest(z, 2), Some(x), "one past it");
-        assert!(tracks.remove_if_unused(x).is_some());
+        assert!(tracks.remove(x).is_some());
         assert_eq!(tracks.find_or_create(&name("a--y"), 1), Some(y));
-        assert_eq!((tracks.len(), tracks.resting_len()), (1, 1));
+        assert_eq!((tracks.len(), tracks.resting.len()), (1, 1));
     }
 
     #[test]
     fn tracks_are_bounded() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackTable::default();
         assert!(tracks.find_or_create(&name("a--x"), 1).is_some());
         assert!(tracks.find_or_create(&name("a--x"), 1).is_some());
         assert!(tracks.find_or_create(&name("a--y"), 1).is_none());
@@ -175,7 +277,7 @@ mod tests {
 
     #[test]
     fn tracks_are_found_by_whole_fields_of_their_namespace() {
-        let mut tracks = Tracks::default();
+        let mut tracks = TrackTable::default();
         let mut id = |text| tracks.find_or_create(&name(text), 9).unwrap();
         let [a, ab, abc, abx, b] = ["a--x", "a-b--x", "a-b-c--", "ab--x", "b--x"].map(&mut id);
         let under = |text: &str| -> Vec<_> { tracks.under(&name(text).namespace).collect() };

@@ -1,0 +1,165 @@
+//! How subscriptions end: with their track, with their session, or because they have to.
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode},
+    message::PublishDone,
+    session::RequestId,
+};
+use weir_quic::Handle;
+
+use super::{Delivery, subscription::Subscription};
+use crate::{effect::Effect, ids::TrackId, track::Tracks, turn::Turn};
+
+/// Which subscriptions of a track end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// All of them.
+    All,
+    /// Subscriptions of links.
+    Links,
+    /// One.
+    One(Handle, RequestId),
+}
+
+impl Scope {
+    fn covers(self, subscription: &Subscription) -> bool {
+        match self {
+            Self::All => true,
+            Self::Links => subscription.is_link,
+            Self::One(handle, request) => {
+                subscription.handle == handle && subscription.request == request
+            }
+        }
+    }
+}
+
+impl Delivery {
+    /// Ends subscriptions of a track: at once those that have everything, the others as soon as their streams are
+    /// complete [moqt-18 §10.11].
+    pub(crate) fn end(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        scope: Scope,
+        done: &PublishDone,
+    ) {
+        let Some(subscriptions) = self.tracks.get_mut(id) else {
+            return;
+        };
+        let mut drained = Vec::new();
+        let established = subscriptions.established.iter_mut();
+        for subscription in established.filter(|other| scope.covers(other)) {
+            subscription.end_with(done);
+            if subscription.is_drained() {
+                drained.push((subscription.handle, subscription.request));
+            }
+        }
+        for (handle, request) in drained {
+            self.end_if_drained(turn, id, handle, request);
+        }
+        turn.push(Effect::Released(id));
+    }
+
+    /// Sends PUBLISH_DONE to a subscription that is ending, once its streams are complete.
+    pub(crate) fn end_if_drained(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        handle: Handle,
+        request: RequestId,
+    ) {
+        let Some(subscriptions) = self.tracks.get_mut(id) else {
+            return;
+        };
+        let Ok(index) = subscriptions.position(handle, request) else {
+            return;
+        };
+        let Some(done) = subscriptions.established[index].done() else {
+            return;
+        };
+        subscriptions.established.remove(index);
+        if let Some(peer) = turn.sessions.get(handle) {
+            peer.remove(request);
+        }
+        turn.with_session(handle, |session, connection| {
+            session.publish_done(connection, request, done);
+        });
+        turn.push(Effect::Released(id));
+    }
+
+    /// Ends a subscription at once, whatever it still waits for; what it has open is reset.
+    pub(crate) fn cut(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        (id, handle, request): (TrackId, Handle, RequestId),
+        code: PublishDoneCode,
+    ) {
+        let subscriptions = self.tracks.get_mut(id);
+        let subscription = subscriptions.and_then(|it| it.get_mut(handle, request));
+        let Some(streams) = subscription.map(|subscription| subscription.streams_opened()) else {
+            let code = match code {
+                PublishDoneCode::EXPIRED => RequestErrorCode::EXPIRED_AUTH_TOKEN,
+                PublishDoneCode::MALFORMED_TRACK => RequestErrorCode::MALFORMED_TRACK,
+                _ => RequestErrorCode::INTERNAL_ERROR,
+            };
+            self.refuse_pending(turn, handle, request, code);
+            return turn.push(Effect::DemandChanged(id));
+        };
+        if let Some(peer) = turn.sessions.get(handle) {
+            peer.remove(request);
+        }
+        self.on_unsubscribed(turn, tracks, (id, handle, request));
+        let done = PublishDone {
+            code,
+            stream_count: Some(streams),
+            reason: String::new(),
+        };
+        turn.with_session(handle, |session, connection| {
+            session.publish_done(connection, request, done);
+        });
+    }
+
+    /// Ends all subscriptions of a track at once.
+    pub(crate) fn cut_all(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        id: TrackId,
+        code: PublishDoneCode,
+    ) {
+        let Some(subscriptions) = self.tracks.get(id) else {
+            return;
+        };
+        let established = subscriptions.established.iter();
+        let all: Vec<_> = established.map(|it| (id, it.handle, it.request)).collect();
+        for who in all {
+            self.cut(turn, tracks, who, code);
+        }
+    }
+
+    /// A subscriber ended its subscription, or is gone itself.
+    pub(crate) fn on_unsubscribed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        tracks: &mut Tracks,
+        (id, handle, request): (TrackId, Handle, RequestId),
+    ) {
+        self.stop_waiting(turn, id, handle, request);
+        let who = (id, handle, request);
+        self.with_subscription(turn, tracks, who, |subscription, connection, _, fan_out| {
+            subscription.abandon(connection, fan_out);
+        });
+        if let (Some(subscriptions), Some(track)) = (self.tracks.get_mut(id), tracks.get(id))
+            && let Ok(index) = subscriptions.position(handle, request)
+        {
+            let subscription = subscriptions.established.remove(index);
+            for log in subscription.holds() {
+                subscriptions.settle_subgroup(track, log);
+            }
+        }
+        turn.push(Effect::JoinsSettled(id));
+        turn.push(Effect::DemandChanged(id));
+        turn.push(Effect::Released(id));
+    }
+}

@@ -1,0 +1,388 @@
+//! The effects of one owner's step on the others.
+
+use weir_moqt::{
+    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
+    message::PublishDone,
+    session::RequestId,
+};
+use weir_quic::Handle;
+
+use super::Owners;
+use crate::{
+    catalogue::track_status::StatusEvent,
+    delivery::Scope,
+    effect::Effect,
+    ids::{Sender, TrackId},
+    links::is_moved,
+    sessions::{peer::Part, refusal::refusal},
+    track::{Demand, Publisher},
+    turn::Turn,
+};
+
+impl Owners {
+    /// Hands the effects of a step to their owners, and the effects of these.
+    pub(crate) fn carry_effects(&mut self, turn: &mut Turn<'_>) {
+        while let Some(effect) = turn.effects.pop_front() {
+            self.carry(turn, effect);
+        }
+    }
+
+    fn carry(&mut self, turn: &mut Turn<'_>, effect: Effect) {
+        match effect {
+            Effect::CloseSession(handle, code, reason) => {
+                self.close_session(turn, handle, code, &reason);
+            }
+            Effect::DrainContinues => turn.continue_drain(),
+            Effect::DrainOver => turn.end_drain(),
+            Effect::RequestEnded(handle, id, part) => self.on_ended(turn, (handle, id), part),
+            Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
+            Effect::NamespaceAnnounced(namespace, handle) => {
+                if !turn.is_link(handle) {
+                    self.links.announce(turn, &namespace);
+                }
+                for track in self.tracks.under(&namespace).collect::<Vec<_>>() {
+                    self.ask(turn, track, handle);
+                }
+            }
+            Effect::TrackWanted {
+                track,
+                by_link,
+                new_group,
+            } => self.on_wanted(turn, track, by_link, new_group),
+            Effect::NewGroupWanted(track, group) => self.tracks.request_group(turn, track, group),
+            Effect::DemandChanged(track) => self.on_demand_changed(turn, track),
+            Effect::Established(track) => {
+                self.delivery.admit_pending(turn, &mut self.tracks, track);
+            }
+            Effect::Published { track, is_new } => self.on_published(turn, track, is_new),
+            Effect::OfferAwaited(track) => self.on_offer_awaited(turn, track),
+            Effect::PublisherGone(track, publisher, code) => {
+                self.on_publisher_gone(turn, track, publisher, code);
+            }
+            Effect::LinksUnserved(track) => self.dismiss_links(turn, track),
+            Effect::JoinsSettled(track) => self.serving().on_joins_settled(turn, track),
+            Effect::MaybeDrained(track, handle, id) => {
+                self.delivery.end_if_drained(turn, track, handle, id);
+            }
+            Effect::LogRead(track, log) => {
+                self.delivery.settle_subgroup(&mut self.tracks, track, log);
+            }
+            Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
+            Effect::Released(track) => self.forget_if_unused(turn, track),
+        }
+    }
+
+    /// What publishers of a track have to know of those who want it: publishers that are clients, and links.
+    fn demand(&self, track: TrackId) -> [Demand; 2] {
+        [false, true].map(|from_link| self.delivery.demand(track, from_link))
+    }
+
+    pub(super) fn demand_of(
+        &self,
+        turn: &mut Turn<'_>,
+        track: TrackId,
+        publisher: Handle,
+    ) -> Demand {
+        let from_link = turn.is_link(publisher);
+        self.delivery.demand(track, from_link)
+    }
+
+    fn on_demand_changed(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        let demand = self.demand(track);
+        self.tracks.on_demand(turn, track, demand);
+    }
+
+    /// A session waits for a track: admits it, or asks those who may have it.
+    fn on_wanted(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        by_link: bool,
+        new_group: Option<u64>,
+    ) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let is_established = if by_link {
+            track.is_established_by_client()
+        } else {
+            track.is_established()
+        };
+        if is_established {
+            if let Some(group) = new_group {
+                self.tracks.request_group(turn, id, group);
+            }
+            if !by_link {
+                self.ask_links(turn, id);
+            }
+            return self.delivery.admit_pending(turn, &mut self.tracks, id);
+        }
+        if by_link {
+            self.ask_publishers(turn, id, None);
+            return self.dismiss_links(turn, id);
+        }
+        if !self.links.is_empty() {
+            // One may have offered it, and have been told that nobody wants it.
+            self.on_demand_changed(turn, id);
+        }
+        let is_asking = self.tracks.get(id).is_some_and(|track| track.is_asking());
+        let is_asked = self.ask_publishers(turn, id, None);
+        if !is_asking && !is_asked {
+            let code = RequestErrorCode::DOES_NOT_EXIST;
+            self.delivery.on_publishers_declined(turn, id, code);
+        }
+    }
+
+    /// Sends SUBSCRIBE to every session that announced the track's namespace and is not asked already,
+    /// except for one that just left; returns whether one was asked.
+    fn ask_publishers(&mut self, turn: &mut Turn<'_>, id: TrackId, except: Option<Handle>) -> bool {
+        let Some(track) = self.tracks.get(id) else {
+            return false;
+        };
+        let announcers = self.catalogue.announcers_of(turn, &track.name().namespace);
+        let mut is_asked = false;
+        for handle in announcers {
+            is_asked |= Some(handle) != except && self.ask(turn, id, handle);
+        }
+        is_asked
+    }
+
+    /// Asks links for a track that clients publish here as well: a link passes on to nobody but its own clients what
+    /// it has from another.
+    fn ask_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.links.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        let announcers = self.catalogue.announcers_of(turn, &track.name().namespace);
+        for handle in announcers {
+            if self.links.contains(handle) {
+                self.ask(turn, id, handle);
+            }
+        }
+    }
+
+    /// Asks a session again whose own request was cancelled.
+    pub(super) fn ask_again(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) {
+        self.ask(turn, track, handle);
+        turn.push(Effect::DemandChanged(track));
+    }
+
+    fn ask(&mut self, turn: &mut Turn<'_>, track: TrackId, handle: Handle) -> bool {
+        let demand = self.demand_of(turn, track, handle);
+        self.tracks.ask(turn, track, handle, demand)
+    }
+
+    /// A session offers a track: it is offered to those who want such tracks.
+    fn on_published(&mut self, turn: &mut Turn<'_>, id: TrackId, is_new: bool) {
+        let Self {
+            catalogue,
+            links,
+            delivery,
+            tracks,
+            ..
+        } = self;
+        if is_new {
+            catalogue.offer_all(turn, delivery, tracks, id);
+        }
+        links.offer_to_all(turn, delivery, tracks, id);
+        self.dismiss_links(turn, id);
+    }
+
+    fn on_offer_awaited(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self
+            .tracks
+            .get(id)
+            .is_some_and(|track| track.awaits_offer())
+        {
+            let (delivery, tracks) = (&mut self.delivery, &mut self.tracks);
+            self.catalogue.offer_all(turn, delivery, tracks, id);
+        }
+    }
+
+    /// A publisher of a track is no more. `code` is for those who wait for its answer.
+    fn on_publisher_gone(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        publisher: Sender,
+        code: RequestErrorCode,
+    ) {
+        let is_end = self.tracks.cut_publisher(turn, id, publisher);
+        self.publish_grown(turn);
+        if let Some(gone) = self.tracks.remove_publisher(id, publisher, is_end)
+            && gone.is_last
+        {
+            self.after_last_publisher(turn, id, &gone.publisher, code);
+        }
+        self.dismiss_links(turn, id);
+        turn.push(Effect::Released(id));
+    }
+
+    fn after_last_publisher(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        last: &Publisher,
+        code: RequestErrorCode,
+    ) {
+        let done = last.done();
+        if let Some(done) = done.filter(|done| !(last.is_link() && is_moved(done.code))) {
+            self.tracks.restart(id);
+            self.delivery.end(turn, id, Scope::All, done);
+            self.ask_publishers(turn, id, None);
+        } else if last.was_established() {
+            self.tracks.restart(id);
+            if self.delivery.has_subscriptions(id) {
+                self.tracks.orphan(turn, id);
+            }
+            self.ask_publishers(turn, id, Some(last.session()));
+        }
+        if self.tracks.get(id).is_some_and(|track| !track.is_asking()) {
+            self.delivery.on_publishers_declined(turn, id, code);
+        }
+        turn.push(Effect::DemandChanged(id));
+    }
+
+    /// The publisher of a track did not come back.
+    pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        self.tracks.on_orphaned(turn, id);
+        let gone = PublishDone {
+            code: PublishDoneCode::TRACK_ENDED,
+            stream_count: None,
+            reason: "the publisher is gone".to_owned(),
+        };
+        self.delivery.end(turn, id, Scope::All, &gone);
+        turn.push(Effect::DemandChanged(id));
+    }
+
+    /// Ends the subscriptions of links if no client publishes a track any more: if others do, links have it from them.
+    fn dismiss_links(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.links.is_empty() {
+            return;
+        }
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        if !track.is_sent_by_client() {
+            let is_asking = track.is_asking_client();
+            self.links.dismiss(turn, &mut self.delivery, id, is_asking);
+        }
+    }
+
+    /// A track turned out to be malformed by what `publisher` sent: its subscribers and those who fetch it are told at
+    /// once, and nothing more of it is taken from there [moqt-18 §2.4.2].
+    fn on_malformed(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle) {
+        let Some(track) = self.tracks.get(id) else {
+            return;
+        };
+        turn.counters.tracks_malformed += 1;
+        tracing::debug!(track = %track.name(), connection = publisher.index(), "malformed");
+        let publishers = self.tracks.publishers_of(id);
+        let code = PublishDoneCode::MALFORMED_TRACK;
+        self.delivery.cut_all(turn, &mut self.tracks, id, code);
+        let code = RequestErrorCode::MALFORMED_TRACK;
+        self.serving().on_malformed(turn, id, publisher);
+        for gone in publishers.iter().filter(|it| it.session() == publisher) {
+            let (handle, request) = gone.id();
+            turn.with_session(handle, |session, connection| {
+                session.cancel(connection, request, ResetCode::MALFORMED_TRACK);
+            });
+            self.on_publisher_gone(turn, id, gone.id(), code);
+        }
+        self.publish_grown(turn);
+    }
+
+    /// Forgets a track that nobody has to do with any more.
+    fn forget_if_unused(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+        if self.delivery.is_unused(id) && self.fetches.is_unused(id) {
+            self.delivery.forget_track(id);
+            self.tracks.forget_if_unused(turn, id);
+        }
+    }
+
+    /// A request of a session has ended, or the whole session.
+    pub(super) fn on_ended(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (handle, id): (Handle, RequestId),
+        part: Part,
+    ) {
+        let code = RequestErrorCode::DOES_NOT_EXIST;
+        match part {
+            Part::Source(track) => self.on_publisher_gone(turn, track, (handle, id), code),
+            Part::Subscriber(track) => {
+                let who = (track, handle, id);
+                self.delivery.on_unsubscribed(turn, &mut self.tracks, who);
+            }
+            Part::Namespace(namespace) => {
+                self.catalogue.on_namespace_closed(turn, handle, &namespace);
+                if !self.catalogue.is_announced_by_client(&namespace) {
+                    self.links.withdraw(turn, &namespace);
+                }
+            }
+            Part::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
+            Part::Fetch(_) => self.serving().cancel(turn, (handle, id)),
+            Part::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
+            Part::TrackStatus => {
+                let event = StatusEvent::Cancelled;
+                self.catalogue.on_status_event(turn, (handle, id), event);
+            }
+            Part::UpstreamStatus(requester) => {
+                let event = StatusEvent::UpstreamClosed;
+                self.catalogue.on_status_event(turn, requester, event);
+            }
+        }
+    }
+
+    /// Refuses an update. A subscription ends with it, and so does a request for or of namespaces; a publisher
+    /// ends its own [moqt-18 §10.9.1].
+    pub(super) fn fail_update(
+        &mut self,
+        turn: &mut Turn<'_>,
+        (handle, id): (Handle, RequestId),
+        code: RequestErrorCode,
+    ) {
+        turn.with_session(handle, |session, connection| {
+            session.update_error(connection, id, refusal(code));
+        });
+        let Some(peer) = turn.sessions.get(handle) else {
+            return;
+        };
+        match peer.requests.get(&id) {
+            Some(&Part::Subscriber(track)) => {
+                let who = (track, handle, id);
+                let code = PublishDoneCode::UPDATE_FAILED;
+                self.delivery.cut(turn, &mut self.tracks, who, code);
+            }
+            Some(Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_)) => {
+                if let Some(part) = peer.remove(id) {
+                    self.on_ended(turn, (handle, id), part);
+                }
+            }
+            Some(
+                Part::Source(_)
+                | Part::UpstreamFetch(_)
+                | Part::TrackStatus
+                | Part::UpstreamStatus(_),
+            )
+            | None => {}
+        }
+    }
+
+    /// Ends a session from here.
+    fn close_session(
+        &mut self,
+        turn: &mut Turn<'_>,
+        handle: Handle,
+        code: SessionError,
+        reason: &str,
+    ) {
+        turn.with_session(handle, |session, connection| {
+            session.close(connection, code, reason);
+        });
+        self.on_lost(turn, handle);
+    }
+}
