@@ -407,7 +407,7 @@ impl Owners {
                     turn.note_expiry(id.0, joining, expires);
                 }
                 // It has tokens of its own from now on.
-                self.fetches.authorize(id);
+                self.fetches.use_own_authorization(id);
                 true
             }
             Err(denial) => {

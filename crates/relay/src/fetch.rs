@@ -7,6 +7,7 @@ mod served_stream;
 mod serving;
 mod upstream;
 mod upstream_fetch;
+mod upstream_stream;
 
 #[cfg(test)]
 mod tests;
@@ -103,18 +104,19 @@ impl Fetches {
         joined: RequestId,
     ) -> impl Iterator<Item = RequestId> {
         let fetches = self.served_to(handle);
-        let heirs = fetches.filter(move |(_, fetch)| fetch.authorized_by() == Some(joined));
-        heirs.map(|(request, _)| request)
+        let joining = fetches.filter(move |(_, fetch)| fetch.authorized_by() == Some(joined));
+        joining.map(|(request, _)| request)
     }
 
-    /// Gives a fetch an authorization of its own, if the request is a fetch.
-    pub(crate) fn authorize(&mut self, id: FetchId) {
+    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now. Does
+    /// nothing for other requests.
+    pub(crate) fn use_own_authorization(&mut self, id: FetchId) {
         if let Some(fetch) = self.served.get_mut(&id) {
-            fetch.authorize();
+            fetch.use_own_authorization();
         }
     }
 
-    /// Forgets what is known of a session that has ended, and whose fetches have.
+    /// Forgets a session that has ended, after its fetches were removed.
     pub(crate) fn forget_session(&mut self, handle: Handle) {
         self.without_support.remove(&handle);
     }
@@ -124,7 +126,7 @@ impl Fetches {
         self.without_support.insert(handle);
     }
 
-    /// Whether a session may support FETCH.
+    /// Returns false if a session has refused a FETCH as not supported.
     fn supports_fetch(&self, handle: Handle) -> bool {
         !self.without_support.contains(&handle)
     }
@@ -173,21 +175,21 @@ impl Fetches {
         ids.filter_map(|id| self.upstream.get(id))
     }
 
-    /// Notes that a fetch of a peer waits for objects to come into the cache.
-    fn note_waiting(&mut self, track: TrackId, id: FetchId) {
+    /// Adds a fetch of a peer to those that wait for objects to come into the cache.
+    fn add_waiting(&mut self, track: TrackId, id: FetchId) {
         if let Some(fetches) = self.tracks.get_mut(&track) {
             fetches.waiting.insert(id);
         }
     }
 
-    /// Notes that a fetch of a peer waits no longer.
-    fn note_served(&mut self, track: TrackId, id: FetchId) {
+    /// Removes a fetch of a peer from those that wait.
+    fn remove_waiting(&mut self, track: TrackId, id: FetchId) {
         if let Some(fetches) = self.tracks.get_mut(&track) {
             fetches.waiting.remove(&id);
         }
     }
 
-    /// Returns the fetches of peers from a track that wait, and notes that they wait no longer.
+    /// Removes and returns the fetches of peers from a track that wait.
     fn take_waiting(&mut self, track: TrackId) -> BTreeSet<FetchId> {
         let fetches = self.tracks.get_mut(&track);
         fetches.map_or_else(BTreeSet::new, |fetches| {

@@ -15,7 +15,8 @@ use crate::{
     cache::{Contradiction, Keeper, TrackCache},
     effect::Effect,
     fetch::Serving,
-    fetch::upstream_fetch::{Fault, UpstreamEvent, UpstreamFetch},
+    fetch::upstream_fetch::{Fault, UpstreamFetch},
+    fetch::upstream_stream::UpstreamEvent,
     ids::{FetchId, TrackId},
     turn::Turn,
 };

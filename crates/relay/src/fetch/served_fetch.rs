@@ -197,8 +197,8 @@ impl ServedFetch {
         self.authorized_by
     }
 
-    /// Gives it an authorization of its own.
-    pub(crate) fn authorize(&mut self) {
+    /// Detaches it from the authorization of the subscription that it joined.
+    pub(crate) fn use_own_authorization(&mut self) {
         self.authorized_by = None;
     }
 

@@ -149,14 +149,14 @@ impl Serving<'_> {
             return false;
         };
         turn.timers.set(until, Timer::Fill(id.0, id.1));
-        self.fetches.note_waiting(fetch.track(), id);
+        self.fetches.add_waiting(fetch.track(), id);
         true
     }
 
     fn end_wait(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) {
         if let Some(until) = fetch.end_wait(turn.now) {
             turn.timers.cancel(until, Timer::Fill(id.0, id.1));
-            self.fetches.note_served(fetch.track(), id);
+            self.fetches.remove_waiting(fetch.track(), id);
         }
     }
 

@@ -8,7 +8,7 @@ use weir_transport::StreamId;
 use super::{
     served_fetch::{Answer, AnswerEvent, Join},
     served_stream::{StreamEvent, StreamState},
-    upstream_fetch::{UpstreamEvent, UpstreamStream},
+    upstream_stream::{UpstreamEvent, UpstreamStream},
 };
 
 /// Prints, for each state, the state after each event; a state that stays is left out.

@@ -8,10 +8,10 @@ use weir_moqt::{
     location::Location,
 };
 use weir_quic::Handle;
-use weir_transport::StreamId;
 
 use crate::{
     cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},
+    fetch::upstream_stream::{UpstreamEvent, UpstreamStream},
     ids::TrackId,
 };
 
@@ -39,32 +39,6 @@ struct Grant {
     is_end_of_track: bool,
 }
 
-/// The stream with the objects of an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpstreamStream {
-    /// It has not begun.
-    Awaited,
-    /// It is read as data comes.
-    Reading(StreamId),
-    /// It is not read, because no fetch of a peer waits for it.
-    Paused(StreamId),
-    /// All of it has been read.
-    Finished,
-}
-
-/// What changes the state of such a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum UpstreamEvent {
-    /// It began.
-    Begun(StreamId),
-    /// No fetch of a peer waits for it any more.
-    Unwanted,
-    /// A fetch of a peer needs it.
-    Wanted,
-    /// Its FIN was read.
-    Fin,
-}
-
 /// An object whose payload is arriving.
 #[derive(Debug)]
 struct PartialObject {
@@ -90,27 +64,6 @@ pub(crate) enum Fault {
 impl From<Contradiction> for Fault {
     fn from(_: Contradiction) -> Self {
         Self::Contradiction
-    }
-}
-
-impl UpstreamStream {
-    /// The state after an event; an event that cannot happen in a state leaves it as it is.
-    pub(crate) fn after(self, event: UpstreamEvent) -> Self {
-        match (self, event) {
-            (Self::Awaited, UpstreamEvent::Begun(stream))
-            | (Self::Paused(stream), UpstreamEvent::Wanted) => Self::Reading(stream),
-            (Self::Reading(stream), UpstreamEvent::Unwanted) => Self::Paused(stream),
-            (Self::Reading(_) | Self::Paused(_), UpstreamEvent::Fin) => Self::Finished,
-            (state, _) => state,
-        }
-    }
-
-    /// Its ID, while it is being received.
-    pub(crate) fn id(self) -> Option<StreamId> {
-        match self {
-            Self::Reading(stream) | Self::Paused(stream) => Some(stream),
-            Self::Awaited | Self::Finished => None,
-        }
     }
 }
 
