@@ -12,6 +12,8 @@ PEERS := target/peers
 # Backtraces keep their lines, and builds stay small and fast. The same for everybody, so that a
 # contributor and CI share one set of build outputs.
 export CARGO_PROFILE_DEV_DEBUG := line-tables-only
+# Tests that run the program wait for real time more than they compute.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .PHONY: help
 help: ## This list
@@ -51,11 +53,17 @@ soak-web: ## Play for MINUTES (an hour) in Chromium; memory or delay that grows 
 
 .PHONY: fuzz
 fuzz: ## Each fuzz target for FUZZ_SECONDS (needs FUZZ_TOOLCHAIN and cargo-fuzz)
+	scripts/fuzz-corpus.sh unpack
 	@for target in $$($(CARGO) +$(FUZZ_TOOLCHAIN) fuzz list); do \
 		echo "== $$target: $(FUZZ_SECONDS) s"; \
 		$(CARGO) +$(FUZZ_TOOLCHAIN) fuzz run $$target -- \
 			-max_total_time=$(FUZZ_SECONDS) -print_final_stats=1 || exit 1; \
 	done
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## Put what `make fuzz` found into the committed corpora, as far as the coverage needs it
+	FUZZ_TOOLCHAIN=$(FUZZ_TOOLCHAIN) scripts/fuzz-corpus.sh minimize
+	scripts/fuzz-corpus.sh pack
 
 .PHONY: interop
 interop: $(addprefix $(PEERS)/bin/,moq-test-client moq-relay-ietf moq-relay moq-pub moq-sub moq tquic_server) ## Other people's conformance cases, relays and clients against ours

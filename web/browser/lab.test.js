@@ -20,17 +20,25 @@ test("the testbed plays to a browser behind a link, and tells what was seen ther
     const [trace, report] = [join(folder, "generous.mahimahi"), join(folder, "runs.json")];
     // A packet of 1,504 bytes each millisecond: 12 Mbit/s.
     writeFileSync(trace, Array.from({ length: 100 }, (_, place) => `${place + 1}\n`).join(""));
-    // It fails, with what the program said, if that ends with another code than zero.
-    const { stdout } = await promisify(execFile)(WEIR, [
-      "live", "lab", "--browser", "--trace", trace, "--trace-time", "10s", "--delay", `${DELAY_MS}ms`, "--strategies", "weir", "--json", report,
-    ]);
-    assert.match(stdout, /weir/);
-    const runs = JSON.parse(readFileSync(report, "utf8"));
-    assert.deepEqual(runs.map((/** @type {any} */ { link, strategy, seed }) => [link, strategy, seed]), [[trace, "weir", 1]]);
-    const [{ figures }] = runs;
+    /** @param {string} time how long it plays */
+    const play = async (time) => {
+      // It fails, with what the program said, if that ends with another code than zero.
+      const { stdout } = await promisify(execFile)(WEIR, [
+        "live", "lab", "--browser", "--trace", trace, "--trace-time", time, "--delay", `${DELAY_MS}ms`, "--strategies", "weir", "--json", report,
+      ]);
+      assert.match(stdout, /weir/);
+      const runs = JSON.parse(readFileSync(report, "utf8"));
+      assert.deepEqual(runs.map((/** @type {any} */ { link, strategy, seed }) => [link, strategy, seed]), [[trace, "weir", 1]]);
+      return runs[0].figures;
+    };
+    const isSeen = (/** @type {any} */ { frames, shown }) => frames > 24 && shown > 0;
+    // On a busy machine a browser needs longer than a short run to show anything.
+    let figures = await play("10s");
+    if (!isSeen(figures)) figures = await play("60s");
+    if (!isSeen(figures)) figures = await play("300s");
     console.log(`${figures.frames} frames, ${(figures.shown * 100).toFixed(1)} % shown; latency mean ${figures.latency_mean?.toFixed(3)} s, ` +
       `p95 ${figures.latency_p95?.toFixed(3)} s; first picture after ${figures.time_to_first_frame?.toFixed(2)} s`);
-    assert.ok(figures.frames > 24 && figures.shown > 0, "frames were shown");
+    assert.ok(isSeen(figures), "frames were shown");
     // Nothing can be sooner than the link.
     for (const name of ["latency_mean", "latency_p95", "latency_max", "age_mean", "age_max"]) {
       assert.ok(figures[name] >= DELAY_MS / 1000, `${name} is ${figures[name]}`);

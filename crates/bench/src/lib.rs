@@ -11,9 +11,9 @@
 //! [`outcome`] makes into a report.
 
 pub mod clock;
+pub mod early_stop;
 pub mod interpolate;
 pub mod limits;
-pub mod lookout;
 pub mod meeting;
 pub mod message;
 pub mod metrics;

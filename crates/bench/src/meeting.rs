@@ -94,11 +94,8 @@ impl MeetingRole {
                 continue;
             }
             if let SessionEvent::Violated(violation) = &event {
-                let (code, reason) = (violation.code, violation.reason);
-                subscribers.fail(
-                    number,
-                    format!("the relay broke the protocol: {reason} ({code})"),
-                );
+                let reason = format!("the relay broke the protocol: {violation}");
+                subscribers.fail(number, reason);
             }
             self.publishers
                 .on_session_event(now, endpoint, number, event);

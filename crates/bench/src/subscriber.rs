@@ -5,6 +5,7 @@
 //! [`TrackReceiver`](crate::metrics::TrackReceiver)s, which lie side by side in one vector. Objects are not kept: of each, the head
 //! is looked at and the rest is compared with what the publisher must have sent.
 
+mod churn;
 mod client;
 mod discovery;
 mod fetch;

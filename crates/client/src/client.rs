@@ -109,13 +109,15 @@ impl Client {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.peer()?.poll_timeout()
+        self.peer()?.session().poll_timeout()
     }
 
     /// Lets the session do what is due.
     pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if let Some(peer) = self.peer_mut() {
-            peer.handle_timeout(now, endpoint);
+        if self.poll_timeout().is_some_and(|timeout| timeout <= now)
+            && let Some((session, mut connection)) = self.open(now, endpoint)
+        {
+            session.handle_timeout(now, &mut connection);
         }
     }
 

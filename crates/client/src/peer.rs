@@ -132,20 +132,6 @@ impl Peer {
         self.session.poll_event()
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        self.session.poll_timeout()
-    }
-
-    /// Lets the session do what is due.
-    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.poll_timeout().is_some_and(|timeout| timeout <= now)
-            && let Some((session, mut connection)) = self.open(now, endpoint)
-        {
-            session.handle_timeout(now, &mut connection);
-        }
-    }
-
     /// Closes the session and its connection without an error.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
         if let Some((session, mut connection)) = self.open(now, endpoint) {

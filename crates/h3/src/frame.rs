@@ -2,7 +2,7 @@
 
 use bytes::{Buf as _, BufMut, Bytes};
 
-use super::{Code, Violation, varint};
+use super::{Code, Violation, qpack, varint};
 
 /// Types of frames (RFC 9114 §7.2).
 pub mod frame_type {
@@ -35,6 +35,17 @@ pub mod frame_type {
 pub fn encode_head(frame_type: u64, length: usize, out: &mut impl BufMut) {
     varint::encode(frame_type, out);
     varint::encode(length as u64, out);
+}
+
+/// Writes a HEADERS frame with these fields.
+pub fn encode_headers(fields: &[(&str, &str)], out: &mut impl BufMut) {
+    let mut section = Vec::with_capacity(64);
+    qpack::encode_prefix(&mut section);
+    for (name, value) in fields {
+        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
+    }
+    encode_head(frame_type::HEADERS, section.len(), out);
+    out.put_slice(&section);
 }
 
 /// Refuses frames that may not be on the stream of a request (RFC 9114 §7.2). Unknown ones may.

@@ -1,13 +1,15 @@
-//! HTTP/3 on the wire (RFC 9114): frames, settings, compressed fields, error codes.
+//! HTTP/3's encoding (RFC 9114): frames, settings, field compression, heads of messages, error codes.
 //!
-//! Everything here is a codec or a small reader without any I/O, for both ends. It is *not* an HTTP server
-//! or client: which stream is which, and what a request means, is decided by those who use it. The
-//! dynamic table of QPACK is refused, which is a peer's choice to make (RFC 9204 §3.2.3).
+//! Everything here is a codec or a small reader without any I/O, for both endpoints. It is *not* an HTTP server
+//! or client: the users of this crate decide what a request means. The dynamic table of QPACK is refused, as an
+//! endpoint may choose (RFC 9204 §3.2.3).
 
 pub mod control;
 mod error;
 pub mod frame;
 pub mod head;
+mod instructions;
+pub mod peer_streams;
 pub mod qpack;
 pub mod settings;
 pub mod varint;

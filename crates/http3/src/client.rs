@@ -8,11 +8,11 @@
 //! with the number of connections. The main types are [`Client`], [`Load`] and [`Figures`].
 
 mod connection;
+mod connections;
 mod ending;
 mod figures;
 pub mod limits;
 mod load;
-mod places;
 mod response;
 
 use std::{collections::VecDeque, time::Instant};
@@ -24,8 +24,8 @@ use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use self::{
     connection::{Connection, Outcome, Stage},
+    connections::Connections,
     load::Plan,
-    places::Places,
 };
 pub use self::{
     figures::{Failure, Figures, Refusal, Second},
@@ -43,10 +43,10 @@ pub struct Client {
     /// When the first connections are begun.
     begin: Instant,
     state: State,
-    places: Places,
+    connections: Connections,
     /// Handshakes by the time at which they take too long; established ones leave at the front.
     handshakes: VecDeque<(Instant, Handle)>,
-    /// When places that stay empty for a while get a connection again.
+    /// When connections that could not be made are tried again.
     retries: VecDeque<Instant>,
     /// Connections with early data that are done, until their tickets for the next one have come.
     lingering: VecDeque<(Instant, Handle)>,
@@ -102,7 +102,7 @@ impl Client {
             request: load.request(),
             begin,
             state: State::Waiting,
-            places: Places::default(),
+            connections: Connections::default(),
             handshakes: VecDeque::new(),
             retries: VecDeque::new(),
             lingering: VecDeque::new(),
@@ -130,7 +130,7 @@ impl Client {
             successes: self.figures.successes,
             failed: self.figures.failed() + self.figures.refused(),
             content_bytes: self.figures.content_bytes,
-            connections: self.places.open() as u64,
+            connections: self.connections.open() as u64,
             in_flight: self.in_flight,
         }
     }
@@ -168,13 +168,13 @@ impl Client {
         self.state = State::Over;
         self.figures.end(now);
         self.figures.unfinished += self.in_flight;
-        self.figures.handshakes_unfinished += self.places.unfinished();
+        self.figures.handshakes_unfinished += self.connections.unfinished();
         self.count_unusable(now);
         if let Some(plan) = &self.plan {
             self.figures.unsent = plan.overdue(now.min(self.end()));
         }
         endpoint.close_all(now, Code::NO_ERROR.0, b"");
-        self.places.clear();
+        self.connections.clear();
     }
 
     /// Whether one more request may be begun.
@@ -190,7 +190,8 @@ impl Client {
 
     /// Ends the run early if all requests that were asked for have their answers.
     fn look_for_end(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let is_idle = self.in_flight == 0 && (!self.load.is_short() || self.places.open() == 0);
+        let is_idle =
+            self.in_flight == 0 && (!self.load.is_short() || self.connections.open() == 0);
         if self.requests_left == Some(0) && is_idle && self.state == State::Running {
             self.finish(now, endpoint);
         }
@@ -224,17 +225,17 @@ impl Client {
                 return self.on_no_connection(now, is_short);
             }
         };
-        self.places
+        self.connections
             .insert(Connection::new(handle, now, planned, self.limits));
         let deadline = now + self.load.handshake_timeout;
         self.handshakes.push_back((deadline, handle));
         if self.load.greeting == Greeting::Early
             && let Some(mut connection) = endpoint.connection(now, handle)
             && connection.has_early_data()
-            && let Some(place) = self.places.find(handle)
+            && let Some(entry) = self.connections.find(handle)
         {
-            place.stage = Stage::Early;
-            place.session.start(&mut connection);
+            entry.stage = Stage::Early;
+            entry.session.start(&mut connection);
             self.figures.early_used += 1;
             self.pump(now, endpoint, handle);
         }
@@ -244,9 +245,9 @@ impl Client {
     fn pump(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
         while self.is_on(now) && self.send(now, endpoint, handle) {}
         if self.plan.is_some()
-            && let Some(place) = self.places.find(handle)
-            && place.has_room(&self.load)
-            && !std::mem::replace(&mut place.is_listed, true)
+            && let Some(entry) = self.connections.find(handle)
+            && entry.has_room(&self.load)
+            && !std::mem::replace(&mut entry.is_listed, true)
         {
             self.ready.push_back(handle);
         }
@@ -256,16 +257,16 @@ impl Client {
     fn send(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) -> bool {
         let has_quota = self.has_quota();
         let is_short = self.load.is_short();
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return false;
         };
-        if !place.has_room(&self.load) {
+        if !entry.has_room(&self.load) {
             return false;
         }
-        let again = place.again.last().copied();
+        let again = entry.again.last().copied();
         let planned = match (again, &self.plan) {
             (Some(planned), _) => planned,
-            (None, _) if is_short => place.planned,
+            (None, _) if is_short => entry.planned,
             (None, _) if !has_quota => return false,
             (None, None) => now,
             (None, Some(plan)) if plan.next() <= now => plan.next(),
@@ -275,7 +276,7 @@ impl Client {
             return false;
         };
         let Some(stream) = connection.open(Direction::Bi) else {
-            place.is_blocked = true;
+            entry.is_blocked = true;
             return false;
         };
         let mut head = self.request.clone();
@@ -288,9 +289,9 @@ impl Client {
             // Its end is seen when it is read.
             Err(WriteError::Stopped(_) | WriteError::Closed) => None,
         };
-        place.begin(stream, planned, unsent);
+        entry.begin(stream, planned, unsent);
         if again.is_some() {
-            place.again.pop();
+            entry.again.pop();
         } else {
             self.figures.requests_sent += 1;
             if !is_short {
@@ -313,7 +314,7 @@ impl Client {
             && plan.next() <= now
         {
             if is_short {
-                if self.places.open() >= self.load.connections {
+                if self.connections.open() >= self.load.connections {
                     return;
                 }
                 let planned = plan.next();
@@ -324,14 +325,14 @@ impl Client {
             let Some(handle) = self.ready.pop_front() else {
                 return;
             };
-            if let Some(place) = self.places.find(handle) {
-                place.is_listed = false;
+            if let Some(entry) = self.connections.find(handle) {
+                entry.is_listed = false;
                 // One each, in turns.
                 self.send(now, endpoint, handle);
-                if let Some(place) = self.places.find(handle)
-                    && place.has_room(&self.load)
+                if let Some(entry) = self.connections.find(handle)
+                    && entry.has_room(&self.load)
                 {
-                    place.is_listed = true;
+                    entry.is_listed = true;
                     self.ready.push_back(handle);
                 }
             }
@@ -339,26 +340,26 @@ impl Client {
     }
 
     fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return;
         };
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
         self.figures.handshakes += 1;
-        let took = now.saturating_duration_since(place.begun);
+        let took = now.saturating_duration_since(entry.begun);
         self.figures.handshake_time.record(took);
-        let was_early = place.stage == Stage::Early;
-        place.stage = Stage::Open;
+        let was_early = entry.stage == Stage::Early;
+        entry.stage = Stage::Open;
         if was_early && !connection.is_early_data_accepted() {
             // The server forgot what came early (RFC 9001 §4.6.2): all of it is sent again.
             self.figures.early_rejected += 1;
-            self.in_flight -= place.begin_again(self.limits);
+            self.in_flight -= entry.begin_again(self.limits);
         }
-        place.session.start(&mut connection);
+        entry.session.start(&mut connection);
         while let Some((_, handle)) = self.handshakes.front()
             && self
-                .places
+                .connections
                 .find(*handle)
                 .is_none_or(|it| it.stage == Stage::Open)
         {
@@ -374,23 +375,23 @@ impl Client {
         handle: Handle,
         stream: StreamId,
     ) {
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return;
         };
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
-        match place.session.handle_readable(&mut connection, stream) {
+        match entry.session.handle_readable(&mut connection, stream) {
             Ok(false) => {}
             Ok(true) => return self.look_for_goaway(now, endpoint, handle),
             Err(violation) => return self.on_violation(now, endpoint, handle, violation),
         }
         let expected_bytes = self.load.expected_bytes;
-        match place.read(&mut connection, stream, expected_bytes, &mut self.pieces) {
+        match entry.read(&mut connection, stream, expected_bytes, &mut self.pieces) {
             Outcome::Going => {}
             Outcome::Success { planned, bytes } => {
                 self.figures.success(now, planned, bytes);
-                place.successes += 1;
+                entry.successes += 1;
                 self.on_answered(now, endpoint, handle);
             }
             Outcome::Failed { kind, bytes, code } => {
@@ -405,10 +406,10 @@ impl Client {
     /// A request is over: the next one, or the next connection.
     fn on_answered(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
         self.in_flight -= 1;
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return;
         };
-        if place.is_done(&self.load) {
+        if entry.is_done(&self.load) {
             self.leave(now, endpoint, handle);
             self.replace(now, endpoint);
         } else {
@@ -424,7 +425,7 @@ impl Client {
     fn next_due(&self) -> Option<Instant> {
         let plan = self.plan.as_ref().filter(|_| self.has_quota())?;
         let can_send = if self.load.is_short() {
-            self.places.open() < self.load.connections
+            self.connections.open() < self.load.connections
         } else {
             !self.ready.is_empty()
         };
@@ -442,13 +443,13 @@ impl App for Client {
             Event::Connected { handle } => self.on_connected(now, endpoint, handle),
             Event::Lost { handle, reason } => self.on_lost(now, endpoint, handle, &reason),
             Event::StreamsAvailable { handle, direction } => {
-                if let Some(place) = self.places.find(handle)
+                if let Some(entry) = self.connections.find(handle)
                     && let Some(mut connection) = endpoint.connection(now, handle)
                 {
                     match direction {
-                        Direction::Uni => place.session.start(&mut connection),
+                        Direction::Uni => entry.session.start(&mut connection),
                         Direction::Bi => {
-                            place.is_blocked = false;
+                            entry.is_blocked = false;
                             self.pump(now, endpoint, handle);
                         }
                     }
@@ -459,23 +460,23 @@ impl App for Client {
                 stream,
                 direction,
             } => {
-                if let Some(place) = self.places.find(handle)
-                    && let Err(violation) = place.session.handle_opened(stream, direction)
+                if let Some(entry) = self.connections.find(handle)
+                    && let Err(violation) = entry.session.handle_opened(stream, direction)
                 {
                     self.on_violation(now, endpoint, handle, violation);
                 }
             }
             Event::Writable { handle, stream } => {
-                if let Some(place) = self.places.find(handle)
+                if let Some(entry) = self.connections.find(handle)
                     && let Some(mut connection) = endpoint.connection(now, handle)
-                    && !place.session.handle_writable(&mut connection, stream)
+                    && !entry.session.handle_writable(&mut connection, stream)
                 {
-                    place.write(&mut connection, stream);
+                    entry.write(&mut connection, stream);
                 }
             }
             Event::Stopped { handle, stream, .. } => {
-                if let Some(place) = self.places.find(handle)
-                    && let Err(violation) = place.session.handle_stopped(stream)
+                if let Some(entry) = self.connections.find(handle)
+                    && let Err(violation) = entry.session.handle_stopped(stream)
                 {
                     self.on_violation(now, endpoint, handle, violation);
                 }

@@ -14,6 +14,6 @@ pub mod message;
 pub mod server;
 pub mod session;
 #[cfg(test)]
-mod wire;
+mod test_transport;
 
 pub use limits::Limits;

@@ -3,9 +3,9 @@
 //! A request is answered when it has come to its end. What is sent was encoded when the file was loaded, and is
 //! handed to QUIC as a reference, so that a request costs its packets and little more.
 
-mod deciding;
 mod exchange;
 mod peer;
+mod plan;
 mod site;
 mod target;
 
@@ -19,13 +19,13 @@ use weir_h3::{Code, Violation};
 use weir_quic::{App, Endpoint, Event, Handle};
 use weir_transport::{Direction, Transport as _};
 
-use self::{
-    deciding::{Plan, Plans},
-    site::Answer,
-};
 pub use self::{
     peer::Peer,
     site::{Site, SiteError, SiteLimits},
+};
+use self::{
+    plan::{Plan, Plans},
+    site::Answer,
 };
 use crate::Limits;
 
@@ -242,7 +242,7 @@ impl Server {
         let Some(mut connection) = endpoint.connection(now, handle) else {
             return;
         };
-        if connection.neighbour().is_some() {
+        if connection.peer_thread().is_some() {
             // Another thread of this process: nothing to say to each other.
             return;
         }
@@ -353,7 +353,7 @@ impl App for Server {
         if self.leaving.is_some() {
             return;
         }
-        endpoint.refuse_newcomers(true);
+        endpoint.refuse_incoming(true);
         self.leaving = Some(Leaving {
             grace: Some(now + self.config.leave_grace),
             until: now + self.config.drain_max,

@@ -1,29 +1,18 @@
 //! What a connection of HTTP/3 has besides its requests: control streams, settings, GOAWAY, and the streams of
 //! a field compression whose dynamic table has no bytes (RFC 9114 §6.2, RFC 9204 §4.2).
 
-mod instructions;
-
 use bytes::Bytes;
 use weir_h3::{
     Code, Violation,
-    control::{Control, ControlReader},
+    control::Control,
     frame::{self, frame_type},
+    peer_streams::{CLOSED_CRITICAL_STREAM, PeerStream, PeerStreams, Side},
     settings::{Settings, setting},
     stream_type, varint,
 };
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
-use self::instructions::DecoderReader;
 use crate::Limits;
-
-/// Which end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// Opens the connection, and asks.
-    Client,
-    /// Answers.
-    Server,
-}
 
 /// The part of an HTTP/3 connection that is the same on both sides. Whose error a method returns has broken a rule:
 /// the connection is to be closed with the code of the [`Violation`].
@@ -39,12 +28,18 @@ pub struct Session {
     unsent: Vec<(StreamId, Bytes)>,
     /// The peer's unidirectional streams.
     streams: Vec<(StreamId, Uni)>,
-    /// Which of the streams there was, of which there may be one.
-    critical: [bool; 4],
+    peer_streams: PeerStreams,
+    control: PeerControl,
+    sent_goaway: bool,
+}
+
+/// What the peer has said on its control stream.
+#[derive(Debug)]
+struct PeerControl {
+    side: Side,
     settings: Option<Settings>,
     goaway: Option<u64>,
     push_max: Option<u64>,
-    sent_goaway: bool,
 }
 
 /// One of the peer's unidirectional streams.
@@ -52,9 +47,7 @@ pub struct Session {
 enum Uni {
     /// What it is for is not known; with the first bytes that came.
     Fresh(Bytes),
-    Control(Box<ControlReader>),
-    Encoder,
-    Decoder(DecoderReader),
+    Known(PeerStream),
 }
 
 impl Session {
@@ -66,10 +59,13 @@ impl Session {
             own: Vec::new(),
             unsent: Vec::new(),
             streams: Vec::new(),
-            critical: [false; 4],
-            settings: None,
-            goaway: None,
-            push_max: None,
+            peer_streams: PeerStreams::new(side),
+            control: PeerControl {
+                side,
+                settings: None,
+                goaway: None,
+                push_max: None,
+            },
             sent_goaway: false,
         }
     }
@@ -93,12 +89,12 @@ impl Session {
 
     /// The peer's settings, when they have come.
     pub fn settings(&self) -> Option<&Settings> {
-        self.settings.as_ref()
+        self.control.settings.as_ref()
     }
 
     /// From which stream on the server takes no more requests, if it has said so. (From a client: the push.)
     pub fn goaway(&self) -> Option<u64> {
-        self.goaway
+        self.control.goaway
     }
 
     /// Says that we take no more from `number` on: on a server the number of a request's stream. Once.
@@ -195,9 +191,7 @@ impl Session {
                     // One may end before it says what it is (RFC 9114 §6.2).
                     return match self.streams.swap_remove(index).1 {
                         Uni::Fresh(_) => Ok(()),
-                        Uni::Control(_) | Uni::Encoder | Uni::Decoder(_) => {
-                            Err(CLOSED_CRITICAL_STREAM)
-                        }
+                        Uni::Known(_) => Err(CLOSED_CRITICAL_STREAM),
                     };
                 }
             }
@@ -224,17 +218,7 @@ impl Session {
                 *head = first;
                 Ok(())
             }
-            Uni::Control(reader) => {
-                reader.push(data);
-                while let Uni::Control(reader) = &mut self.streams[index].1
-                    && let Some(control) = reader.poll()?
-                {
-                    self.on_control(control)?;
-                }
-                Ok(())
-            }
-            Uni::Encoder => instructions::check_encoder(&data),
-            Uni::Decoder(reader) => reader.push(&data),
+            Uni::Known(stream) => stream.push(data, |control| self.control.handle(control)),
         }
     }
 
@@ -246,40 +230,21 @@ impl Session {
         kind: u64,
         rest: Bytes,
     ) -> Result<(), Violation> {
-        let uni = match (kind, self.side) {
-            (stream_type::CONTROL, side) => {
-                Uni::Control(Box::new(ControlReader::new(side == Side::Server)))
-            }
-            (stream_type::ENCODER, _) => Uni::Encoder,
-            (stream_type::DECODER, _) => Uni::Decoder(DecoderReader::default()),
-            (stream_type::PUSH, Side::Client) => {
-                let reason = "a push that was not allowed";
-                return Err(Violation::new(Code::ID_ERROR, reason));
-            }
-            (stream_type::PUSH, Side::Server) => {
-                let reason = "a client opened a push stream";
-                return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
-            }
-            _ => {
-                // Unknown and reserved kinds are refused, and nothing else (RFC 9114 §6.2, §6.2.3).
-                let (stream, _) = self.streams.swap_remove(index);
-                transport.stop(stream, Code::STREAM_CREATION_ERROR.0);
-                return Ok(());
-            }
+        let Some(known) = self.peer_streams.open(kind)? else {
+            let (stream, _) = self.streams.swap_remove(index);
+            transport.stop(stream, Code::STREAM_CREATION_ERROR.0);
+            return Ok(());
         };
-        let kind = usize::try_from(kind).unwrap_or_default();
-        if std::mem::replace(&mut self.critical[kind], true) {
-            let reason = "a second stream of which there may be one";
-            return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
-        }
-        self.streams[index].1 = uni;
+        self.streams[index].1 = Uni::Known(known);
         if rest.is_empty() {
             return Ok(());
         }
         self.on_data(transport, index, rest)
     }
+}
 
-    fn on_control(&mut self, control: Control) -> Result<(), Violation> {
+impl PeerControl {
+    fn handle(&mut self, control: Control) -> Result<(), Violation> {
         match control {
             Control::Settings(settings) => self.settings = Some(settings),
             Control::GoAway(number) => {
@@ -326,11 +291,6 @@ const OWN: [u64; 3] = [
     stream_type::ENCODER,
     stream_type::DECODER,
 ];
-
-const CLOSED_CRITICAL_STREAM: Violation = Violation::new(
-    Code::CLOSED_CRITICAL_STREAM,
-    "a stream that must stay open was closed",
-);
 
 #[cfg(test)]
 mod tests;

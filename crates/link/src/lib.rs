@@ -21,7 +21,7 @@ mod link;
 mod random;
 mod rate;
 mod stats;
-mod wire;
+mod transit;
 
 pub use config::{
     Config, ConfigError, DELAY_MAX, Delay, GilbertElliott, Jitter, Loss, Probability, Queue,
@@ -31,4 +31,4 @@ pub use link::Link;
 pub use random::Random;
 pub use rate::{Bitrate, OPPORTUNITIES_MAX, OPPORTUNITY_BYTES, Rate, Trace, TraceError};
 pub use stats::Stats;
-pub use wire::IN_FLIGHT_PACKETS_MAX;
+pub use transit::IN_FLIGHT_PACKETS_MAX;

@@ -1,4 +1,4 @@
-//! The link itself: the queue and rate, then the wire.
+//! The link itself: the queue and rate, then the packets in transit.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use crate::bottleneck::{Bottleneck, Full};
 use crate::config::{Config, Delay, Loss, Probability, Queue, Reordering};
 use crate::rate::Rate;
 use crate::stats::Stats;
-use crate::wire::Wire;
+use crate::transit::Transit;
 
 /// One direction of a path for packets of the type `P`.
 ///
@@ -18,7 +18,7 @@ use crate::wire::Wire;
 #[derive(Debug)]
 pub struct Link<P> {
     bottleneck: Bottleneck<P>,
-    wire: Wire<P>,
+    transit: Transit<P>,
     stats: Stats,
     now: Instant,
 }
@@ -26,11 +26,11 @@ pub struct Link<P> {
 impl<P: Clone> Link<P> {
     /// An empty link; a trace in `config` starts at `now`, and all chances follow from `seed`.
     pub fn new(now: Instant, config: Config, seed: u64) -> Self {
-        let wire = Wire::new(&config, seed);
+        let transit = Transit::new(&config, seed);
         let bottleneck = Bottleneck::new(now, config.rate, config.queue);
         Self {
             bottleneck,
-            wire,
+            transit,
             stats: Stats::default(),
             now,
         }
@@ -60,14 +60,14 @@ impl<P: Clone> Link<P> {
     /// A poll at that time need not give a packet: it may only have left its sender, or been lost.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let departure = self.bottleneck.next_departure();
-        let arrival = self.wire.next_arrival();
+        let arrival = self.transit.next_arrival();
         departure.into_iter().chain(arrival).min()
     }
 
     /// The next packet that has come out by `now`; call until `None`.
     pub fn poll_packet(&mut self, now: Instant) -> Option<P> {
         self.advance(now);
-        let (packet, bytes) = self.wire.poll_packet(self.now)?;
+        let (packet, bytes) = self.transit.poll_packet(self.now)?;
         self.stats.delivered += 1;
         self.stats.delivered_bytes += bytes;
         Some(packet)
@@ -89,31 +89,31 @@ impl<P: Clone> Link<P> {
     /// Changes the delay and its jitter.
     pub fn set_delay(&mut self, now: Instant, delay: Delay) {
         self.advance(now);
-        self.wire.delay = delay;
+        self.transit.delay = delay;
     }
 
     /// Changes whether packets keep their order.
     pub fn set_keep_order(&mut self, now: Instant, keep_order: bool) {
         self.advance(now);
-        self.wire.keep_order = keep_order;
+        self.transit.keep_order = keep_order;
     }
 
     /// Changes the loss; burst loss begins in its good state.
     pub fn set_loss(&mut self, now: Instant, loss: Loss) {
         self.advance(now);
-        self.wire.set_loss(loss);
+        self.transit.set_loss(loss);
     }
 
     /// Changes how many packets come out twice.
     pub fn set_duplication(&mut self, now: Instant, duplication: Probability) {
         self.advance(now);
-        self.wire.duplication = duplication;
+        self.transit.duplication = duplication;
     }
 
     /// Changes which packets are held back.
     pub fn set_reordering(&mut self, now: Instant, reordering: Reordering) {
         self.advance(now);
-        self.wire.reordering = reordering;
+        self.transit.reordering = reordering;
     }
 
     /// Begins or ends a black hole: while it lasts, every packet that leaves its sender is lost.
@@ -122,7 +122,7 @@ impl<P: Clone> Link<P> {
     /// arrive.
     pub fn set_blackhole(&mut self, now: Instant, is_blackhole: bool) {
         self.advance(now);
-        self.wire.is_blackhole = is_blackhole;
+        self.transit.is_blackhole = is_blackhole;
     }
 
     /// What the link has done so far.
@@ -140,7 +140,7 @@ impl<P: Clone> Link<P> {
     pub fn packets_inside(&self) -> usize {
         self.bottleneck.waiting_packets()
             + usize::from(self.bottleneck.is_sending())
-            + self.wire.in_flight_packets()
+            + self.transit.in_flight_packets()
     }
 
     /// Does all that has happened up to `now`, each thing at its own time.
@@ -154,7 +154,8 @@ impl<P: Clone> Link<P> {
             let Some((packet, bytes)) = self.bottleneck.depart(at) else {
                 return;
             };
-            self.wire.handle_packet(at, packet, bytes, &mut self.stats);
+            self.transit
+                .handle_packet(at, packet, bytes, &mut self.stats);
         }
     }
 }

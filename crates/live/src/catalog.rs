@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::packaging::Packaging;
 use crate::strategy::Strategy;
-use crate::{Init, Media};
+use crate::{Audio, Init, Media};
 
 /// The name of the track that carries it [msf-01 §5].
 pub const CATALOG_TRACK: &str = "catalog";
@@ -97,78 +97,87 @@ pub struct InitData {
 impl Catalog {
     /// The catalog of a stream of ours, made at `now_ms` since 1970.
     pub fn new(init: &Init, strategy: &dyn Strategy, packaging: Packaging, now_ms: i64) -> Self {
-        let mut init_data_list = Vec::new();
-        let mut add = |id: &str, data: &Bytes| {
-            init_data_list.push(InitData {
-                id: id.to_owned(),
-                kind: "inline".to_owned(),
-                data: STANDARD.encode(data),
-            });
-            Some(id.to_owned())
+        let mut catalog = Self {
+            version: VERSION.to_owned(),
+            generated_at: Some(now_ms),
+            weir_strategy: Some(strategy.name().to_owned()),
+            tracks: Vec::new(),
+            init_data_list: Vec::new(),
         };
         let common = CatalogTrack {
             packaging: packaging.name().to_owned(),
             is_live: true,
             render_group: Some(1),
             timescale: (packaging == Packaging::Loc).then_some(1_000_000),
+            // In CMAF one init segment is for all tracks, as it came.
+            init_ref: (packaging == Packaging::Cmaf)
+                .then(|| catalog.add_init_data("init", &init.segment)),
             ..CatalogTrack::default()
         };
-        let mut tracks = Vec::new();
-        // In CMAF one init segment is for all tracks, as it came.
-        let segment = (packaging == Packaging::Cmaf).then(|| add("init", &init.segment));
-        let segment = segment.flatten();
-        if let Media::Video {
+        catalog.add_video(&init.video.media, strategy, &common);
+        for track in &init.audio {
+            if let Media::Audio(audio) = &track.media {
+                catalog.add_audio(audio_track(track.number), audio, &common);
+            }
+        }
+        catalog
+    }
+
+    /// Adds the tracks of the strategy, if the media is video.
+    fn add_video(&mut self, media: &Media, strategy: &dyn Strategy, common: &CatalogTrack) {
+        let Media::Video {
             codec,
             width,
             height,
             configuration,
             ..
-        } = &init.video.media
-        {
-            let init_ref = segment.clone();
-            let init_ref = init_ref.or_else(|| add("video", configuration));
-            let terms = strategy.tracks();
-            tracks.extend(terms.iter().enumerate().map(|(place, one)| CatalogTrack {
+        } = media
+        else {
+            return;
+        };
+        let init_ref = common.init_ref.clone();
+        let init_ref = init_ref.unwrap_or_else(|| self.add_init_data("video", configuration));
+        let terms = strategy.tracks();
+        let first = terms.first().map(|first| first.name.to_owned());
+        self.tracks
+            .extend(terms.iter().zip(0..).map(|(one, place)| CatalogTrack {
                 name: one.name.to_owned(),
                 role: Some("video".to_owned()),
                 codec: Some(codec.clone()),
                 width: Some((*width).into()),
                 height: Some((*height).into()),
-                init_ref: init_ref.clone(),
-                depends: if place == 0 {
-                    Vec::new()
-                } else {
-                    vec![terms[0].name.to_owned()]
-                },
+                init_ref: Some(init_ref.clone()),
+                depends: first.clone().filter(|_| place > 0).into_iter().collect(),
                 ..common.clone()
             }));
-        }
-        for track in &init.audio {
-            if let Media::Audio(audio) = &track.media {
-                let name = audio_track(track.number);
-                let own = || {
-                    let configuration = audio.configuration.as_ref();
-                    configuration.and_then(|configuration| add(&name, configuration))
-                };
-                let init_ref = segment.clone().or_else(own);
-                tracks.push(CatalogTrack {
-                    role: Some("audio".to_owned()),
-                    codec: Some(audio.codec.clone()),
-                    samplerate: Some(audio.sample_rate.into()),
-                    channel_config: Some(audio.channels.to_string()),
-                    init_ref,
-                    name,
-                    ..common.clone()
-                });
-            }
-        }
-        Self {
-            version: VERSION.to_owned(),
-            generated_at: Some(now_ms),
-            weir_strategy: Some(strategy.name().to_owned()),
-            tracks,
-            init_data_list,
-        }
+    }
+
+    /// Adds a track with sound.
+    fn add_audio(&mut self, name: String, audio: &Audio, common: &CatalogTrack) {
+        let own = audio
+            .configuration
+            .as_ref()
+            .filter(|_| common.init_ref.is_none());
+        let own = own.map(|configuration| self.add_init_data(&name, configuration));
+        self.tracks.push(CatalogTrack {
+            role: Some("audio".to_owned()),
+            codec: Some(audio.codec.clone()),
+            samplerate: Some(audio.sample_rate.into()),
+            channel_config: Some(audio.channels.to_string()),
+            init_ref: common.init_ref.clone().or(own),
+            name,
+            ..common.clone()
+        });
+    }
+
+    /// Adds init data; returns the name by which tracks refer to it.
+    fn add_init_data(&mut self, id: &str, data: &Bytes) -> String {
+        self.init_data_list.push(InitData {
+            id: id.to_owned(),
+            kind: "inline".to_owned(),
+            data: STANDARD.encode(data),
+        });
+        id.to_owned()
     }
 
     /// Its JSON.

@@ -46,8 +46,8 @@ pub const INIT_TRACKS_MAX: usize = 8;
 /// Tracks that are played together as layers of one picture; further ones are not asked for.
 pub const LAYERS_MAX: usize = 8;
 
-/// Bytes of a catalog or an init segment that a player takes; a larger one is none.
-pub const HELD_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a catalog or an init segment that a player takes; a larger object is passed over.
+pub const METADATA_BYTES_MAX: usize = 1 << 20;
 
 /// Frames of one object, over all fragments in it; one with more is passed over.
 pub const FRAMES_PER_OBJECT_MAX: usize = 4096;

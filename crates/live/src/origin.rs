@@ -1,6 +1,7 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
 mod drain;
+mod media;
 mod metadata;
 mod offers;
 mod publication;
@@ -23,18 +24,18 @@ use weir_moqt::property::Properties;
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 
-use self::drain::Leaving;
-use self::metadata::{Answer, HELD_PRIORITY, Held};
+use self::drain::Drain;
+use self::metadata::{FetchResponse, METADATA_PRIORITY, MetadataTrack};
 pub use self::publication::PublishFlow;
-use self::publication::{Publication, Terms};
-use self::send_stream::{Object, Place};
+use self::publication::{Publication, RequestState, Terms};
+use self::send_stream::Object;
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
 use crate::packaging::{FrameTag, Packaging};
 use crate::source::Source;
 use crate::strategy::{Step, Strategy, StreamKey};
 use crate::timebase::Timebase;
-use crate::{Frame, FrameKind, Init, Item};
+use crate::{FrameKind, Init, Item};
 
 /// What an origin is made with.
 #[derive(Debug)]
@@ -80,8 +81,8 @@ pub struct Origin {
     client: Client,
     namespace: Namespace,
     flow: PublishFlow,
-    /// The `PUBLISH_NAMESPACE`, and whether it was accepted.
-    offered: Option<(RequestId, bool)>,
+    /// The `PUBLISH_NAMESPACE`.
+    namespace_offer: RequestState,
     /// When the relay should have taken what it was offered.
     answer_by: Option<Instant>,
     strategy: Box<dyn Strategy>,
@@ -91,10 +92,10 @@ pub struct Origin {
     /// By their aliases: the tracks of the strategy, then what is held, then sound.
     publications: Vec<Publication>,
     init: Option<Box<Init>>,
-    held: Vec<Held>,
-    answers: Vec<Answer>,
+    metadata: Vec<MetadataTrack>,
+    fetch_responses: Vec<FetchResponse>,
     /// Asked for before it was known which tracks there are.
-    early: Vec<(RequestId, Subscribe)>,
+    waiting_subscribes: Vec<(RequestId, Subscribe)>,
     /// The number on the wire of the first group: the time of day, so that one who is started again counts on from
     /// above, and no relay takes its groups for those of before.
     first_group: u64,
@@ -104,7 +105,7 @@ pub struct Origin {
     steps: Vec<Step>,
     counters: OriginCounters,
     /// After the end of the source.
-    leaving: Option<Leaving>,
+    drain: Option<Drain>,
 }
 
 impl Origin {
@@ -114,7 +115,7 @@ impl Origin {
             client: Client::new(Arc::new(config.target)),
             namespace: config.namespace,
             flow: config.flow,
-            offered: None,
+            namespace_offer: RequestState::None,
             answer_by: None,
             strategy: config.strategy,
             packaging: config.packaging,
@@ -122,15 +123,15 @@ impl Origin {
             source: config.source,
             publications: Vec::new(),
             init: None,
-            held: Vec::new(),
-            answers: Vec::new(),
-            early: Vec::new(),
+            metadata: Vec::new(),
+            fetch_responses: Vec::new(),
+            waiting_subscribes: Vec::new(),
             first_group: 0,
             group: 0,
             streams: Streams::default(),
             steps: Vec::new(),
             counters: OriginCounters::default(),
-            leaving: None,
+            drain: None,
         }
     }
 
@@ -148,10 +149,10 @@ impl Origin {
     /// the source.
     pub fn is_published(&self) -> bool {
         if self.flow == PublishFlow::Namespace {
-            return self.offered.is_some_and(|(_, is_accepted)| is_accepted);
+            return self.namespace_offer.is_accepted();
         }
         let count = self.strategy.tracks().len();
-        let is_accepted = |publication: &Publication| publication.is_accepted;
+        let is_accepted = |publication: &Publication| publication.request.is_accepted();
         self.publications.len() >= count && self.publications[..count].iter().all(is_accepted)
     }
 
@@ -159,19 +160,7 @@ impl Origin {
         while let Some(event) = self.client.poll_event() {
             match event {
                 SessionEvent::Ready { .. } => self.publish(now, endpoint),
-                SessionEvent::Accepted { id, ok } => {
-                    let mut publications = self.publications.iter_mut();
-                    if let Some(accepted) = publications.find(|one| one.request == Some(id)) {
-                        accepted.is_accepted = true;
-                    }
-                    if let Accepted::Ok(ok) = ok {
-                        self.take_over(now, endpoint, id, &ok.parameters);
-                    }
-                    if let Some((_, is_accepted)) = self.offered.as_mut().filter(|one| one.0 == id)
-                    {
-                        *is_accepted = true;
-                    }
-                }
+                SessionEvent::Accepted { id, ok } => self.on_accepted(now, endpoint, id, &ok),
                 SessionEvent::Rejected { error, .. } => {
                     let RequestError { code, reason, .. } = error;
                     self.client
@@ -179,7 +168,7 @@ impl Origin {
                 }
                 SessionEvent::Request { id, request } => self.answer(now, endpoint, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
-                    self.take_over(now, endpoint, id, &parameters);
+                    self.apply_parameters(now, endpoint, id, &parameters);
                     if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                         session.update_ok(&mut connection, id, RequestOk::default());
                     }
@@ -209,25 +198,43 @@ impl Origin {
         }
     }
 
+    /// The relay accepted the PUBLISH of a track or the `PUBLISH_NAMESPACE`.
+    fn on_accepted(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, ok: &Accepted) {
+        let tracks = self.publications.iter_mut();
+        let tracks = tracks.map(|publication| &mut publication.request);
+        for offer in tracks.chain([&mut self.namespace_offer]) {
+            if *offer == RequestState::Offered(id) {
+                *offer = RequestState::Established(id);
+            }
+        }
+        if let Accepted::Ok(ok) = ok {
+            self.apply_parameters(now, endpoint, id, &ok.parameters);
+        }
+    }
+
     /// The peer says how urgent a track is to it, and whether it wants it now.
-    fn take_over(
+    fn apply_parameters(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        if let Some((_, asked)) = self.early.iter_mut().find(|(early, _)| *early == id) {
+        if let Some((_, asked)) = self
+            .waiting_subscribes
+            .iter_mut()
+            .find(|(early, _)| *early == id)
+        {
             return asked.parameters.change(parameters);
         }
         let mut publications = self.publications.iter_mut().enumerate();
-        let found = publications.find(|(_, one)| one.request == Some(id));
+        let found = publications.find(|(_, one)| one.request.id() == Some(id));
         let (Some((track, publication)), Some((_, mut connection))) =
             (found, self.client.open(now, endpoint))
         else {
             return;
         };
-        publication.take_over(parameters);
+        publication.apply_parameters(parameters);
         publication.forward(parameters, self.group);
         if !publication.is_forwarded {
             for key in self.streams.of_track(track) {
@@ -236,8 +243,8 @@ impl Origin {
                 self.counters.streams_reset += u64::from(is_given_up);
             }
         }
-        self.streams.rank_anew(&mut connection, track, |place| {
-            publication.rank(place.priority, place.key.group, place.key.subgroup)
+        self.streams.update_ranks(&mut connection, track, |order| {
+            publication.rank(order.priority, order.key.group, order.key.subgroup)
         });
     }
 
@@ -284,13 +291,13 @@ impl Origin {
                 }
             }
         }
-        self.answer_early(now, endpoint);
+        self.answer_waiting(now, endpoint);
         for key in self.streams.expired(now) {
             self.reset(now, endpoint, key);
         }
         self.flush(now, endpoint);
         if self.source.is_over() {
-            self.leave(now, endpoint);
+            self.drain(now, endpoint);
         }
     }
 
@@ -302,7 +309,7 @@ impl Origin {
             (CATALOG_TRACK, catalog.encode()),
             (INIT_TRACK, init.segment.clone()),
         ] {
-            self.hold(now, endpoint, name, payload);
+            self.offer_metadata(now, endpoint, name, payload);
         }
         for audio in &init.audio {
             let (name, number) = (audio_track(audio.number), audio.number);
@@ -313,19 +320,25 @@ impl Origin {
             self.offer(now, endpoint, &name, terms);
         }
         self.init = Some(init);
-        self.answer_early(now, endpoint);
+        self.answer_waiting(now, endpoint);
     }
 
     /// Offers a track with one object.
-    fn hold(&mut self, now: Instant, endpoint: &mut Endpoint, name: &str, payload: Bytes) {
+    fn offer_metadata(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        payload: Bytes,
+    ) {
         let Ok(track_name) = TrackName::new(name) else {
             return;
         };
-        let Some(alias) = self.offer(now, endpoint, name, Terms::HELD) else {
+        let Some(alias) = self.offer(now, endpoint, name, Terms::METADATA) else {
             return;
         };
-        self.write_held(now, endpoint, alias, payload.clone());
-        self.held.push(Held {
+        self.write_metadata(now, endpoint, alias, payload.clone());
+        self.metadata.push(MetadataTrack {
             name: track_name,
             payload,
             at: Location {
@@ -336,7 +349,13 @@ impl Origin {
     }
 
     /// Writes the object of a track with one object.
-    fn write_held(&mut self, now: Instant, endpoint: &mut Endpoint, track: usize, payload: Bytes) {
+    fn write_metadata(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        track: usize,
+        payload: Bytes,
+    ) {
         let key = StreamKey {
             track,
             group: 0,
@@ -347,133 +366,8 @@ impl Origin {
             properties: Properties::EMPTY,
             payload,
         };
-        self.write(now, endpoint, key, HELD_PRIORITY, object);
+        self.write(now, endpoint, key, METADATA_PRIORITY, object);
         self.streams.finish(key);
-    }
-
-    fn on_frame(&mut self, now: Instant, endpoint: &mut Endpoint, at: Instant, frame: &Frame) {
-        let number = self.counters.frames;
-        self.counters.frames += 1;
-        self.group = frame.group;
-        let mut steps = std::mem::take(&mut self.steps);
-        self.strategy.place(frame, &mut steps);
-        for step in steps.drain(..) {
-            match step {
-                Step::Write {
-                    stream,
-                    priority,
-                    reset_after,
-                } => {
-                    let tag = FrameTag::new(frame, number, self.timebase.microseconds(at));
-                    let (properties, payload) =
-                        self.packaging.frame(frame, &tag, self.init.as_deref());
-                    let object = Object {
-                        id: frame.index,
-                        properties,
-                        payload,
-                    };
-                    self.counters.frames_written += 1;
-                    self.write(now, endpoint, stream, priority, object);
-                    if let Some(after) = reset_after {
-                        self.streams.reset_at(now + after, stream);
-                    }
-                }
-                Step::Finish(stream) => self.streams.finish(stream),
-                Step::Reset(stream) => self.reset(now, endpoint, stream),
-            }
-        }
-        self.steps = steps;
-    }
-
-    /// Sound goes in groups of its own that begin with those of the video, each on one stream.
-    fn on_audio(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track: u32,
-        tag: FrameTag,
-        fragment: &Bytes,
-        sample: &Bytes,
-    ) {
-        self.counters.audio_objects += 1;
-        let mut publications = self.publications.iter_mut().enumerate();
-        let found = publications.find_map(|(alias, one)| {
-            let audio = one.audio.as_mut()?;
-            (audio.0 == track).then_some((alias, audio))
-        });
-        let Some((alias, (_, group, objects))) = found else {
-            return;
-        };
-        let key = |group| StreamKey {
-            track: alias,
-            group,
-            subgroup: 0,
-        };
-        let previous = *group;
-        if previous != self.group {
-            (*group, *objects) = (self.group, 0);
-        }
-        let id = *objects;
-        *objects += 1;
-        if previous != self.group {
-            self.streams.finish(key(previous));
-        }
-        let (properties, payload) = self.packaging.audio(&tag, fragment, sample);
-        let object = Object {
-            id,
-            properties,
-            payload,
-        };
-        let key = key(self.group);
-        self.write(now, endpoint, key, AUDIO_PRIORITY, object);
-    }
-
-    fn write(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        key: StreamKey,
-        priority: u8,
-        object: Object,
-    ) {
-        let numbered = StreamKey {
-            group: self.first_group + key.group,
-            ..key
-        };
-        let location = Location {
-            group: numbered.group,
-            object: object.id,
-        };
-        let Some(publication) = self.publications.get_mut(key.track) else {
-            return;
-        };
-        if !publication.note(key.group, location) {
-            return;
-        }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        if publication.begins_over(numbered.group) {
-            let publication = &*publication;
-            self.streams.rank_anew(&mut connection, key.track, |place| {
-                publication.rank(place.priority, place.key.group, place.key.subgroup)
-            });
-        }
-        let place = Place {
-            key: numbered,
-            priority,
-            rank: publication.rank(priority, numbered.group, numbered.subgroup),
-        };
-        let draft = session.draft();
-        let is_over = self.streams.push(draft, key, place, object);
-        let mut surplus = is_over.then_some(key);
-        while let Some(key) = surplus.or_else(|| self.streams.surplus(self.group)) {
-            surplus = None;
-            let code = ResetCode::EXCESSIVE_LOAD;
-            if self.streams.give_up(&mut connection, key, code) {
-                self.counters.streams_overflowed += 1;
-            }
-        }
     }
 
     fn reset(&mut self, now: Instant, endpoint: &mut Endpoint, key: StreamKey) {
@@ -489,7 +383,8 @@ impl Origin {
             return;
         };
         let connection = &mut connection;
-        self.answers.retain_mut(|answer| answer.flush(connection));
+        self.fetch_responses
+            .retain_mut(|answer| answer.flush(connection));
         let publications = &mut self.publications;
         self.streams.flush(connection, |track| {
             if let Some(publication) = publications.get_mut(track) {
@@ -536,9 +431,9 @@ impl App for Origin {
         }
         // Nothing is taken from the source before the relay has taken the tracks.
         let is_ready = self.is_published() && !self.streams.is_full();
-        let is_awaited = self.leaving.is_none() && (is_ready || self.source.is_over());
+        let is_awaited = self.drain.is_none() && (is_ready || self.source.is_over());
         let next_at = self.source.next_at().filter(|_| is_awaited);
-        let look_at = self.leaving.as_ref().map(|leaving| leaving.look_at);
+        let look_at = self.drain.as_ref().map(|drain| drain.look_at);
         [
             self.client.poll_timeout(),
             next_at,
@@ -577,5 +472,3 @@ pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, 
 
 /// The host has one socket.
 const SOCKET: u32 = 0;
-/// After the init segment and the catalog, before all video.
-const AUDIO_PRIORITY: u8 = 16;

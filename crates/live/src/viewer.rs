@@ -4,7 +4,9 @@ mod answer_timeout;
 mod config;
 mod discovery;
 mod incoming;
+mod numbering;
 mod objects;
+mod phase;
 mod plan_change;
 mod publisher_change;
 mod records;
@@ -15,7 +17,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use weir_client::client::Client;
-use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError, RequestOk};
@@ -26,9 +27,10 @@ use weir_transport::StreamId;
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
-use self::incoming::{Incoming, Of, Track, Whole};
-use self::plan_change::Numbering;
-use self::publisher_change::Succession;
+use self::incoming::{Incoming, ReceivedFrame, StreamContent, Track};
+use self::numbering::Numbering;
+use self::phase::Phase;
+use self::publisher_change::PublisherTracker;
 use self::records::Records;
 use self::unpacking::Unpacker;
 use crate::figures::FrameRecord;
@@ -53,22 +55,17 @@ pub struct Viewer {
     plan: Option<Plan>,
     tracks: Vec<Track>,
     /// Of what is past.
-    fetches: Vec<(RequestId, Of)>,
+    fetches: Vec<(RequestId, StreamContent)>,
     streams: BTreeMap<StreamId, Incoming>,
     /// Of the first track, if that is taken as one stream.
-    sequence: Option<Sequence<Whole>>,
+    sequence: Option<Sequence<ReceivedFrame>>,
     freshness: Option<Freshness>,
-    succession: Succession,
+    publisher_tracker: PublisherTracker,
     streams_refused: u64,
     records: Records,
     started_us: Option<i64>,
     wake_at: Option<Instant>,
-    /// When the relay should have accepted a track, while it has accepted none.
-    answer_by: Option<Instant>,
-    /// When the last track ended.
-    ended_at: Option<Instant>,
-    /// Until when another publisher is waited for.
-    waits_until: Option<Instant>,
+    phase: Phase,
     numbering: Numbering,
     catalogs_followed: u64,
     publishers_followed: u64,
@@ -97,14 +94,12 @@ impl Viewer {
             streams: BTreeMap::new(),
             sequence: settings.in_sequence.then(Sequence::new),
             freshness: settings.stops_stale.then(Freshness::default),
-            succession: Succession::default(),
+            publisher_tracker: PublisherTracker::default(),
             streams_refused: 0,
             records: Records::new(RECORDS_MAX),
             started_us: None,
             wake_at: None,
-            answer_by: None,
-            ended_at: None,
-            waits_until: None,
+            phase: Phase::default(),
             numbering: Numbering::default(),
             catalogs_followed: 0,
             publishers_followed: 0,
@@ -133,10 +128,10 @@ impl Viewer {
     /// When the stream ended, in microseconds of the shared clock, if it did.
     pub fn ended_us(&self) -> Option<i64> {
         let timebase = self.config.timebase;
-        self.ended_at.map(|at| timebase.microseconds(at))
+        self.phase.ended_at().map(|at| timebase.microseconds(at))
     }
 
-    /// Objects that said nothing about their frame, or nothing that could be understood.
+    /// Objects without an understandable description of their frame.
     pub fn objects_unknown(&self) -> u64 {
         self.objects_unknown
     }
@@ -151,17 +146,17 @@ impl Viewer {
         self.plan.as_ref()
     }
 
-    /// Catalogs after the first one that it went on by: of a publisher that came back, or changed its tracks.
+    /// Catalogs after the first one that the player followed: of a publisher that came back, or changed its tracks.
     pub fn catalogs_followed(&self) -> u64 {
         self.catalogs_followed
     }
 
-    /// Publishers that took the place of one before without a catalog that says anything new, and that it went on by.
+    /// Publishers that took over the stream with an equal catalog, and that the player followed.
     pub fn publishers_followed(&self) -> u64 {
         self.publishers_followed
     }
 
-    /// Frames that came of a publisher whose place another had taken, and were not shown.
+    /// Frames of a former publisher, which were not shown.
     pub fn frames_of_former(&self) -> u64 {
         self.frames_of_former
     }
@@ -172,7 +167,7 @@ impl Viewer {
         self.streams_refused
     }
 
-    /// Why it is of no more use.
+    /// Why the player failed, if it did.
     pub fn failure(&self) -> Option<&str> {
         self.client.failure()
     }
@@ -185,39 +180,23 @@ impl Viewer {
 
     fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
-            SessionEvent::Ready { .. } => match self.config.choice.clone() {
-                Choice::Catalog => self.discover(now, endpoint, self.config.patience),
-                Choice::Known { tracks, .. } => {
-                    let tracks = tracks.into_iter().map(|name| (name, None));
-                    self.subscribe(now, endpoint, tracks.collect());
-                }
-            },
+            SessionEvent::Ready { .. } => self.begin(now, endpoint),
             SessionEvent::Accepted {
                 id,
                 ok: Accepted::Subscribe(ok),
             } => {
                 let largest = ok.parameters.largest_object;
                 if self.discovery.has(id) {
-                    self.on_held_accepted(now, endpoint, id, largest);
+                    self.on_metadata_accepted(now, endpoint, id, largest);
                 } else {
                     self.on_subscribed(now, endpoint, id, largest);
                 }
             }
             SessionEvent::Rejected { id, error } if self.discovery.has(id) => {
-                self.on_held_rejected(now, endpoint, id, &error);
+                self.on_metadata_rejected(now, endpoint, id, &error);
             }
             SessionEvent::Rejected { id, error } => self.on_rejected(now, endpoint, id, error),
-            SessionEvent::Request { id, .. } => {
-                if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                    let error = RequestError {
-                        code: RequestErrorCode::NOT_SUPPORTED,
-                        retry_after: None,
-                        reason: "a player only subscribes".to_owned(),
-                        redirect: None,
-                    };
-                    session.request_error(&mut connection, id, error);
-                }
-            }
+            SessionEvent::Request { id, .. } => self.refuse_request(now, endpoint, id),
             SessionEvent::Update { id, .. } => {
                 if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                     session.update_ok(&mut connection, id, RequestOk::default());
@@ -232,20 +211,8 @@ impl Viewer {
                 self.on_object(now, endpoint, stream, &object);
             }
             SessionEvent::Fetched { stream, request } => self.on_fetched(stream, request),
-            SessionEvent::FetchObject {
-                stream,
-                entry: FetchEntry::Object(object),
-            } => {
-                if let Some(incoming) = self.streams.get_mut(&stream) {
-                    incoming.group = object.group;
-                }
-                let header = ObjectHeader {
-                    id: object.object,
-                    properties: object.properties,
-                    status: ObjectStatus::Normal,
-                    payload_len: object.payload_len,
-                };
-                self.on_object(now, endpoint, stream, &header);
+            SessionEvent::FetchObject { stream, entry } => {
+                self.on_fetch_entry(now, endpoint, stream, entry);
             }
             SessionEvent::Payload { stream, data } => {
                 self.on_payload(now, endpoint, stream, &data);
@@ -253,7 +220,7 @@ impl Viewer {
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
             SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
             SessionEvent::Closed { id, .. } if self.discovery.has(id) => {
-                self.on_held_closed(now, endpoint, id);
+                self.on_metadata_closed(now, endpoint, id);
             }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
@@ -268,8 +235,30 @@ impl Viewer {
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. }
             | SessionEvent::RequestGoAway { .. }
-            | SessionEvent::FetchObject { .. }
             | SessionEvent::Datagram { .. } => {}
+        }
+    }
+
+    /// The session is open: requests the catalog, or the tracks that are known without one.
+    fn begin(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        match self.config.choice.clone() {
+            Choice::Catalog => self.discover(now, endpoint, self.config.rendezvous_timeout),
+            Choice::Known { tracks, .. } => {
+                let tracks = tracks.into_iter().map(|name| (name, None));
+                self.subscribe(now, endpoint, tracks.collect());
+            }
+        }
+    }
+
+    fn refuse_request(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+            let error = RequestError {
+                code: RequestErrorCode::NOT_SUPPORTED,
+                retry_after: None,
+                reason: "a player only subscribes".to_owned(),
+                redirect: None,
+            };
+            session.request_error(&mut connection, id, error);
         }
     }
 
@@ -287,7 +276,7 @@ impl Viewer {
         self.await_answers(now);
     }
 
-    /// Asks for a track; if that cannot be, the player is of no more use.
+    /// Sends SUBSCRIBE for a track; the player fails if that is impossible.
     fn subscribe_to(
         &mut self,
         now: Instant,
@@ -307,7 +296,7 @@ impl Viewer {
                 Join::Next => Filter::NextGroupStart,
                 Join::Current => Filter::LargestObject,
             }),
-            rendezvous_timeout: Some(self.config.patience).filter(|time| !time.is_zero()),
+            rendezvous_timeout: Some(self.config.rendezvous_timeout).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
         let (session, mut connection) = self.client.open(now, endpoint)?;
@@ -333,14 +322,14 @@ impl Viewer {
             return;
         };
         let RequestError { code, reason, .. } = error;
-        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].tries.take() {
+        if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
             // The end of the subscription before was overtaken by this one.
             let name = self.tracks[place].name.clone();
             if let Some(request) = self.subscribe_to(now, endpoint, &name) {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {
-            // Who came back has gone again.
+            // The publisher that came back has gone again.
             self.on_track_end(now, id, Some(0));
         } else {
             let reason = format!("the relay refused a track: {code} {reason:?}");
@@ -348,7 +337,7 @@ impl Viewer {
         }
     }
 
-    /// A subscription stands: fetches what is past of the present group, if that is wanted.
+    /// A subscription was accepted: fetches the past of the current group, if that is wanted.
     fn on_subscribed(
         &mut self,
         now: Instant,
@@ -371,7 +360,7 @@ impl Viewer {
             groups: 0,
         };
         if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, Of::Track(place)));
+            self.fetches.push((fetch, StreamContent::Track(place)));
         }
     }
 
@@ -387,7 +376,7 @@ impl Viewer {
         if let Some(track) = self.tracks.iter_mut().find(|track| track.request == id) {
             track.end(streams);
             if self.tracks.iter().all(Track::is_over) {
-                self.ended_at.get_or_insert(now);
+                self.phase.on_ended(now);
             }
         }
     }
@@ -405,9 +394,9 @@ impl Viewer {
         let of = match found {
             Some((track, place)) => {
                 track.streams += 1;
-                Of::Track(place)
+                StreamContent::Track(place)
             }
-            None if self.discovery.has(request) => Of::Held(request),
+            None if self.discovery.has(request) => StreamContent::Metadata(request),
             None => return,
         };
         if self.streams.len() >= STREAMS_MAX {
@@ -426,7 +415,7 @@ impl Viewer {
 
     fn on_stream_end(&mut self, now: Instant, stream: StreamId) {
         if let Some(incoming) = self.streams.remove(&stream)
-            && incoming.of == Of::Track(0)
+            && incoming.of == StreamContent::Track(0)
             && !incoming.is_fetch
             && let Some(sequence) = &mut self.sequence
         {
@@ -435,7 +424,7 @@ impl Viewer {
         }
     }
 
-    /// Lets through what came in sequence.
+    /// Passes on the frames that are next in sequence.
     fn pass(&mut self, now: Instant) {
         let passing = self.sequence.as_mut().map(Sequence::poll);
         for whole in passing.into_iter().flatten() {
@@ -443,8 +432,8 @@ impl Viewer {
         }
     }
 
-    fn on_frame(&mut self, now: Instant, whole: &Whole) {
-        let Whole {
+    fn on_frame(&mut self, now: Instant, whole: &ReceivedFrame) {
+        let ReceivedFrame {
             group,
             tag,
             is_told,
@@ -474,7 +463,7 @@ impl Viewer {
         self.player.push(now_us, arrival);
     }
 
-    /// Shows what is due.
+    /// Shows the frames that are due.
     fn play(&mut self, now: Instant) {
         let now_us = self.config.timebase.microseconds(now);
         while let Some(shown) = self.player.poll(now_us) {
@@ -514,7 +503,7 @@ impl App for Viewer {
             self.wake_at,
             self.leave_at(),
             give_up_at,
-            self.answer_by,
+            self.phase.answer_by(),
         ]
         .into_iter()
         .flatten()

@@ -11,7 +11,7 @@ use serde_json::json;
 use weir_client::client::Client;
 use weir_client::target::Target;
 use weir_live::figures::Figures;
-use weir_live::limits::HELD_BYTES_MAX;
+use weir_live::limits::METADATA_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
 use weir_live::{Choice, Frame, Ingest, Init, Item, Join, Media, Timebase, Viewer, ViewerConfig};
@@ -339,8 +339,8 @@ fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) 
         choice: Choice::Catalog,
         join: Join::Next,
         buffer: BufferChoice::Strategy,
-        patience: Duration::from_secs(5),
-        patience_again: Duration::ZERO,
+        rendezvous_timeout: Duration::from_secs(5),
+        reconnect_timeout: Duration::ZERO,
         timebase,
     };
     sim.start(nodes[0], Viewer::new(viewer));
@@ -519,9 +519,9 @@ fn who_never_publishes_is_waited_for_as_long_as_was_asked() {
 #[test]
 fn a_catalog_may_be_so_large_and_no_larger() {
     for (bytes, failure) in [
-        (HELD_BYTES_MAX, None),
+        (METADATA_BYTES_MAX, None),
         (
-            HELD_BYTES_MAX + 1,
+            METADATA_BYTES_MAX + 1,
             Some("the track \"catalog\" is there, but what it holds did not come"),
         ),
     ] {

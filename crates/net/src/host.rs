@@ -8,10 +8,10 @@ use std::{
 };
 
 use bytes::BytesMut;
-use weir_quic::{App, EcnCodepoint, Endpoint, Letter, Packet};
+use weir_quic::{App, EcnCodepoint, Endpoint, Packet, ThreadMessage};
 
 use crate::{
-    Bell, Post, Rest, Stop, Telemetry, UdpSocket, clock,
+    ReceivePause, Stop, Telemetry, ThreadChannels, UdpSocket, Waker, clock,
     socket::TOS_ECT0,
     sys::{self, BATCH, Outgoing, Poller, ReceiveBatch, SendBatch},
 };
@@ -19,11 +19,11 @@ use crate::{
 /// How a host behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostConfig {
-    /// Rest after a turn that received something. What arrives meanwhile is handled together: a burst, or the
+    /// Pause after a turn that received something. What arrives meanwhile is handled together: a burst, or the
     /// acknowledgements of one, costs one or two wake-ups instead of one for every few packets, and on one machine the
     /// sender pays for waking the receiver. A packet that comes after a pause is handled at once, so the first of a
-    /// burst never waits, and no other waits longer than this because of it. Zero: no rest.
-    pub rest: Duration,
+    /// burst never waits, and no other waits longer than this because of it. Zero: no pause.
+    pub receive_pause: Duration,
     /// Hand long trains of packets on where they were received, instead of copying them. For roles that drop what they
     /// read: whatever is kept of such a train keeps 64 KiB.
     pub lends_buffers: bool,
@@ -34,7 +34,7 @@ pub struct HostConfig {
 impl Default for HostConfig {
     fn default() -> Self {
         Self {
-            rest: Duration::ZERO,
+            receive_pause: Duration::ZERO,
             lends_buffers: false,
             shutdown_limit: Duration::from_secs(5),
         }
@@ -55,16 +55,16 @@ pub struct Host {
     ready: Vec<u32>,
     telemetry: Arc<Telemetry>,
     stop: Stop,
-    /// Rung by another thread that has something for the role.
-    bell: Option<Bell>,
+    /// Used by another thread that has something for the role.
+    waker: Option<Waker>,
     /// In place of the configured one.
-    rest: Option<Rest>,
+    receive_pause: Option<ReceivePause>,
     reported: Instant,
     /// Packets read in this turn, and when the first of them was.
     arrived: (u64, Option<Instant>),
     /// To and from the threads that share the address.
-    post: Option<Post<Letter>>,
-    /// Some mailbox was too full for all letters of the last turn.
+    peer_threads: Option<ThreadChannels<ThreadMessage>>,
+    /// Some channel was too full for all messages of the last turn.
     has_backlog: bool,
 }
 
@@ -98,34 +98,33 @@ impl Host {
             ready: Vec::new(),
             telemetry,
             stop,
-            bell: None,
-            rest: None,
+            waker: None,
+            receive_pause: None,
             reported: clock::now(),
             arrived: (0, None),
-            post: None,
+            peer_threads: None,
             has_backlog: false,
         })
     }
 
-    /// Connects the endpoint to its neighbours, on other threads of this process. The numbers of the post are
-    /// those of the endpoints.
+    /// Connects the endpoint to its peer threads. The numbers of the channels are those of the endpoints.
     #[must_use]
-    pub fn with_post(mut self, post: Post<Letter>) -> Self {
-        self.post = Some(post);
+    pub fn with_thread_channels(mut self, channels: ThreadChannels<ThreadMessage>) -> Self {
+        self.peer_threads = Some(channels);
         self
     }
 
-    /// Wakes the host when `bell` rings.
+    /// Lets `waker` wake the host.
     #[must_use]
-    pub fn with_bell(mut self, bell: Bell) -> Self {
-        self.bell = Some(bell);
+    pub fn with_waker(mut self, waker: Waker) -> Self {
+        self.waker = Some(waker);
         self
     }
 
-    /// Rests as long as `rest` says at the time, instead of as configured.
+    /// Pauses as long as `pause` says at the time, instead of as configured.
     #[must_use]
-    pub fn with_rest(mut self, rest: Rest) -> Self {
-        self.rest = Some(rest);
+    pub fn with_receive_pause(mut self, pause: ReceivePause) -> Self {
+        self.receive_pause = Some(pause);
         self
     }
 
@@ -161,7 +160,7 @@ impl Host {
     fn turn(&mut self, start: Instant, app: &mut dyn App) -> io::Result<usize> {
         let mut received = self.receive(app)?;
         let now = clock::now();
-        if self.collect_letters(now) {
+        if self.receive_messages(now) {
             received = received.max(1);
         }
         self.endpoint.handle_timeout(now);
@@ -170,7 +169,7 @@ impl Host {
             app.handle_timeout(now, &mut self.endpoint);
         }
         let mut has_sent = false;
-        self.post_letters();
+        self.send_messages();
         loop {
             let more = self.endpoint.fill(now);
             has_sent |= self.flush()?;
@@ -272,46 +271,50 @@ impl Host {
         (bytes.div_ceil(segment_size) as u64, bytes as u64)
     }
 
-    /// Takes what neighbours have sent; returns whether there was anything.
-    fn collect_letters(&mut self, now: Instant) -> bool {
-        let Self { post, endpoint, .. } = self;
-        let Some(post) = post else {
+    /// Takes messages from peer threads; returns whether there were any.
+    fn receive_messages(&mut self, now: Instant) -> bool {
+        let Self {
+            peer_threads,
+            endpoint,
+            ..
+        } = self;
+        let Some(channels) = peer_threads else {
             return false;
         };
         let mut count = 0;
-        post.collect(|neighbour, letters| {
-            count += letters.len() as u64;
-            endpoint.handle_letters(now, neighbour, letters);
+        channels.collect(|peer, messages| {
+            count += messages.len() as u64;
+            endpoint.handle_messages(now, peer, messages);
         });
-        Telemetry::add(&self.telemetry.letters_received, count);
+        Telemetry::add(&self.telemetry.messages_received, count);
         count > 0
     }
 
-    /// Sends neighbours what the endpoint has for them.
-    fn post_letters(&mut self) {
+    /// Sends the endpoint's messages to peer threads.
+    fn send_messages(&mut self) {
         let Self {
-            post,
+            peer_threads,
             endpoint,
             telemetry,
             has_backlog,
             ..
         } = self;
-        let Some(post) = post else {
+        let Some(channels) = peer_threads else {
             return;
         };
         *has_backlog = false;
-        for neighbour in post.neighbours() {
-            let letters = endpoint.letters(neighbour);
-            if letters.is_empty() {
+        for peer in channels.others() {
+            let messages = endpoint.messages_to(peer);
+            if messages.is_empty() {
                 continue;
             }
-            let before = letters.len();
-            if post.send(neighbour, letters) {
-                Telemetry::add(&telemetry.neighbours_woken, 1);
+            let before = messages.len();
+            if channels.send(peer, messages) {
+                Telemetry::add(&telemetry.threads_woken, 1);
             }
-            Telemetry::add(&telemetry.letters_sent, (before - letters.len()) as u64);
-            if !letters.is_empty() {
-                Telemetry::add(&telemetry.mailboxes_full, 1);
+            Telemetry::add(&telemetry.messages_sent, (before - messages.len()) as u64);
+            if !messages.is_empty() {
+                Telemetry::add(&telemetry.channels_full, 1);
                 *has_backlog = true;
             }
         }
@@ -330,33 +333,40 @@ impl Host {
         if outbox.is_empty() {
             return Ok(false);
         }
+        // One socket after the other: changing between them costs a system call each time.
+        if sockets.len() > 1 {
+            outbox.group_by_socket();
+        }
         let (mut packets, mut bytes) = (0, 0);
+        let mut current = 0;
         send.clear();
-        // One socket after the other: changing between them would cost a system call each time.
-        for (number, socket) in (0_u32..).zip(sockets) {
-            for packet in outbox.iter().filter(|packet| packet.socket == number) {
-                let segment = packet.segment_size.filter(|&size| size < packet.data.len());
-                packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
-                bytes += packet.data.len() as u64;
-                match segment {
-                    Some(size) if !socket.has_segmentation() => {
-                        for data in packet.data.chunks(size) {
-                            if send.is_full() {
-                                send_batch(socket, send, telemetry)?;
-                            }
-                            send.push(&outgoing(&Packet { data, ..packet }, None));
-                        }
-                    }
-                    segment => {
+        for packet in outbox.iter() {
+            if packet.socket != current {
+                send_batch(&mut sockets[current as usize], send, telemetry)?;
+                current = packet.socket;
+            }
+            let socket = &mut sockets[current as usize];
+            let segment = packet.segment_size.filter(|&size| size < packet.data.len());
+            packets += segment.map_or(1, |size| packet.data.len().div_ceil(size)) as u64;
+            bytes += packet.data.len() as u64;
+            match segment {
+                Some(size) if !socket.has_segmentation() => {
+                    for data in packet.data.chunks(size) {
                         if send.is_full() {
                             send_batch(socket, send, telemetry)?;
                         }
-                        send.push(&outgoing(&packet, segment));
+                        send.push(&outgoing(&Packet { data, ..packet }, None));
                     }
                 }
+                segment => {
+                    if send.is_full() {
+                        send_batch(socket, send, telemetry)?;
+                    }
+                    send.push(&outgoing(&packet, segment));
+                }
             }
-            send_batch(socket, send, telemetry)?;
         }
+        send_batch(&mut sockets[current as usize], send, telemetry)?;
         outbox.clear();
         Telemetry::add(&telemetry.packets_sent, packets);
         Telemetry::add(&telemetry.bytes_sent, bytes);
@@ -364,7 +374,7 @@ impl Host {
     }
 
     /// Sleeps until something arrives, a timer is due, or the host is to stop. After a turn that received something,
-    /// only rests.
+    /// only pauses.
     fn wait(&mut self, app: &dyn App, received: usize, leave_by: Option<Instant>) {
         let backlog = self.has_backlog.then(|| clock::now() + BACKLOG_PAUSE);
         let deadlines = [
@@ -380,25 +390,27 @@ impl Host {
             return;
         }
         let stop = self.stop.descriptor();
-        let rest = self.rest.as_ref().map_or(self.config.rest, Rest::duration);
-        if received > 0 && !rest.is_zero() && leave_by.is_none() {
-            let rest = rest.min(limit.unwrap_or(rest));
-            sys::wait_readable(&[stop], Some(rest));
+        let pause = self.receive_pause.as_ref();
+        let pause = pause.map_or(self.config.receive_pause, ReceivePause::duration);
+        if received > 0 && !pause.is_zero() && leave_by.is_none() {
+            let pause = pause.min(limit.unwrap_or(pause));
+            sys::wait_readable(&[stop], Some(pause));
             return;
         }
         let poller = self.poller.as_ref();
         let socket = poller.map_or_else(|| self.sockets[0].descriptor(), Poller::descriptor);
         // The stop descriptor stays readable for ever once signalled.
         let stop = if leave_by.is_some() { NONE } else { stop };
-        let rung = self.bell.as_ref().map_or(NONE, Bell::descriptor);
-        match &self.post {
+        let waker = self.waker.as_ref().map_or(NONE, Waker::descriptor);
+        match &self.peer_threads {
             None => {
-                sys::wait_readable(&[socket, stop, rung], limit);
+                sys::wait_readable(&[socket, stop, waker], limit);
             }
-            Some(post) => post.sleep(|bell| sys::wait_readable(&[socket, stop, rung, bell], limit)),
+            Some(channels) => channels
+                .sleep(|messages| sys::wait_readable(&[socket, stop, waker, messages], limit)),
         }
-        if let Some(bell) = &self.bell {
-            bell.silence();
+        if let Some(waker) = &self.waker {
+            waker.clear();
         }
         let woken = clock::now();
         let late = deadline.map(|deadline| woken.saturating_duration_since(deadline));
@@ -488,7 +500,7 @@ pub(crate) fn send_batch(
 /// Batches read before what they caused is sent: bounds the wait of outgoing packets to a few hundred
 /// incoming ones.
 const BATCHES_PER_TURN: usize = 8;
-/// How long a full mailbox is left alone.
+/// How long a full channel is left alone.
 const BACKLOG_PAUSE: Duration = Duration::from_micros(500);
 /// What takes the place of a descriptor that is not waited for.
 const NONE: RawFd = -1;

@@ -3,26 +3,27 @@
 //! One thread runs one [`Host`]: its sockets, one [`Endpoint`](weir_quic::Endpoint) with thousands of
 //! connections, and one role. Packets come in through `recvmmsg` with GRO and leave through `sendmmsg`
 //! with GSO; nothing is shared with other threads but [`Telemetry`] and, where several threads serve one
-//! address, mailboxes between them. This is the only crate with system calls (`sys.rs` and below) and the only one that reads the clock (`clock.rs`). It knows no role.
+//! address, channels between them. This is the only crate with system calls (`sys.rs` and below) and the only one that
+//! reads the clock (`clock.rs`). It knows no role.
 
-mod bell;
 pub mod certificate;
 pub mod clock;
 mod host;
-mod mailbox;
-mod rest;
+mod receive_pause;
 mod shaper;
 mod socket;
 pub mod stop;
 mod sys;
 mod telemetry;
+mod thread_channel;
+mod waker;
 
-pub use bell::Bell;
 pub use host::{Host, HostConfig};
-pub use mailbox::{MAILBOX_ITEMS, Post, posts};
-pub use rest::Rest;
+pub use receive_pause::ReceivePause;
 pub use shaper::{Shaper, ShaperConfig, ShaperReport};
 pub use socket::{SocketConfig, SocketGroup, UdpSocket};
 pub use stop::Stop;
 pub use sys::{end_with_parent, kill, pin_to_core, raise_open_files_limit, terminate};
 pub use telemetry::{Delays, Telemetry, TelemetrySnapshot};
+pub use thread_channel::{CHANNEL_ITEMS_MAX, ThreadChannels, thread_channels};
+pub use waker::Waker;

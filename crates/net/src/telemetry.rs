@@ -16,10 +16,10 @@ pub struct Telemetry {
     pub(crate) send_calls: AtomicU64,
     pub(crate) send_errors: AtomicU64,
     pub(crate) receive_dropped: AtomicU64,
-    pub(crate) letters_sent: AtomicU64,
-    pub(crate) letters_received: AtomicU64,
-    pub(crate) neighbours_woken: AtomicU64,
-    pub(crate) mailboxes_full: AtomicU64,
+    pub(crate) messages_sent: AtomicU64,
+    pub(crate) messages_received: AtomicU64,
+    pub(crate) threads_woken: AtomicU64,
+    pub(crate) channels_full: AtomicU64,
     pub(crate) turns: AtomicU64,
     pub(crate) cpu_nanos: AtomicU64,
     lag: Histogram,
@@ -53,14 +53,14 @@ pub struct TelemetrySnapshot {
     pub send_errors: u64,
     /// Packets that the kernel dropped because the receive buffer was full.
     pub receive_dropped: u64,
-    /// Letters put into neighbours' mailboxes.
-    pub letters_sent: u64,
-    /// Letters from neighbours.
-    pub letters_received: u64,
-    /// Neighbours that slept and were woken for letters.
-    pub neighbours_woken: u64,
-    /// Turns after which a neighbour's mailbox was too full for all letters.
-    pub mailboxes_full: u64,
+    /// Messages sent to peer threads.
+    pub messages_sent: u64,
+    /// Messages received from peer threads.
+    pub messages_received: u64,
+    /// Peer threads that slept and were woken for messages.
+    pub threads_woken: u64,
+    /// Turns after which the channel to a peer thread was too full for all messages.
+    pub channels_full: u64,
     /// Turns of the event loop.
     pub turns: u64,
     /// CPU time of the thread.
@@ -94,10 +94,10 @@ impl Default for Telemetry {
             send_calls: AtomicU64::new(0),
             send_errors: AtomicU64::new(0),
             receive_dropped: AtomicU64::new(0),
-            letters_sent: AtomicU64::new(0),
-            letters_received: AtomicU64::new(0),
-            neighbours_woken: AtomicU64::new(0),
-            mailboxes_full: AtomicU64::new(0),
+            messages_sent: AtomicU64::new(0),
+            messages_received: AtomicU64::new(0),
+            threads_woken: AtomicU64::new(0),
+            channels_full: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             cpu_nanos: AtomicU64::new(0),
             lag: Histogram::default(),
@@ -119,10 +119,10 @@ impl Telemetry {
             send_calls: read(&self.send_calls),
             send_errors: read(&self.send_errors),
             receive_dropped: read(&self.receive_dropped),
-            letters_sent: read(&self.letters_sent),
-            letters_received: read(&self.letters_received),
-            neighbours_woken: read(&self.neighbours_woken),
-            mailboxes_full: read(&self.mailboxes_full),
+            messages_sent: read(&self.messages_sent),
+            messages_received: read(&self.messages_received),
+            threads_woken: read(&self.threads_woken),
+            channels_full: read(&self.channels_full),
             turns: read(&self.turns),
             cpu: Duration::from_nanos(read(&self.cpu_nanos)),
             lag: self.lag.summary(),

@@ -20,14 +20,15 @@ use std::{
 
 use bytes::Bytes;
 use weir_net::{
-    Host, HostConfig, MAILBOX_ITEMS, SocketConfig, Stop, Telemetry, TelemetrySnapshot, UdpSocket,
+    CHANNEL_ITEMS_MAX, Host, HostConfig, SocketConfig, Stop, Telemetry, TelemetrySnapshot,
+    UdpSocket,
     certificate::Certificate,
     clock::{self, SystemClock},
-    posts,
+    thread_channels,
 };
 use weir_quic::{
     App, ClientConfig, Counters, Endpoint, EndpointConfig, Event, Handle, Limits,
-    NeighbourCounters, Shard,
+    PeerThreadCounters, Shard,
     tls::{ClientTls, ServerTls, Trust},
 };
 use weir_transport::{Direction, Read, StreamId, Transport as _};
@@ -45,7 +46,7 @@ impl App for Echo {
         match event {
             Event::Connected { handle } => {
                 let connection = endpoint.connection(now, handle).unwrap();
-                if connection.neighbour().is_none() {
+                if connection.peer_thread().is_none() {
                     self.clients.push(handle);
                 }
             }
@@ -161,7 +162,7 @@ fn config(server: Option<ServerTls>) -> EndpointConfig {
 struct Ended {
     app: Echo,
     counters: Counters,
-    between: NeighbourCounters,
+    between: PeerThreadCounters,
     telemetry: TelemetrySnapshot,
 }
 
@@ -185,10 +186,10 @@ fn start_server(is_crossed: bool) -> Server {
         group.sockets.reverse();
     }
     let stop = Stop::new().unwrap();
-    let ends = posts(THREADS, MAILBOX_ITEMS).unwrap();
+    let ends = thread_channels(THREADS, CHANNEL_ITEMS_MAX).unwrap();
     let threads = group.sockets.into_iter().zip(ends).zip(0..);
     let over = Arc::new(Barrier::new(usize::from(THREADS)));
-    let threads = threads.map(|((socket, post), index)| {
+    let threads = threads.map(|((socket, channels), index)| {
         let (tls, stop, over) = (tls.clone(), stop.clone(), Arc::clone(&over));
         let run = move || {
             let shard = Shard::new(index, THREADS).unwrap();
@@ -197,13 +198,13 @@ fn start_server(is_crossed: bool) -> Server {
             let host = HostConfig::default();
             let shown = Arc::clone(&telemetry);
             let host = Host::new(host, vec![socket], endpoint, telemetry, stop).unwrap();
-            let mut host = host.with_post(post);
+            let mut host = host.with_thread_channels(channels);
             let mut app = Echo::default();
             host.run(&mut app).unwrap();
             let ended = Ended {
                 app,
                 counters: host.endpoint().counters(),
-                between: host.endpoint().neighbour_counters(),
+                between: host.endpoint().peer_thread_counters(),
                 telemetry: shown.snapshot(),
             };
             // While a socket of the group is closed, the kernel gives its last packets to the other.
@@ -352,7 +353,7 @@ fn connections_stay_with_their_thread_when_the_client_moves() {
     for thread in &ended {
         assert_eq!(thread.between.strays_passed, 0, "the kernel steers right");
         assert!(
-            thread.telemetry.letters_sent <= 2,
+            thread.telemetry.messages_sent <= 2,
             "they only take leave of each other"
         );
     }
@@ -367,7 +368,7 @@ fn packets_that_come_to_the_wrong_thread_are_passed_on() {
             thread.between.strays_passed,
             thread.telemetry.packets_received
         );
-        assert!(thread.telemetry.letters_received > 0);
-        assert!(thread.telemetry.neighbours_woken > 0);
+        assert!(thread.telemetry.messages_received > 0);
+        assert!(thread.telemetry.threads_woken > 0);
     }
 }

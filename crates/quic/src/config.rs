@@ -20,11 +20,11 @@ use crate::{
 /// Limits of one endpoint and of each of its connections. Nothing is unlimited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections in total, open, in handshake or draining. Newcomers beyond it are refused.
+    /// Connections in total, open, in handshake or draining. Incoming connections beyond it are refused.
     pub connections_max: usize,
-    /// Handshakes in flight. Newcomers beyond it are refused.
+    /// Handshakes in flight. Incoming connections beyond it are refused.
     pub handshakes_max: usize,
-    /// Handshakes in flight above which a newcomer must prove its address first (RFC 9000 §8.1.2).
+    /// Handshakes in flight above which an incoming connection must prove its address first (RFC 9000 §8.1.2).
     pub handshakes_before_retry_max: usize,
     /// Unidirectional streams that the peer may have open at once.
     pub uni_streams_max: u32,
@@ -158,7 +158,7 @@ pub struct ClientConfig {
     /// Trust and protocols.
     pub tls: ClientTls,
     /// The session to ask for if the server chooses HTTP/3 ([`h3`](weir_h3::ALPN)); the connection is then
-    /// `Connected` when that session stands.
+    /// `Connected` when that session is established.
     pub web_transport: Option<Request>,
 }
 

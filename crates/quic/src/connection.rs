@@ -1,9 +1,9 @@
-//! A borrowed view of one connection, and what MOQT asks of it.
+//! A borrowed view of one connection, whatever carries it.
 
 mod bare;
 mod engine;
 
-use std::{collections::VecDeque, net::SocketAddr, time::Instant};
+use std::{net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
@@ -12,10 +12,9 @@ pub(crate) use self::{
     bare::{Bare, application_protocol, direction, from_engine},
     engine::EngineConnection,
 };
-use crate::{Event, Handle, crossing::Crossing, web_transport::Request};
+use crate::{Handle, peer_thread::ThreadConnectionView, web_transport::Request};
 
-/// One connection of an endpoint, borrowed for a few operations. What is written leaves when the host
-/// next asks the endpoint for packets, or for letters if it leads to a neighbour.
+/// One connection of an endpoint, borrowed for a few operations. What is written leaves with the host's next turn.
 pub struct Connection<'a> {
     pub(crate) handle: Handle,
     pub(crate) way: Way<'a>,
@@ -25,11 +24,18 @@ pub struct Connection<'a> {
 pub(crate) enum Way<'a> {
     /// The network.
     Engine(EngineConnection<'a>),
-    /// Nothing but memory, to another thread of this process.
-    Crossing {
-        crossing: &'a mut Crossing,
-        events: &'a mut VecDeque<Event>,
-    },
+    /// Memory, to another thread of this process.
+    PeerThread(ThreadConnectionView<'a>),
+}
+
+/// Does the same with a connection, whatever it leads over.
+macro_rules! with {
+    ($way:expr, $connection:ident => $act:expr) => {
+        match $way {
+            Way::Engine($connection) => $act,
+            Way::PeerThread($connection) => $act,
+        }
+    };
 }
 
 /// What carries a session.
@@ -37,10 +43,10 @@ pub(crate) enum Way<'a> {
 pub enum Carrier<'a> {
     /// The QUIC connection itself.
     Quic,
-    /// WebTransport, with the client's request: always known once the session stands.
+    /// WebTransport, with the client's request: always known once the session is established.
     WebTransport(Option<&'a Request>),
     /// Memory, to another thread of this process.
-    Neighbour,
+    PeerThread,
 }
 
 /// Why a datagram was not taken.
@@ -87,71 +93,50 @@ impl Connection<'_> {
         self.handle
     }
 
-    /// The number of the neighbour that it leads to; `None` if it leads over the network.
-    pub fn neighbour(&self) -> Option<u16> {
+    /// The number of the peer thread that it leads to; `None` if it leads over the network.
+    pub fn peer_thread(&self) -> Option<u16> {
         match &self.way {
             Way::Engine(_) => None,
-            Way::Crossing { crossing, .. } => Some(crossing.neighbour()),
+            Way::PeerThread(connection) => Some(connection.peer()),
         }
     }
 
-    /// The peer's address; the unspecified one for a neighbour.
+    /// The peer's address; the unspecified one for another thread of this process.
     pub fn remote_address(&self) -> SocketAddr {
-        match &self.way {
-            Way::Engine(connection) => connection.remote_address(),
-            Way::Crossing { .. } => SocketAddr::from(([0; 4], 0)),
-        }
+        with!(&self.way, connection => connection.remote_address())
     }
 
     /// The application protocol agreed on, once the handshake has come so far: ALPN, or the subprotocol of
-    /// a WebTransport session. There is none with a neighbour.
+    /// a WebTransport session. There is none between threads of this process.
     pub fn protocol(&self) -> Option<String> {
-        match &self.way {
-            Way::Engine(connection) => connection.protocol(),
-            Way::Crossing { .. } => None,
-        }
+        with!(&self.way, connection => connection.protocol())
     }
 
     /// What the connection carries the session on, and whom its session is asked for.
     pub fn carrier(&self) -> Carrier<'_> {
-        match &self.way {
-            Way::Engine(connection) => connection.carrier(),
-            Way::Crossing { .. } => Carrier::Neighbour,
-        }
+        with!(&self.way, connection => connection.carrier())
     }
 
     /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
     pub fn has_peer_certificate(&self) -> bool {
-        match &self.way {
-            Way::Engine(connection) => connection.has_peer_certificate(),
-            Way::Crossing { .. } => false,
-        }
+        with!(&self.way, connection => connection.has_peer_certificate())
     }
 
     /// Whether streams can be used before the handshake is complete, thanks to a session of an earlier connection (0-RTT,
     /// RFC 9001 §4.6). True of a connection that has come further, if it was so.
     pub fn has_early_data(&self) -> bool {
-        match &self.way {
-            Way::Engine(connection) => connection.has_early_data(),
-            Way::Crossing { .. } => false,
-        }
+        with!(&self.way, connection => connection.has_early_data())
     }
 
     /// Whether the server took what was sent early. Known when the handshake is complete; if it did not, all streams of
     /// before are gone.
     pub fn is_early_data_accepted(&self) -> bool {
-        match &self.way {
-            Way::Engine(connection) => connection.is_early_data_accepted(),
-            Way::Crossing { .. } => false,
-        }
+        with!(&self.way, connection => connection.is_early_data_accepted())
     }
 
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
-        match &mut self.way {
-            Way::Engine(connection) => connection.datagram_size_max(),
-            Way::Crossing { .. } => Some(usize::from(u16::MAX)),
-        }
+        with!(&mut self.way, connection => connection.datagram_size_max())
     }
 
     /// Sends `data` as a datagram as soon as the path allows, unless `deadline` passes before. When
@@ -162,100 +147,55 @@ impl Connection<'_> {
         data: Bytes,
         deadline: Option<Instant>,
     ) -> Result<(), SendDatagramError> {
-        match &mut self.way {
-            Way::Engine(connection) => connection.send_datagram(data, deadline),
-            Way::Crossing { crossing, .. } => {
-                crossing.send_datagram(data);
-                Ok(())
-            }
-        }
+        with!(&mut self.way, connection => connection.send_datagram(data, deadline))
     }
 
     /// Sends something that a peer which is there has to acknowledge, so that bytes are received of it within a round
-    /// trip; nothing to a neighbour.
+    /// trip; nothing to another thread of this process.
     pub fn probe(&mut self) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.probe(),
-            Way::Crossing { .. } => {}
-        }
+        with!(&mut self.way, connection => connection.probe());
     }
 
-    /// Figures of the connection; all zero for a neighbour.
+    /// Figures of the connection; all zero if it has no packets.
     pub fn stats(&self) -> ConnectionStats {
-        match &self.way {
-            Way::Engine(connection) => connection.stats(),
-            Way::Crossing { .. } => ConnectionStats::default(),
-        }
+        with!(&self.way, connection => connection.stats())
     }
 }
 
 impl Transport for Connection<'_> {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {
-        match &mut self.way {
-            Way::Engine(connection) => connection.open(direction),
-            Way::Crossing { crossing, .. } => crossing.open(direction),
-        }
+        with!(&mut self.way, connection => connection.open(direction))
     }
 
     fn read(&mut self, stream: StreamId) -> Read {
-        match &mut self.way {
-            Way::Engine(connection) => connection.read(stream),
-            Way::Crossing { crossing, events } => crossing.read(stream, events),
-        }
+        with!(&mut self.way, connection => connection.read(stream))
     }
 
     fn read_all(&mut self, stream: StreamId, pieces: &mut Vec<Bytes>) -> Read {
-        match &mut self.way {
-            Way::Engine(connection) => connection.read_all(stream, pieces),
-            Way::Crossing { crossing, events } => loop {
-                match crossing.read(stream, events) {
-                    Read::Data(data) => pieces.push(data),
-                    end @ (Read::Fin | Read::Reset(_) | Read::Blocked) => return end,
-                }
-            },
-        }
+        with!(&mut self.way, connection => connection.read_all(stream, pieces))
     }
 
     fn write(&mut self, stream: StreamId, data: &mut Bytes) -> Result<(), WriteError> {
-        match &mut self.way {
-            Way::Engine(connection) => connection.write(stream, data),
-            Way::Crossing { crossing, .. } => crossing.write(stream, data),
-        }
+        with!(&mut self.way, connection => connection.write(stream, data))
     }
 
     fn finish(&mut self, stream: StreamId) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.finish(stream),
-            Way::Crossing { crossing, .. } => crossing.finish(stream),
-        }
+        with!(&mut self.way, connection => connection.finish(stream));
     }
 
     fn reset(&mut self, stream: StreamId, code: u64) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.reset(stream, code),
-            Way::Crossing { crossing, .. } => crossing.reset(stream, code),
-        }
+        with!(&mut self.way, connection => connection.reset(stream, code));
     }
 
     fn stop(&mut self, stream: StreamId, code: u64) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.stop(stream, code),
-            Way::Crossing { crossing, events } => crossing.stop(stream, code, events),
-        }
+        with!(&mut self.way, connection => connection.stop(stream, code));
     }
 
     fn set_priority(&mut self, stream: StreamId, priority: i32) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.set_priority(stream, priority),
-            // Letters are all delivered within a turn.
-            Way::Crossing { .. } => {}
-        }
+        with!(&mut self.way, connection => connection.set_priority(stream, priority));
     }
 
     fn close(&mut self, code: u64, reason: &[u8]) {
-        match &mut self.way {
-            Way::Engine(connection) => connection.close(code, reason),
-            Way::Crossing { crossing, .. } => crossing.close(code, reason),
-        }
+        with!(&mut self.way, connection => connection.close(code, reason));
     }
 }

@@ -3,7 +3,6 @@
 mod admission;
 mod events;
 mod layer;
-mod neighbours;
 
 use std::{
     collections::VecDeque,
@@ -20,17 +19,16 @@ use quinn_proto::{
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use weir_transport::Transport as _;
 
-pub use self::neighbours::NeighbourCounters;
-use self::neighbours::Neighbours;
 use crate::{
     ClientConfig, ConfigError, Connection, EndpointConfig, Event, Limits, Outbox, Packets, Qlog,
     Shard,
     config::TimeSource,
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
-    crossing::Stray,
     datagrams::Shared,
+    peer_thread::{ThreadConnections, message::Stray},
     slots::Slots,
+    tls::ServerTls,
     web_transport::{Offer, WebTransport},
     wheel::{Tick, UNSCHEDULED, Wheel},
 };
@@ -71,16 +69,15 @@ pub enum ConnectError {
 pub struct Counters {
     /// Connections accepted from peers.
     pub accepted: u64,
-    /// Newcomers refused at [`Limits::connections_max`].
+    /// Incoming connections refused at [`Limits::connections_max`].
     pub refused_connections: u64,
-    /// Newcomers refused at [`Limits::handshakes_max`].
+    /// Incoming connections refused at [`Limits::handshakes_max`].
     pub refused_handshakes: u64,
-    /// Newcomers refused because the role wants none.
+    /// Incoming connections refused because the role wants none.
     pub refused_unwanted: u64,
-    /// Newcomers asked to prove their address.
+    /// Incoming connections asked to prove their address.
     pub retried: u64,
-    /// Newcomers' servers that wanted a proof of our address (Retry, RFC 9000 §8.1.2); whoever can send us packets can
-    /// raise it.
+    /// Servers that asked for a proof of our address (Retry, RFC 9000 §8.1.2). Anyone who can send us packets can raise it.
     pub retries_received: u64,
     /// Handshakes that failed after they were accepted.
     pub handshakes_failed: u64,
@@ -94,7 +91,7 @@ pub struct Counters {
     pub datagrams_dropped_expired: u64,
     /// Datagrams received and dropped for newer ones before they were fetched.
     pub datagrams_dropped_unread: u64,
-    /// WebTransport sessions that stood.
+    /// WebTransport sessions established.
     pub web_transport_sessions: u64,
     /// HTTP/3 connections closed because no WebTransport session came in time.
     pub web_transport_overdue: u64,
@@ -102,7 +99,7 @@ pub struct Counters {
     pub http3_requests_refused: u64,
     /// HTTP/3 connections closed because the peer broke the rules.
     pub http3_violations: u64,
-    /// Streams that named no WebTransport session that stands, or came too early in too great a number.
+    /// Streams that named no established WebTransport session, and early streams beyond the limit.
     pub web_transport_streams_refused: u64,
     /// Datagrams of the same kind.
     pub web_transport_datagrams_dropped: u64,
@@ -130,21 +127,21 @@ pub struct Endpoint {
     dirty_next: usize,
     /// Connections that may have events.
     active: VecDeque<u32>,
-    events: VecDeque<Event>,
+    pub(crate) events: VecDeque<Event>,
     outbox: Outbox,
     /// The engine wants an empty buffer for each batch; it is copied to the outbox from here.
     scratch: Vec<u8>,
     /// Replies to strangers, waiting for the outbox.
     responses: VecDeque<(Transmit, u32, Vec<u8>)>,
     handshakes: usize,
-    refuses_newcomers: bool,
+    refuses_incoming: bool,
     opened: u64,
     counters: Counters,
     /// Draws the first connection IDs that clients give their servers (RFC 9000 §7.2).
     initial_ids: StdRng,
     /// Address-validation tokens of servers, for the next connection to each.
     tokens: Arc<TokenMemoryCache>,
-    neighbours: Neighbours,
+    pub(crate) peer_threads: ThreadConnections,
     /// For connections that choose HTTP/3.
     offer: Option<Arc<Offer>>,
     datagrams: Shared,
@@ -158,9 +155,8 @@ impl Endpoint {
         Self::with_shard(config, Shard::ALONE)
     }
 
-    /// One of several endpoints that share an address, with a connection to each of the others: its
-    /// neighbours. All are made with the same seed and TLS; then a token or a stateless reset of one is
-    /// good for all.
+    /// One of several endpoints that share an address, with a connection to each of the others. All are made with the same
+    /// seed and TLS: then a token or a stateless reset of one is good for all.
     pub fn with_shard(config: EndpointConfig, shard: Shard) -> Result<Self, ConfigError> {
         let mut generator = StdRng::from_seed(config.seed);
         let reset_key: [u8; 64] = generator.random();
@@ -188,23 +184,10 @@ impl Endpoint {
             .server
             .as_ref()
             .and_then(|tls| tls.web_transport.clone());
-        let server = match config.server {
-            Some(tls) => {
-                let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[])
-                    .extract(&token_key);
-                let mut server = ServerConfig::new(tls.config, Arc::new(key));
-                server
-                    .transport_config(Arc::clone(&transport))
-                    // Newcomers are decided about at once, so no more than one is ever incoming.
-                    .max_incoming(1)
-                    .incoming_buffer_size(INCOMING_BYTES_MAX)
-                    .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
-                    .time_source(Arc::new(EngineTime(config.time_source)));
-                Some(server)
-            }
-            None => None,
-        };
-        let neighbours = Neighbours::new(shard);
+        let server = config
+            .server
+            .map(|tls| server_config(tls, token_key, &transport, config.time_source));
+        let peer_threads = ThreadConnections::new(shard);
         let engine = quinn_proto::Endpoint::new(
             Arc::new(engine_config),
             server.clone().map(Arc::new),
@@ -225,17 +208,17 @@ impl Endpoint {
             dirty: Vec::new(),
             dirty_next: 0,
             active: VecDeque::new(),
-            events: neighbours.greetings(),
+            events: peer_threads.initial_events(),
             outbox: Outbox::default(),
             scratch: Vec::with_capacity(packets.joined_max * PACKET_BYTES),
             responses: VecDeque::new(),
             handshakes: 0,
-            refuses_newcomers: false,
+            refuses_incoming: false,
             opened: 0,
             counters: Counters::default(),
             initial_ids: StdRng::from_seed(generator.random()),
             tokens: Arc::new(TokenMemoryCache::default()),
-            neighbours,
+            peer_threads,
             offer,
             datagrams: Shared::default(),
             now: None,
@@ -283,8 +266,10 @@ impl Endpoint {
             })?;
         self.now = Some(now);
         let handle = self.adopt(handle, engine, socket);
-        if let (Some(request), Some(slot)) = (&config.web_transport, self.slots.at(handle.index)) {
-            slot.web_transport = Some(Box::new(WebTransport::client(request.clone())));
+        if let Some(slot) = self.slots.at(handle.index) {
+            let request = config.web_transport.clone();
+            slot.web_transport = request.map(|request| Box::new(WebTransport::client(request)));
+            slot.refusals = Some(Arc::clone(config.tls.refusals()));
         }
         Ok(handle)
     }
@@ -302,10 +287,7 @@ impl Endpoint {
                 shared: &mut self.datagrams,
             })
         } else {
-            Way::Crossing {
-                crossing: self.neighbours.usable(handle)?,
-                events: &mut self.events,
-            }
+            Way::PeerThread(self.peer_threads.view(handle, &mut self.events)?)
         };
         Some(Connection { handle, way })
     }
@@ -334,8 +316,8 @@ impl Endpoint {
         ecn: Option<EcnCodepoint>,
         data: BytesMut,
     ) {
-        if let Some(crossing) = self.neighbours.owner(&data) {
-            return crossing.pass_on(Stray {
+        if let Some(connection) = self.peer_threads.owner(&data) {
+            return connection.pass_on(Stray {
                 remote,
                 local,
                 ecn,
@@ -346,7 +328,7 @@ impl Endpoint {
     }
 
     /// A UDP payload came in that is for this endpoint, or for none.
-    fn handle_own_packet(
+    pub(crate) fn handle_own_packet(
         &mut self,
         now: Instant,
         socket: u32,
@@ -394,13 +376,13 @@ impl Endpoint {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let crossings = self.neighbours.poll_timeout();
-        self.wheel.next().into_iter().chain(crossings).min()
+        let threads = self.peer_threads.poll_timeout();
+        self.wheel.next().into_iter().chain(threads).min()
     }
 
     /// Time has come for some connection's timer. Early calls do nothing.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.neighbours.handle_timeout(now, &mut self.events);
+        self.peer_threads.handle_timeout(now, &mut self.events);
         self.now = Some(now);
         let mut due = std::mem::take(&mut self.due);
         self.wheel.expire(now, &mut due);
@@ -476,7 +458,7 @@ impl Endpoint {
 
     /// Closes every connection with an application error code and reason.
     pub fn close_all(&mut self, now: Instant, code: u64, reason: &[u8]) {
-        self.neighbours.close_all(code, reason);
+        self.peer_threads.close_all(code, reason);
         for index in 0..u32::try_from(self.slots.len()).unwrap_or(u32::MAX) {
             let handle = self.slots.handle(index);
             if let Some(mut connection) = self.connection(now, handle) {
@@ -571,6 +553,25 @@ fn is_retry(packet: &[u8]) -> bool {
     matches!(packet, [0xf0..=0xff, 0, 0, 0, 1, ..])
 }
 
+/// The engine's configuration of a server whose address-validation tokens are sealed with `token_key`.
+fn server_config(
+    tls: ServerTls,
+    token_key: [u8; 32],
+    transport: &Arc<TransportConfig>,
+    time_source: Arc<dyn TimeSource>,
+) -> ServerConfig {
+    let key = aws_lc_rs::hkdf::Salt::new(aws_lc_rs::hkdf::HKDF_SHA256, &[]).extract(&token_key);
+    let mut server = ServerConfig::new(tls.config, Arc::new(key));
+    server
+        .transport_config(Arc::clone(transport))
+        // Each incoming connection is accepted or refused at once, so no more than one ever waits.
+        .max_incoming(1)
+        .incoming_buffer_size(INCOMING_BYTES_MAX)
+        .incoming_buffer_size_total(INCOMING_BYTES_TOTAL_MAX)
+        .time_source(Arc::new(EngineTime(time_source)));
+    server
+}
+
 /// Our time source in the engine's dress.
 struct EngineTime(Arc<dyn TimeSource>);
 
@@ -584,9 +585,9 @@ impl quinn_proto::TimeSource for EngineTime {
 const INITIAL_ID_BYTES: usize = 20;
 /// Room for one packet, as a rule.
 const PACKET_BYTES: usize = 1500;
-/// Early packets kept for one newcomer until it is accepted, which happens at once.
+/// Early packets kept for one incoming connection until it is accepted, which happens at once.
 const INCOMING_BYTES_MAX: u64 = 64 << 10;
-/// The same for all newcomers together.
+/// The same for all incoming connections together.
 const INCOMING_BYTES_TOTAL_MAX: u64 = 8 << 20;
 /// Due entries of the timer wheel that room is kept for: 64 KiB.
 const DUE_KEPT: usize = 4096;

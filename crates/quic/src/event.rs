@@ -4,7 +4,7 @@ use bytes::Bytes;
 use quinn_proto::{ConnectionError, TransportErrorCode, VarInt};
 use weir_transport::{Direction, StreamId};
 
-use crate::{Handle, tls::refusing};
+use crate::{Handle, tls::refusal::Refusals};
 
 /// Something that happened on a connection.
 #[derive(Debug)]
@@ -132,7 +132,8 @@ pub enum Lost {
 }
 
 impl Lost {
-    pub(crate) fn from_engine(error: ConnectionError) -> Option<Self> {
+    /// Why the engine lost a connection, unless it was closed here. `refusals` are those of the connection's client.
+    pub(crate) fn from_engine(error: ConnectionError, refusals: Option<&Refusals>) -> Option<Self> {
         Some(match error {
             ConnectionError::TimedOut => Self::TimedOut,
             ConnectionError::Reset => Self::Reset,
@@ -148,7 +149,8 @@ impl Lost {
                 Self::from_code("the peer reports", close.error_code, &words)
             }
             ConnectionError::TransportError(error) => {
-                let mut words = printable(refusing::in_words(&error.reason).as_bytes());
+                let refusal = refusals.and_then(|refusals| refusals.sentence(&error.reason));
+                let mut words = printable(refusal.unwrap_or(error.reason).as_bytes());
                 if !words.is_empty() {
                     words.insert_str(0, ": ");
                 }
@@ -237,38 +239,26 @@ mod tests {
             error_code: VarInt::from_u32(3),
             reason: Bytes::from_static(b"bad\x1b[2J\nthing"),
         };
-        let lost = Lost::from_engine(ConnectionError::ApplicationClosed(close)).unwrap();
+        let lost = Lost::from_engine(ConnectionError::ApplicationClosed(close), None).unwrap();
         assert_eq!(
             lost.to_string(),
             r#"the peer closed the session with code 0x3: "bad[2Jthing""#
         );
     }
 
+    fn text(error: ConnectionError) -> String {
+        Lost::from_engine(error, None).unwrap().to_string()
+    }
+
     #[test]
-    fn every_cause_names_the_guilty() {
-        let closed = |code: TransportErrorCode, reason: &'static [u8]| {
-            ConnectionError::ConnectionClosed(quinn_proto::ConnectionClose {
-                error_code: code,
-                frame_type: None,
-                reason: Bytes::from_static(reason),
-            })
-        };
-        let found = |code: TransportErrorCode, reason: &str| {
-            ConnectionError::TransportError(quinn_proto::TransportError {
-                code,
-                frame: None,
-                reason: reason.to_owned(),
-            })
-        };
-        let tls = TransportErrorCode::crypto;
-        let violation = TransportErrorCode::PROTOCOL_VIOLATION;
+    fn causes_without_a_transport_code_name_the_guilty() {
         let application = |reason: &'static [u8]| {
             ConnectionError::ApplicationClosed(quinn_proto::ApplicationClose {
                 error_code: VarInt::from_u32(3),
                 reason: Bytes::from_static(reason),
             })
         };
-        for (error, text) in [
+        for (error, expected) in [
             (
                 ConnectionError::TimedOut,
                 "timed out: the peer did not answer",
@@ -287,6 +277,34 @@ mod tests {
                 application(b"late"),
                 "the peer closed the session with code 0x3: \"late\"",
             ),
+        ] {
+            assert_eq!(text(error), expected);
+        }
+        assert_eq!(
+            Lost::from_engine(ConnectionError::LocallyClosed, None),
+            None
+        );
+    }
+
+    #[test]
+    fn causes_with_a_transport_code_name_the_guilty() {
+        let closed = |code: TransportErrorCode, reason: &'static [u8]| {
+            ConnectionError::ConnectionClosed(quinn_proto::ConnectionClose {
+                error_code: code,
+                frame_type: None,
+                reason: Bytes::from_static(reason),
+            })
+        };
+        let found = |code: TransportErrorCode, reason: &str| {
+            ConnectionError::TransportError(quinn_proto::TransportError {
+                code,
+                frame: None,
+                reason: reason.to_owned(),
+            })
+        };
+        let tls = TransportErrorCode::crypto;
+        let violation = TransportErrorCode::PROTOCOL_VIOLATION;
+        for (error, expected) in [
             (
                 closed(tls(48), b""),
                 "TLS handshake failed: the peer reports: unknown certificate authority",
@@ -317,14 +335,7 @@ mod tests {
                  by more specific error codes: too many",
             ),
         ] {
-            assert_eq!(Lost::from_engine(error).unwrap().to_string(), text);
+            assert_eq!(text(error), expected);
         }
-        assert_eq!(Lost::from_engine(ConnectionError::LocallyClosed), None);
-    }
-
-    #[test]
-    fn oversized_codes_are_clamped() {
-        assert_eq!(code(u64::MAX), VarInt::MAX);
-        assert_eq!(code(7).into_inner(), 7);
     }
 }

@@ -9,8 +9,8 @@
 //! It is *not* a host: it opens no socket, reads no clock and starts no thread. It is the only crate
 //! that names the engine, so that another engine could stand in its place.
 //!
-//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role hears of it when its WebTransport session
-//! stands, and sees no difference from then on. What it knows of HTTP/3 itself is [`h3`].
+//! Over HTTP/3 a layer leads the connection ([`web_transport`]): a role sees it, like any other connection, from when its WebTransport
+//! session is established. The HTTP/3 codec below it is the crate [`weir_h3`].
 //!
 //! The main types are [`Endpoint`], the borrowed view [`Connection`] and the seam [`App`] between
 //! hosts and roles.
@@ -20,11 +20,11 @@ mod config;
 mod congestion;
 mod connection;
 mod connection_id;
-mod crossing;
 mod datagrams;
 mod endpoint;
 mod event;
 mod outbox;
+mod peer_thread;
 mod shard;
 mod slots;
 pub mod tls;
@@ -37,9 +37,9 @@ pub use config::{
 };
 pub use congestion::{Congestion, QUEUE_TARGET};
 pub use connection::{Carrier, Connection, ConnectionStats, SendDatagramError};
-pub use crossing::Letter;
-pub use endpoint::{ConnectError, Counters, Endpoint, Handle, NeighbourCounters};
+pub use endpoint::{ConnectError, Counters, Endpoint, Handle};
 pub use event::{Event, Lost};
 pub use outbox::{Outbox, Packet};
+pub use peer_thread::{endpoint::PeerThreadCounters, message::ThreadMessage};
 pub use quinn_proto::EcnCodepoint;
 pub use shard::{LONG_HEADER, LONG_HEADER_ID_OFFSET, SHORT_HEADER_ID_OFFSET, Shard};

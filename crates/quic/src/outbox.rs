@@ -71,6 +71,11 @@ impl Outbox {
         })
     }
 
+    /// Puts the packets of each socket next to each other. They keep their order among themselves.
+    pub fn group_by_socket(&mut self) {
+        self.entries.sort_by_key(|entry| entry.socket);
+    }
+
     /// Number of entries (GSO batches count once).
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -177,6 +182,22 @@ mod tests {
             outbox.clear();
             assert!(outbox.is_empty() && outbox.spare.len() == 2);
         }
+    }
+
+    #[test]
+    fn the_packets_of_a_socket_keep_their_order() {
+        let (mut outbox, mut scratch) = (Outbox::default(), Vec::new());
+        for (byte, socket) in (0_u8..).zip([2, 0, 1, 0, 2, 2]) {
+            scratch.clear();
+            scratch.push(byte);
+            outbox.push_from(transmit(1), socket, &mut scratch);
+        }
+        outbox.group_by_socket();
+        let sent: Vec<_> = outbox
+            .iter()
+            .map(|packet| (packet.socket, packet.data[0]))
+            .collect();
+        assert_eq!(sent, [(0, 1), (0, 3), (1, 2), (2, 0), (2, 4), (2, 5)]);
     }
 
     #[test]

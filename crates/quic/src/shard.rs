@@ -3,7 +3,7 @@
 /// One of several endpoints that share an address, each on a thread of its own.
 ///
 /// The first byte of every connection ID that an endpoint gives out is its number, modulo the count. The
-/// first packet of a newcomer carries an ID of the client's choice, which by the same rule chooses the
+/// first packet of a connection carries an ID of the client's choice, which by the same rule chooses the
 /// endpoint. So whoever looks at that one byte, a program in the kernel for instance, finds the endpoint of
 /// each packet, also after the peer has changed its address. An observer can tell from two IDs of one
 /// connection that they belong to the same thread, and no more.

@@ -1,11 +1,12 @@
 //! The table of connections: what is looked at for every packet lies apart from the engine's state.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use crate::{
     Handle,
     connection::Bare,
     datagrams::{DatagramQueue, Dropped},
+    tls::refusal::Refusals,
     web_transport::WebTransport,
     wheel::{Entry, UNSCHEDULED},
 };
@@ -15,7 +16,7 @@ pub(crate) struct Slots {
     hot: Vec<Hot>,
     cold: Vec<Option<Slot>>,
     open: usize,
-    /// The first places are the neighbours', and vacant here.
+    /// The first places are for connections that the engine does not have, and vacant here.
     reserved: usize,
 }
 
@@ -39,8 +40,10 @@ pub(crate) struct Hot {
 /// One connection.
 pub(crate) struct Slot {
     pub(crate) engine: quinn_proto::Connection,
-    /// What stands between the connection and the role, on HTTP/3.
+    /// The layer between the connection and the role, on HTTP/3.
     pub(crate) web_transport: Option<Box<WebTransport>>,
+    /// Why its client refused certificates; none on a server.
+    pub(crate) refusals: Option<Arc<Refusals>>,
     pub(crate) datagrams: DatagramQueue,
     pub(crate) datagram_bytes_max: usize,
     pub(crate) state: State,

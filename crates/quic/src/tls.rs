@@ -1,7 +1,7 @@
 //! TLS parameters of endpoints and connections.
 
-pub(crate) mod refusing;
-mod verifying;
+pub(crate) mod refusal;
+mod verifier;
 
 use std::sync::Arc;
 
@@ -18,7 +18,10 @@ use rustls::{
     time_provider::TimeProvider,
 };
 
-use self::verifying::{Seen, Verifier};
+use self::{
+    refusal::Refusals,
+    verifier::{Seen, Verifier},
+};
 use crate::web_transport::Offer;
 
 /// Why TLS parameters cannot be used.
@@ -135,7 +138,7 @@ impl ServerTls {
     }
 
     /// Serves WebTransport on connections whose ALPN is [`h3`](weir_h3::ALPN), which has to be among the
-    /// protocols: the role hears of them when their session stands, and meets them as any others.
+    /// protocols: the role sees them, like any other connection, from when their session is established.
     #[must_use]
     pub fn with_web_transport(mut self, offer: Offer) -> Self {
         self.web_transport = Some(Arc::new(offer));
@@ -205,7 +208,7 @@ impl ClientTls {
         let mut provider = CryptoProvider::clone(&provider());
         provider
             .cipher_suites
-            .retain(|suite| verifying::is_told_apart(suite.suite()));
+            .retain(|suite| verifier::is_told_apart(suite.suite()));
         Self::build(trust, protocols, sessions, Arc::new(provider), None)
     }
 
@@ -239,9 +242,14 @@ impl ClientTls {
     }
 
     /// How often a server proved itself with its certificate, or tried to: once in each full handshake, never in a resumed
-    /// one. Not counted for a client with a certificate of its own.
+    /// one.
     pub fn proofs(&self) -> u64 {
         self.seen.proofs()
+    }
+
+    /// The latest reasons for which certificates of servers were refused.
+    pub(crate) fn refusals(&self) -> &Arc<Refusals> {
+        self.seen.refusals()
     }
 
     /// The kind of key, such as `ECDSA P-256`, of the first certificate with which a server proved itself.
@@ -261,13 +269,16 @@ impl ClientTls {
         key: PrivateKeyDer<'static>,
         protocols: &[&str],
     ) -> Result<Self, TlsError> {
+        let seen = Arc::<Seen>::default();
+        let verifier = Verifier::new(Trust::Roots(roots), Arc::clone(&seen))?;
         let config = rustls::ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsError::Parameters(error.to_string()))?
-            .with_root_certificates(root_store(roots)?)
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(chain, key)
             .map_err(|error| TlsError::Certificate(error.to_string()))?;
-        Self::finish(config, protocols, Arc::default())
+        Self::finish(config, protocols, seen)
     }
 
     fn finish(

@@ -1,6 +1,6 @@
 //! WebTransport over HTTP/3: one session on one connection, as a layer between the connection and its role.
 //!
-//! [`WebTransport`] speaks HTTP/3 with the peer until the session stands, and from then on adds and takes off
+//! [`WebTransport`] speaks HTTP/3 with the peer until the session is established, and from then on adds and takes off
 //! what marks streams and datagrams as the session's. It works on any [`Transport`], knows no engine and
 //! reads no clock. It is *not* an HTTP server: other requests are refused, and other streams ignored, as the
 //! specifications say. All generations of draft-ietf-webtrans-http3 that browsers speak are served; they
@@ -30,7 +30,10 @@ pub(crate) use self::closing::lost;
 pub use self::request::{Offer, Request};
 use self::{incoming::Own, session::Prefixes};
 use crate::Lost;
-use weir_h3::settings::Settings;
+use weir_h3::{
+    peer_streams::{self, PeerStreams},
+    settings::Settings,
+};
 
 /// One end of a session and of the HTTP/3 connection that carries it.
 #[derive(Debug)]
@@ -47,15 +50,14 @@ pub struct WebTransport {
     settings: Option<Settings>,
     /// Our control stream.
     control: Option<StreamId>,
-    /// Which of the peer's streams of which there is one each have come, by their type.
-    critical: [bool; 4],
+    peer_streams: PeerStreams,
     /// Streams that the role does not know (yet).
     own: BTreeMap<StreamId, Own>,
     /// Bytes of ours that a stream did not take yet.
     unsent: BTreeMap<StreamId, Unsent>,
     /// What was read with the first bytes of a stream and belongs to the role.
     unread: BTreeMap<StreamId, Bytes>,
-    /// Streams, with the session they name, and datagrams that came before the session stood.
+    /// Streams, with the session they name, and datagrams that came before the session was established.
     early_streams: Vec<(StreamId, Direction, u64)>,
     early_datagrams: Vec<Bytes>,
     events: VecDeque<Event>,
@@ -66,11 +68,11 @@ pub struct WebTransport {
 /// What the role is to learn. The rest it learns from the connection itself.
 #[derive(Debug)]
 pub enum Event {
-    /// The session stands.
+    /// The session is established.
     Established,
     /// The peer opened a stream of the session, which may be readable.
     Opened(StreamId, Direction),
-    /// A datagram that came before the session stood.
+    /// A datagram that came before the session was established.
     Datagram(Bytes),
     /// The session is over, or will not come to be. The connection was closed.
     Lost(Lost),
@@ -79,17 +81,17 @@ pub enum Event {
 /// What was refused, dropped or broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Sessions that stood.
+    /// Sessions established.
     pub sessions: u64,
     /// Requests that were answered with an error status, or reset because there were too many.
     pub requests_refused: u64,
-    /// Streams that belong to no session that stands, or came too early in too great a number.
+    /// Streams that belong to no established session, and early streams beyond the limit.
     pub streams_refused: u64,
     /// Datagrams of the same kind.
     pub datagrams_dropped: u64,
     /// Connections closed because the peer broke the rules of HTTP/3.
     pub violations: u64,
-    /// Connections closed because no session stood within [`SETUP_TIME_MAX`].
+    /// Connections closed because no session was established within [`SETUP_TIME_MAX`].
     pub overdue: u64,
 }
 
@@ -130,6 +132,10 @@ impl WebTransport {
     }
 
     fn new(side: Side, request: Option<Request>) -> Self {
+        let peer_streams = PeerStreams::new(match side {
+            Side::Client => peer_streams::Side::Client,
+            Side::Server(_) => peer_streams::Side::Server,
+        });
         Self {
             side,
             state: State::New,
@@ -139,7 +145,7 @@ impl WebTransport {
             prefixes: Prefixes::default(),
             settings: None,
             control: None,
-            critical: [false; 4],
+            peer_streams,
             own: BTreeMap::new(),
             unsent: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -151,12 +157,12 @@ impl WebTransport {
         }
     }
 
-    /// Whether the session stands.
+    /// Whether the session is established.
     pub fn is_established(&self) -> bool {
         self.state == State::Established
     }
 
-    /// The subprotocol that was agreed on, once the session stands.
+    /// The subprotocol that was agreed on, once the session is established.
     pub fn protocol(&self) -> Option<&str> {
         self.protocol.as_deref()
     }
@@ -313,9 +319,9 @@ impl WebTransport {
 pub const SETUP_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long the end of a session may stay unacknowledged before the connection is closed all the same.
 pub const CLOSE_TIME_MAX: Duration = Duration::from_secs(3);
-/// Streams that may come before their session stands.
+/// Streams that may come before their session is established.
 pub const EARLY_STREAMS_MAX: usize = 32;
-/// Datagrams that may come before their session stands.
+/// Datagrams that may come before their session is established.
 pub const EARLY_DATAGRAMS_MAX: usize = 32;
 /// Requests whose heads may be incomplete at once.
 pub const REQUESTS_MAX: usize = 8;

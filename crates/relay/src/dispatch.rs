@@ -122,7 +122,7 @@ impl Owners {
         let Some(connection) = turn.endpoint.connection(turn.now, handle) else {
             return;
         };
-        if let Some(thread) = connection.neighbour() {
+        if let Some(thread) = connection.peer_thread() {
             Links::on_connected(turn, handle, thread);
         } else {
             turn.on_connected(handle);

@@ -127,7 +127,6 @@ impl Links {
     /// Ends the subscriptions of links to a track that no client publishes any more. Whether the track has ended is for
     /// each relay to find out. Requests that wait go on to wait if a client was asked for the track.
     pub(crate) fn dismiss(
-        &self,
         turn: &mut Turn<'_>,
         delivery: &mut Delivery,
         track: TrackId,

@@ -13,8 +13,8 @@ pub(crate) enum Task {
     Link(usize),
     /// A node with a timer.
     Node(usize),
-    /// A node with letters from its neighbours.
-    Letters(usize),
+    /// A node with messages from its peer threads.
+    Messages(usize),
 }
 
 /// Tasks in the order of their times; those of one time in the order they were entered.

@@ -46,5 +46,5 @@ mod trace;
 pub use certificate::{Certificate, SERVER_NAME, certificate};
 pub use network::Datagram;
 pub use node::{AnyApp, NodeConfig, NodeId};
-pub use sim::{CROSSING_DELAY, End, Sim};
+pub use sim::{End, PEER_THREAD_DELAY, Sim};
 pub use trace::Traffic;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 use weir_quic::tls::ServerTls;
-use weir_quic::{App, Endpoint, Letter, Limits, Packet, Shard};
+use weir_quic::{App, Endpoint, Limits, Packet, Shard, ThreadMessage};
 
 use crate::agenda::{Agenda, Alarm, Task};
 use crate::clock::Clock;
@@ -72,8 +72,8 @@ pub(crate) struct Node {
     pub(crate) shard: Shard,
     /// Whether packets to this address go to the node that their connection ID names.
     pub(crate) is_steered: bool,
-    /// Letters from neighbours, each with the number of its sender and the time at which it arrives.
-    pub(crate) letters: VecDeque<(Instant, u16, Vec<Letter>)>,
+    /// Messages from peer threads, each with the number of its sender and the time at which it arrives.
+    pub(crate) messages: VecDeque<(Instant, u16, Vec<ThreadMessage>)>,
 }
 
 impl Node {
@@ -92,7 +92,7 @@ impl Node {
             counts_as_busy: false,
             shard: Shard::ALONE,
             is_steered: false,
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
         };
         node.claim_sockets(0, network);
         node
@@ -113,7 +113,7 @@ impl Node {
             counts_as_busy: false,
             shard: Shard::ALONE,
             is_steered: false,
-            letters: VecDeque::new(),
+            messages: VecDeque::new(),
         }
     }
 

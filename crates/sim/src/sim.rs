@@ -109,8 +109,8 @@ impl Sim {
     }
 
     /// Adds `count` nodes that share an address, as the threads of one process do. With `is_steered` a packet comes
-    /// to the node of its connection, as a kernel does it; else they all come to the first. Letters between the
-    /// nodes take [`CROSSING_DELAY`].
+    /// to the node of its connection, as a kernel does it; else they all come to the first. Messages between the
+    /// nodes take [`PEER_THREAD_DELAY`].
     pub fn add_group(&mut self, config: NodeConfig, count: u16, is_steered: bool) -> Vec<NodeId> {
         let first = self.add_node(config);
         for _ in 1..count {
@@ -150,7 +150,7 @@ impl Sim {
             segmentation_offload: node_state.config.segmentation_offload,
         };
         let endpoint = Endpoint::with_shard(config, shard);
-        node_state.letters.clear();
+        node_state.messages.clear();
         node_state.starts += 1;
         let endpoint = endpoint.expect("the node's limits are within QUIC's");
         node_state.endpoint = Some(Box::new(endpoint));
@@ -344,7 +344,7 @@ impl Sim {
                     self.mark(index);
                 }
             }
-            Task::Letters(index) => self.deliver_letters(index),
+            Task::Messages(index) => self.deliver_messages(index),
         }
     }
 
@@ -386,34 +386,34 @@ impl Sim {
         Owner { node, ..owner }
     }
 
-    /// Takes what a node has to tell its neighbours.
-    fn collect_letters(&mut self, index: usize) {
+    /// Takes the messages of a node for its peer threads.
+    fn collect_messages(&mut self, index: usize) {
         let shard = self.nodes[index].shard;
         let first = index - usize::from(shard.index());
-        let at = self.clock.now() + CROSSING_DELAY;
-        for neighbour in (0..shard.count()).filter(|&other| other != shard.index()) {
+        let at = self.clock.now() + PEER_THREAD_DELAY;
+        for peer in (0..shard.count()).filter(|&other| other != shard.index()) {
             let Some(endpoint) = &mut self.nodes[index].endpoint else {
                 return;
             };
-            let letters = std::mem::take(endpoint.letters(neighbour));
-            let to = first + usize::from(neighbour);
-            if !letters.is_empty() {
-                let entry = (at, shard.index(), letters);
-                self.nodes[to].letters.push_back(entry);
-                self.agenda.enter(at, Task::Letters(to));
+            let messages = std::mem::take(endpoint.messages_to(peer));
+            let to = first + usize::from(peer);
+            if !messages.is_empty() {
+                let entry = (at, shard.index(), messages);
+                self.nodes[to].messages.push_back(entry);
+                self.agenda.enter(at, Task::Messages(to));
             }
         }
     }
 
-    /// Hands over the letters that have arrived.
-    fn deliver_letters(&mut self, index: usize) {
+    /// Hands over the messages that have arrived.
+    fn deliver_messages(&mut self, index: usize) {
         let now = self.clock.now();
         let node = &mut self.nodes[index];
-        while node.letters.front().is_some_and(|&(at, ..)| at <= now)
-            && let Some((_, from, letters)) = node.letters.pop_front()
+        while node.messages.front().is_some_and(|&(at, ..)| at <= now)
+            && let Some((_, from, messages)) = node.messages.pop_front()
         {
             if let Some(endpoint) = &mut node.endpoint {
-                endpoint.handle_letters(now, from, letters);
+                endpoint.handle_messages(now, from, messages);
             }
         }
         self.mark(index);
@@ -449,7 +449,7 @@ impl Sim {
             let node = &mut self.nodes[index];
             node.is_dirty = false;
             node.turn(&self.clock, &mut self.network, &mut self.agenda);
-            self.collect_letters(index);
+            self.collect_messages(index);
             self.recount(index);
         }
         self.dirty.clear();
@@ -464,8 +464,8 @@ impl Sim {
     }
 }
 
-/// How long a letter from one node to another with the same address takes.
-pub const CROSSING_DELAY: Duration = Duration::from_micros(20);
+/// How long a message from one node to another with the same address takes.
+pub const PEER_THREAD_DELAY: Duration = Duration::from_micros(20);
 /// The first part of the path of endpoint seeds.
 const ENDPOINT_SEEDS: u64 = 2;
 /// More rounds than this without time passing mean that packets go in a circle for ever.

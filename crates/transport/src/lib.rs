@@ -1,8 +1,8 @@
-//! What MOQT asks of QUIC or WebTransport, and nothing more.
+//! The trait [`Transport`]: what a protocol's session needs of the connection below it.
 //!
-//! Not a transport: the `quic` crate implements [`Transport`] for its connection, the tests of this
-//! crate for a pair of queues. A session borrows it for the length of one call and keeps no handle
-//! to it.
+//! A session of MOQT or HTTP/3 speaks through it, whether QUIC, WebTransport or a queue carries the session. It is
+//! *not* a transport: the `quic` crate implements the trait for its connection, tests implement it for queues. A session
+//! borrows its transport for the length of one call and keeps no handle to it.
 
 use bytes::Bytes;
 
@@ -45,7 +45,7 @@ pub enum WriteError {
     Closed,
 }
 
-/// A connection as MOQT sees it: streams, resets, priorities and the closing of it all.
+/// A connection as a session sees it: streams, resets, priorities and the end of the connection.
 ///
 /// Datagrams are missing on purpose: a session only receives them, and the role sends them on its
 /// own connection.

@@ -1,4 +1,4 @@
-//! One publisher: a connection, its session, and the tracks it serves.
+//! One publisher: its offers, its answers to the relay, and the tracks it serves.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_quic::{ConnectionStats, Endpoint};
 
-use super::fetch_response::{Fetching, Progress, fetch_ok};
+use super::fetch_response::{FetchResponse, Progress, fetch_ok};
 use super::offer::{
     Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
 };
@@ -34,8 +34,8 @@ pub(crate) struct PublisherClient {
     pending: BTreeMap<RequestId, Offer>,
     offered: bool,
     failure: Option<String>,
-    /// Ranges that are being fetched.
-    fetches: Vec<Fetching>,
+    /// Responses to FETCH requests that are not finished.
+    fetches: Vec<FetchResponse>,
     /// When the end of a track may be announced, by its number.
     ends: BTreeMap<usize, Instant>,
 }
@@ -57,7 +57,7 @@ impl PublisherClient {
         }
     }
 
-    /// Why the publisher is of no more use.
+    /// Why the publisher failed, if it did.
     pub(super) fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -114,13 +114,13 @@ impl PublisherClient {
                     let stopped =
                         |track: &mut Publication| track.handle_stopped(&mut connection, *stream);
                     let _known = self.tracks.iter_mut().any(stopped);
-                    self.fetches.retain(|fetching| !fetching.is(*stream));
+                    self.fetches.retain(|response| !response.is(*stream));
                 }
             }
         }
     }
 
-    /// Does what is not worth a timer of its own.
+    /// Takes up blocked streams and announces ends; called now and then.
     pub(super) fn on_check(
         &mut self,
         now: Instant,
@@ -264,8 +264,7 @@ impl PublisherClient {
             SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
             SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, client, id),
             SessionEvent::Violated(violation) => {
-                let (code, reason) = (violation.code, violation.reason);
-                self.fail(format!("the relay broke the protocol: {reason} ({code})"));
+                self.fail(format!("the relay broke the protocol: {violation}"));
             }
             SessionEvent::GoAway(_) => self.fail("the relay is going away".to_owned()),
             // Answers to what a publisher never asks, and objects it never subscribed to.
@@ -343,7 +342,7 @@ impl PublisherClient {
                     let plan = &config.plans[self.tracks[track].plan];
                     session.fetch_ok(&mut connection, id, fetch_ok(plan));
                     self.fetches
-                        .push(Fetching::new(now, draft, id, (track, plan), range));
+                        .push(FetchResponse::new(now, draft, id, (track, plan), range));
                     return self.flush_fetches(now, endpoint, client, &config.plans);
                 }
                 Some(_) => TOO_MANY_FETCHES,
@@ -420,7 +419,7 @@ impl PublisherClient {
         {
             track.on_unsubscribed(&mut connection);
         }
-        self.fetches.retain(|fetching| fetching.request != id);
+        self.fetches.retain(|response| response.request != id);
     }
 
     /// Sends what fetch streams take, and ends those that are through.
@@ -438,13 +437,13 @@ impl PublisherClient {
             return;
         };
         let tracks = &mut self.tracks;
-        self.fetches.retain_mut(|fetching| {
-            let publication = &mut tracks[fetching.track];
+        self.fetches.retain_mut(|response| {
+            let publication = &mut tracks[response.track];
             let plan = &plans[publication.plan];
-            match fetching.flush(now, &mut connection, publication, plan) {
+            match response.flush(now, &mut connection, publication, plan) {
                 Progress::Blocked => true,
                 Progress::Done => {
-                    session.finish(&mut connection, fetching.request);
+                    session.finish(&mut connection, response.request);
                     false
                 }
                 Progress::Abandoned => false,
@@ -486,7 +485,7 @@ impl PublisherClient {
         }
     }
 
-    /// The connection is of no more use.
+    /// Fails the publisher; the first reason stays.
     pub(super) fn fail(&mut self, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);

@@ -20,9 +20,9 @@ use crate::metrics::TrackPlan;
 use crate::payload::Tag;
 use crate::schedule::{Item, ItemKind};
 
-/// An answer to a FETCH on its way.
+/// The response to a FETCH: the stream of its objects.
 #[derive(Debug)]
-pub(super) struct Fetching {
+pub(super) struct FetchResponse {
     pub(super) request: RequestId,
     /// The track's number at its publisher.
     pub(super) track: usize,
@@ -47,7 +47,7 @@ pub(super) enum Progress {
     Abandoned,
 }
 
-impl Fetching {
+impl FetchResponse {
     pub(super) fn new(
         now: Instant,
         draft: Draft,
@@ -230,8 +230,8 @@ pattern = fetch
         let mut transport = TestTransport::default();
         let range = (start(&plan), fetch_ok(&plan).end);
         let request = RequestId(1);
-        let mut fetching = Fetching::new(now, Draft::KEPT, request, (0, &plan), range);
-        let progress = fetching.flush(now, &mut transport, &mut publication, &plan);
+        let mut response = FetchResponse::new(now, Draft::KEPT, request, (0, &plan), range);
+        let progress = response.flush(now, &mut transport, &mut publication, &plan);
         assert_eq!((progress, transport.finished), (Progress::Done, 1));
         let sent = publication.sender.result();
         (sent.objects_sent, sent.groups_sent, sent.starts_sent)

@@ -41,7 +41,7 @@ pub(super) fn offer_tracks(
         let properties = track_properties(&config.plans[track.plan]);
         let (name, parameters) = (track.name.clone(), with_tokens(config));
         let id = session.publish(connection, name, track.alias, parameters, properties)?;
-        track.on_subscription(id, false, false);
+        track.on_offered(id);
         pending.insert(id, Offer::Track(number));
     }
     Ok(())
@@ -93,7 +93,7 @@ pub(super) fn accept(
         let code = RequestErrorCode::DUPLICATE_SUBSCRIPTION;
         return Err((code, "the track is subscribed to already"));
     }
-    track.on_subscription(id, true, subscribe.parameters.forward.unwrap_or(true));
+    track.on_subscribed(id, subscribe.parameters.forward.unwrap_or(true));
     let largest_object = track.largest();
     Ok(SubscribeOk {
         track_alias: track.alias,

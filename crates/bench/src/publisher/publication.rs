@@ -32,8 +32,7 @@ pub(super) struct Publication {
     pub(super) name: FullTrackName,
     pub(super) alias: u64,
     pub(super) sender: TrackSender,
-    /// The relay's SUBSCRIBE, or the publisher's own PUBLISH.
-    subscription: Option<Subscription>,
+    subscription: Subscription,
     cursor: Cursor,
     largest: Option<Location>,
     /// Open streams with their MOQT group and subgroup, oldest first.
@@ -41,17 +40,29 @@ pub(super) struct Publication {
     streams_opened: u64,
     /// Whether objects are fetched instead of sent by the schedule.
     is_fetched: bool,
-    done: bool,
-    /// Whether the connection was lost before it was done.
-    cut_off: bool,
+    progress: Progress,
 }
 
-/// The subscription that the relay holds.
+/// The relay's subscription to a track [moqt-18 §5.1].
 #[derive(Clone, Copy, Debug)]
-struct Subscription {
-    request: RequestId,
-    established: bool,
-    forward: bool,
+enum Subscription {
+    /// The relay has none.
+    None,
+    /// PUBLISH was sent, and is not answered.
+    Offered { request: RequestId, forward: bool },
+    /// The relay's SUBSCRIBE or the publisher's PUBLISH was accepted; `forward` is whether the relay wants objects.
+    Established { request: RequestId, forward: bool },
+}
+
+/// How far a track has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// There is something to send, or its end to announce.
+    Going,
+    /// The relay was told that nothing more comes.
+    Done,
+    /// The connection was lost before the relay could be told.
+    CutOff,
 }
 
 impl Publication {
@@ -61,39 +72,46 @@ impl Publication {
             name,
             alias,
             sender: TrackSender::new(),
-            subscription: None,
+            subscription: Subscription::None,
             cursor: Cursor::default(),
             largest: None,
             streams: VecDeque::new(),
             streams_opened: 0,
             is_fetched,
-            done: false,
-            cut_off: false,
+            progress: Progress::Going,
         }
     }
 
-    /// A SUBSCRIBE was accepted, or a PUBLISH sent, which is established later.
-    pub(super) fn on_subscription(&mut self, request: RequestId, established: bool, forward: bool) {
-        self.subscription = Some(Subscription {
+    /// PUBLISH was sent.
+    pub(super) fn on_offered(&mut self, request: RequestId) {
+        self.subscription = Subscription::Offered {
             request,
-            established,
-            forward,
-        });
+            forward: false,
+        };
+    }
+
+    /// The relay's SUBSCRIBE was accepted.
+    pub(super) fn on_subscribed(&mut self, request: RequestId, forward: bool) {
+        self.subscription = Subscription::Established { request, forward };
     }
 
     /// The relay accepted the PUBLISH.
     pub(super) fn on_established(&mut self, forward: bool) {
-        if let Some(subscription) = &mut self.subscription {
-            (subscription.established, subscription.forward) = (true, forward);
+        if let Some(request) = self.request() {
+            self.subscription = Subscription::Established { request, forward };
         }
     }
 
     /// The relay asks to be sent objects, or not to be: then the streams that are open end, since what would end them may
     /// not be sent [moqt-18 §11.4.3]. Returns whether that is a change.
     pub(super) fn on_forward(&mut self, transport: &mut dyn Transport, forward: bool) -> bool {
-        let subscription = self.subscription.as_mut();
-        let is_change =
-            subscription.is_some_and(|one| std::mem::replace(&mut one.forward, forward) != forward);
+        let is_change = match &mut self.subscription {
+            Subscription::None => false,
+            Subscription::Offered { forward: now, .. }
+            | Subscription::Established { forward: now, .. } => {
+                std::mem::replace(now, forward) != forward
+            }
+        };
         if is_change && !forward {
             self.cancel_streams(transport);
         }
@@ -102,7 +120,7 @@ impl Publication {
 
     /// The relay, or the publisher, ended the subscription.
     pub(super) fn on_unsubscribed(&mut self, transport: &mut dyn Transport) {
-        self.subscription = None;
+        self.subscription = Subscription::None;
         self.cancel_streams(transport);
     }
 
@@ -117,22 +135,32 @@ impl Publication {
 
     /// The connection is gone.
     pub(super) fn on_disconnected(&mut self) {
-        self.subscription = None;
+        self.subscription = Subscription::None;
         for (_, outgoing) in &mut self.streams {
             outgoing.abandon(&mut self.sender, Refusal::Disconnected);
         }
         self.streams.clear();
-        self.cut_off |= !std::mem::replace(&mut self.done, true);
+        if self.progress == Progress::Going {
+            self.progress = Progress::CutOff;
+        }
     }
 
     pub(super) fn request(&self) -> Option<RequestId> {
-        self.subscription.map(|subscription| subscription.request)
+        match self.subscription {
+            Subscription::None => None,
+            Subscription::Offered { request, .. } | Subscription::Established { request, .. } => {
+                Some(request)
+            }
+        }
     }
 
     /// Whether the relay takes objects.
     pub(super) fn is_served(&self) -> bool {
-        let serves = |one: Subscription| one.established && one.forward;
-        self.is_fetched || self.subscription.is_some_and(serves)
+        let is_wanted = matches!(
+            self.subscription,
+            Subscription::Established { forward: true, .. }
+        );
+        self.is_fetched || is_wanted
     }
 
     /// Whether objects are fetched instead of sent by the schedule.
@@ -142,12 +170,12 @@ impl Publication {
 
     /// Whether the relay was told that nothing more comes, or cannot be told any more.
     pub(super) fn is_done(&self) -> bool {
-        self.done
+        self.progress != Progress::Going
     }
 
     /// Whether the connection was lost before the relay could be told that nothing more comes.
     pub(super) fn is_cut_off(&self) -> bool {
-        self.cut_off
+        self.progress == Progress::CutOff
     }
 
     /// The largest location published so far.
@@ -246,12 +274,12 @@ impl Publication {
 
     /// Whether everything was sent and its streams are closed, so that the end can be announced.
     pub(super) fn is_ready_to_end(&self, plan: &TrackPlan) -> bool {
-        !self.done && self.next_at(plan).is_none() && self.streams.is_empty()
+        !self.is_done() && self.next_at(plan).is_none() && self.streams.is_empty()
     }
 
     /// The end was announced, or is of no interest to anyone.
     pub(super) fn on_done(&mut self) {
-        self.done = true;
+        self.progress = Progress::Done;
     }
 
     /// Data streams opened so far, for `PUBLISH_DONE`.

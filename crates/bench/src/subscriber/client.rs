@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_moqt::data::{ObjectDatagram, ObjectStatus, SubgroupHeader};
+use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::name::FullTrackName;
@@ -69,9 +69,7 @@ impl SubscriberClient {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions
-            .iter()
-            .all(|one| one.accepted || one.ended || one.is_waiting)
+        self.subscriptions.iter().all(Subscription::is_settled)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -140,9 +138,7 @@ impl SubscriberClient {
             }
             subscription.note_end(receiver, &mut measured.progress);
         }
-        self.subscriptions
-            .iter()
-            .all(|subscription| subscription.ended)
+        self.subscriptions.iter().all(Subscription::has_ended)
     }
 
     /// Ends all tracks that have not ended.
@@ -280,30 +276,11 @@ impl SubscriberClient {
     ) {
         match event {
             SessionEvent::Payload { stream, data } => {
-                let complete = self
-                    .streams
-                    .iter_mut()
-                    .rev()
-                    .find(|one| one.stream == stream);
-                let complete = complete.and_then(|incoming| {
-                    let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                    let content = config.verify_content.then(|| plan.content());
-                    Some((incoming.subscription, incoming.on_payload(&data, content)?))
-                });
+                let complete = self.on_payload(config, stream, &data);
                 self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Object { stream, object } => {
-                let complete = self
-                    .streams
-                    .iter_mut()
-                    .rev()
-                    .find(|one| one.stream == stream);
-                let complete = complete.and_then(|incoming| {
-                    let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                    let intact =
-                        !config.verify_content || carries(&object.properties, plan.properties());
-                    Some((incoming.subscription, incoming.on_object(&object, intact)?))
-                });
+                let complete = self.on_object(config, stream, &object);
                 self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Subgroup {
@@ -340,17 +317,14 @@ impl SubscriberClient {
                 self.on_done(now, config, measured, id);
             }
             SessionEvent::Violated(violation) => {
-                let (code, reason) = (violation.code, violation.reason);
                 self.fail(
                     measured,
-                    format!("the relay broke the protocol: {reason} ({code})"),
+                    format!("the relay broke the protocol: {violation}"),
                 );
             }
             SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
             SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
-                    session.update_ok(&mut connection, id, RequestOk::default());
-                }
+                accept_update(now, (endpoint, client), id);
             }
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest
             // answers what a subscriber never asks.
@@ -360,6 +334,34 @@ impl SubscriberClient {
             | SessionEvent::NamespaceDone { .. }
             | SessionEvent::PublishBlocked { .. } => {}
         }
+    }
+
+    /// Bytes of an object have arrived. Returns the object if it is complete, and which subscription it belongs to.
+    fn on_payload(
+        &mut self,
+        config: &SubscriberConfig,
+        stream: StreamId,
+        data: &[u8],
+    ) -> Option<(usize, Complete)> {
+        let mut streams = self.streams.iter_mut().rev();
+        let incoming = streams.find(|one| one.stream == stream)?;
+        let plan = &config.plans[self.wanted[incoming.subscription].plan];
+        let content = config.verify_content.then(|| plan.content());
+        Some((incoming.subscription, incoming.on_payload(data, content)?))
+    }
+
+    /// An object of a subgroup begins. Returns it if it is complete, and which subscription it belongs to.
+    fn on_object(
+        &mut self,
+        config: &SubscriberConfig,
+        stream: StreamId,
+        object: &ObjectHeader,
+    ) -> Option<(usize, Complete)> {
+        let mut streams = self.streams.iter_mut().rev();
+        let incoming = streams.find(|one| one.stream == stream)?;
+        let plan = &config.plans[self.wanted[incoming.subscription].plan];
+        let intact = !config.verify_content || carries(&object.properties, plan.properties());
+        Some((incoming.subscription, incoming.on_object(object, intact)?))
     }
 
     /// Asks for every track, once the session is open.
@@ -403,10 +405,10 @@ impl SubscriberClient {
         };
         for number in numbers {
             let (subscription, wanted) = (&mut self.subscriptions[number], &self.wanted[number]);
-            if subscription.asked.is_some() || subscription.is_waiting {
+            if subscription.is_requested() || subscription.is_fetched_later {
                 continue;
             }
-            subscription.asked = Some(now);
+            subscription.on_requested(now);
             let parameters = config.request.parameters(&config.plans[wanted.plan]);
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
@@ -423,11 +425,7 @@ impl SubscriberClient {
 
     pub(super) fn on_accepted(&mut self, measured: &mut Measurements, id: RequestId) {
         if let Some(number) = self.number_of(id) {
-            let subscription = &mut self.subscriptions[number];
-            subscription.is_served = true;
-            if !std::mem::replace(&mut subscription.accepted, true) {
-                measured.progress.accepted += 1;
-            }
+            self.subscriptions[number].on_accepted(&mut measured.progress);
         }
     }
 
@@ -522,7 +520,7 @@ impl SubscriberClient {
         }
     }
 
-    /// The connection is of no more use.
+    /// Fails the subscriber and ends its tracks; the first reason stays.
     pub(super) fn fail(&mut self, measured: &mut Measurements, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
@@ -539,6 +537,13 @@ impl SubscriberClient {
             .requests
             .binary_search_by_key(&request, |(one, _)| *one);
         place.ok().map(|place| self.requests[place].1)
+    }
+}
+
+/// Updates of requests change nothing for a subscriber.
+fn accept_update(now: Instant, (endpoint, client): (&mut Endpoint, &mut Client), id: RequestId) {
+    if let Some((session, mut connection)) = client.open(now, endpoint) {
+        session.update_ok(&mut connection, id, RequestOk::default());
     }
 }
 

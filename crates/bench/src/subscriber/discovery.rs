@@ -76,12 +76,12 @@ impl SubscriberClient {
             .iter()
             .position(|one| one.name == publish.track)
             .filter(|_| config.flow == SubscribeFlow::SubscribeTracks);
-        let Some(number) = wanted.filter(|number| self.subscriptions[*number].asked.is_none())
+        let Some(number) = wanted.filter(|number| !self.subscriptions[*number].is_requested())
         else {
             return refuse(now, on, id);
         };
         let (endpoint, client) = on;
-        self.subscriptions[number].asked = Some(now);
+        self.subscriptions[number].on_requested(now);
         insert_request(&mut self.requests, id, number);
         let plan = &config.plans[self.wanted[number].plan];
         let mut parameters = config.request.parameters(plan);
@@ -102,7 +102,7 @@ impl SubscriberClient {
     pub(super) fn give_up_search(&mut self, measured: &mut Measurements) {
         let receivers = &mut measured.receivers[self.first..];
         for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
-            if subscription.asked.is_none() && !subscription.ended {
+            if !subscription.is_requested() && !subscription.has_ended() {
                 subscription.failure = Some("the relay never told of the track".to_owned());
                 receiver.fail(Failure::Refused);
                 receiver.end(End::Idle);

@@ -24,7 +24,7 @@ impl SubscriberClient {
     /// Notes which tracks are fetched when the schedules begin.
     pub(super) fn wait_for_fetches(&mut self, config: &SubscriberConfig) {
         for (subscription, wanted) in self.subscriptions.iter_mut().zip(self.wanted.iter()) {
-            subscription.is_waiting = config.plans[wanted.plan].pattern() == Pattern::Fetch;
+            subscription.is_fetched_later = config.plans[wanted.plan].pattern() == Pattern::Fetch;
         }
     }
 
@@ -40,10 +40,10 @@ impl SubscriberClient {
             return;
         };
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
-            if !std::mem::take(&mut subscription.is_waiting) {
+            if !std::mem::take(&mut subscription.is_fetched_later) {
                 continue;
             }
-            subscription.asked = Some(now);
+            subscription.on_requested(now);
             let wanted = &self.wanted[number];
             let schedule = config.plans[wanted.plan].schedule();
             let kind = FetchKind::Standalone {

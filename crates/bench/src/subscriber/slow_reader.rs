@@ -1,4 +1,4 @@
-//! What makes a subscriber hard for a relay: reading now and then only, and coming and going.
+//! Slow readers: subscribers that read their data streams only now and then.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use weir_transport::{Direction, StreamId};
 
 use super::client::SubscriberClient;
 use super::subscribers::Subscribers;
-use crate::metrics::TrackReceiver;
+use super::subscription::Subscription;
 use weir_report::relay::Conduct;
 
 /// Data streams that slow readers leave unread for now. What QUIC lets the relay send meanwhile is what the
@@ -109,60 +109,12 @@ impl Subscribers {
         let client = &self.clients[number];
         client.conduct == Conduct::SlowReader && client.is_served()
     }
-
-    /// When the next client leaves, and comes back.
-    pub(super) fn next_leave(&self) -> Option<Instant> {
-        self.next_leave
-    }
-
-    /// The client that leaves now, if one does. The turn goes round, and passes over those who have not come back
-    /// yet and those whose tracks are over.
-    pub(super) fn next_to_leave(&mut self, now: Instant) -> Option<usize> {
-        let period = self.config.audience.churn_period()?;
-        let at = self.next_leave.filter(|at| *at <= now)?;
-        // A role that was late does not send a crowd away at once.
-        self.next_leave = Some((at + period).max(now));
-        let all = self.clients.len();
-        let mut order = (0..all).map(|step| (self.leave_turn + step) % all);
-        let number =
-            order.find(|number| self.clients[*number].may_leave(&self.measured.receivers))?;
-        self.leave_turn = number + 1;
-        self.clients[number].leave();
-        Some(number)
-    }
-
-    /// Lets clients begin to leave once all have joined.
-    pub(super) fn note_joined(&mut self, now: Instant) {
-        let have_joined = self.measured.progress.started == self.clients.len() as u64;
-        if have_joined && self.next_leave.is_none() {
-            let period = self.config.audience.churn_period();
-            self.next_leave = period.map(|period| now + period);
-        }
-    }
 }
 
 impl SubscriberClient {
     /// Whether the relay has accepted a subscription in this session.
     #[inline]
     fn is_served(&self) -> bool {
-        self.subscriptions.iter().any(|one| one.is_served)
-    }
-
-    fn may_leave(&self, receivers: &[TrackReceiver]) -> bool {
-        let receivers = &receivers[self.first..][..self.subscriptions.len()];
-        self.conduct == Conduct::Churning
-            && !self.is_closed()
-            && self.subscriptions.iter().all(|one| one.is_served)
-            && receivers.iter().all(TrackReceiver::is_open)
-    }
-
-    /// The session ends; what was received stays.
-    fn leave(&mut self) {
-        self.requests.clear();
-        self.streams.clear();
-        self.discovery = None;
-        for subscription in &mut self.subscriptions {
-            subscription.leave();
-        }
+        self.subscriptions.iter().any(Subscription::is_served)
     }
 }

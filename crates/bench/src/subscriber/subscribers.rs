@@ -26,7 +26,7 @@ pub(crate) struct Subscribers {
     started: Option<Instant>,
     next_check: Option<Instant>,
     pub(super) next_leave: Option<Instant>,
-    /// Whose turn to leave is next.
+    /// The number of the client whose turn to leave is next.
     pub(super) leave_turn: usize,
     closed: bool,
 }
@@ -83,7 +83,7 @@ impl Subscribers {
         self.next_check.get_or_insert(now);
     }
 
-    /// Those who do nothing but listen.
+    /// Subscribers that neither read slowly nor come and go.
     pub(super) fn steady(&self) -> impl Iterator<Item = &SubscriberClient> {
         let clients = self.clients.iter();
         clients.filter(|client| client.conduct == Conduct::Steady)
@@ -236,7 +236,7 @@ impl Subscribers {
         self.clients[number].note_connection(client, &mut self.measured);
     }
 
-    /// A client cannot do its part.
+    /// Fails a client.
     pub(crate) fn fail(&mut self, number: usize, reason: String) {
         self.clients[number].fail(&mut self.measured, reason);
     }

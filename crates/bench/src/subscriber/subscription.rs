@@ -8,28 +8,38 @@ use crate::metrics::TrackReceiver;
 /// A track at a subscriber.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Subscription {
-    /// When it was asked for in this session.
-    pub(super) asked: Option<Instant>,
+    /// The request for the track in this session.
+    request: Request,
     /// When the first object of the track came, of any kind.
     pub(super) first_object: Option<Instant>,
     /// From SUBSCRIBE to that object, in the first session.
     pub(super) first_object_time: Option<Duration>,
-    /// Whether the relay ever accepted it.
-    pub(super) accepted: bool,
-    /// Whether the relay has accepted it in this session.
-    pub(super) is_served: bool,
-    pub(super) ended: bool,
+    /// Whether the relay accepted a request for the track in any session.
+    was_accepted: bool,
+    has_ended: bool,
     /// Whether the track will be fetched when the schedules begin.
-    pub(super) is_waiting: bool,
+    pub(super) is_fetched_later: bool,
     pub(super) failure: Option<String>,
+}
+
+/// The request for a track in one session: SUBSCRIBE, FETCH, or the PUBLISH of the relay.
+#[derive(Clone, Copy, Debug, Default)]
+enum Request {
+    /// Nothing was requested.
+    #[default]
+    Idle,
+    /// The request was sent at this time.
+    Sent(Instant),
+    /// The relay has accepted the request that was sent at this time.
+    Accepted(Instant),
 }
 
 impl Subscription {
     /// Counts the end of the track once.
     #[inline]
     pub(super) fn note_end(&mut self, receiver: &TrackReceiver, progress: &mut SubscriberProgress) {
-        if !self.ended && receiver.has_ended() {
-            self.ended = true;
+        if !self.has_ended && receiver.has_ended() {
+            self.has_ended = true;
             progress.ended += 1;
         }
     }
@@ -39,12 +49,55 @@ impl Subscription {
     pub(super) fn note_object(&mut self, now: Instant) {
         if self.first_object.is_none() {
             self.first_object = Some(now);
-            self.first_object_time = self.asked.map(|asked| now.saturating_duration_since(asked));
+            let since = |sent: Instant| now.saturating_duration_since(sent);
+            self.first_object_time = self.sent_at().map(since);
         }
     }
 
     /// The session is left; in the next the track is asked for again.
     pub(super) fn leave(&mut self) {
-        (self.asked, self.is_served) = (None, false);
+        self.request = Request::Idle;
+    }
+
+    /// A request for the track was sent.
+    pub(super) fn on_requested(&mut self, now: Instant) {
+        self.request = Request::Sent(now);
+    }
+
+    /// The relay accepted the request, which counts once over all sessions.
+    pub(super) fn on_accepted(&mut self, progress: &mut SubscriberProgress) {
+        if let Request::Sent(at) = self.request {
+            self.request = Request::Accepted(at);
+        }
+        progress.accepted += u64::from(!std::mem::replace(&mut self.was_accepted, true));
+    }
+
+    /// Whether the track was requested in this session.
+    pub(super) fn is_requested(&self) -> bool {
+        self.sent_at().is_some()
+    }
+
+    /// Whether the relay accepted the request of this session.
+    #[inline]
+    pub(super) fn is_served(&self) -> bool {
+        matches!(self.request, Request::Accepted(_))
+    }
+
+    /// Whether nothing has to come before the schedules can begin.
+    pub(super) fn is_settled(&self) -> bool {
+        self.was_accepted || self.has_ended || self.is_fetched_later
+    }
+
+    /// Whether the track has ended, for better or worse.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    #[inline]
+    fn sent_at(&self) -> Option<Instant> {
+        match self.request {
+            Request::Idle => None,
+            Request::Sent(at) | Request::Accepted(at) => Some(at),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use bytes::Bytes;
-use weir_h3::{Code, Violation};
+use weir_h3::{Code, Violation, peer_streams::Side};
 use weir_quic::Handle;
 use weir_transport::{Read, StreamId, Transport, WriteError};
 
@@ -12,10 +12,7 @@ use super::{
     load::Load,
     response::{Fault, LastHead, Response},
 };
-use crate::{
-    Limits,
-    session::{Session, Side},
-};
+use crate::{Limits, session::Session};
 
 /// A connection to the server.
 #[derive(Debug)]

@@ -43,7 +43,7 @@ impl Client {
             let until = now + 2 * round_trip + LINGER_MIN;
             self.lingering.push_back((until, handle));
         }
-        self.places.remove(handle);
+        self.connections.remove(handle);
     }
 
     pub(super) fn end_lingering(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -68,7 +68,7 @@ impl Client {
         if let Some(mut connection) = endpoint.connection(now, handle) {
             connection.close(code.0, reason);
         }
-        self.places.remove(handle);
+        self.connections.remove(handle);
     }
 
     /// The server takes no more requests on this connection (RFC 9114 §5.2).
@@ -78,18 +78,18 @@ impl Client {
         endpoint: &mut Endpoint,
         handle: Handle,
     ) {
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return;
         };
-        let Some(number) = place.session.goaway() else {
+        let Some(number) = entry.session.goaway() else {
             return;
         };
-        if !std::mem::replace(&mut place.is_leaving, true) {
+        if !std::mem::replace(&mut entry.is_leaving, true) {
             self.figures.goaways += 1;
         }
-        let refused = place.refuse_from(StreamId(number));
-        let is_done = place.is_done(&self.load);
-        let was_unusable = place.is_stuck() && place.is_unused();
+        let refused = entry.refuse_from(StreamId(number));
+        let is_done = entry.is_done(&self.load);
+        let was_unusable = entry.is_stuck() && entry.is_unused();
         for bytes in &refused {
             self.figures.failure(now, Failure::GoAway, *bytes, "");
         }
@@ -135,20 +135,20 @@ impl Client {
         handle: Handle,
         lost: &Lost,
     ) {
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return;
         };
-        if place.stage == Stage::Open {
+        if entry.stage == Stage::Open {
             let kind = Failure::of_lost(lost);
             // A server may well end what it will take no more requests on, but not leave it as it is.
-            let is_unusable = place.is_stuck() && (place.is_unused() || *lost == Lost::TimedOut);
+            let is_unusable = entry.is_stuck() && (entry.is_unused() || *lost == Lost::TimedOut);
             let words = lost.to_string();
             let failed = self.fail_all(now, handle, kind, &words);
             if failed == 0 && is_unusable && (self.load.is_short() || self.has_quota()) {
                 self.on_no_use(now, Refusal::Unusable, &words);
             }
             let had_success = self.had_success(handle);
-            self.places.remove(handle);
+            self.connections.remove(handle);
             self.replace_later(now, endpoint, had_success);
         } else {
             self.on_no_handshake(now, handle, Refusal::of_lost(lost), &lost.to_string());
@@ -168,11 +168,11 @@ impl Client {
         self.figures.refusal(now, kind, words);
         if !is_short {
             self.fail_all(now, handle, Failure::NoConnection, "");
-        } else if let Some(place) = self.places.find(handle) {
+        } else if let Some(entry) = self.connections.find(handle) {
             // The one request that it was for is counted below, whether it had left early or not.
-            self.in_flight -= place.fail_all().len() as u64;
+            self.in_flight -= entry.fail_all().len() as u64;
         }
-        self.places.remove(handle);
+        self.connections.remove(handle);
         self.on_no_connection(now, is_short);
     }
 
@@ -189,7 +189,7 @@ impl Client {
         let Some(since) = now.checked_sub(UNUSABLE_AFTER) else {
             return;
         };
-        for _ in 0..self.places.unusable(since) {
+        for _ in 0..self.connections.unusable(since) {
             self.on_no_use(now, Refusal::Unusable, "no request could be sent");
         }
     }
@@ -202,10 +202,10 @@ impl Client {
         kind: Failure,
         words: &str,
     ) -> usize {
-        let Some(place) = self.places.find(handle) else {
+        let Some(entry) = self.connections.find(handle) else {
             return 0;
         };
-        let failed = place.fail_all();
+        let failed = entry.fail_all();
         for bytes in &failed {
             self.figures.failure(now, kind, *bytes, words);
             self.in_flight -= 1;
@@ -214,9 +214,9 @@ impl Client {
     }
 
     pub(super) fn had_success(&mut self, handle: Handle) -> bool {
-        self.places
+        self.connections
             .find(handle)
-            .is_some_and(|place| place.successes > 0)
+            .is_some_and(|entry| entry.successes > 0)
     }
 
     /// Replaces a connection that the server ended: at once, if it was of some use.
@@ -235,9 +235,9 @@ impl Client {
         {
             self.handshakes.pop_front();
             if self
-                .places
+                .connections
                 .find(handle)
-                .is_none_or(|place| place.stage == Stage::Open)
+                .is_none_or(|entry| entry.stage == Stage::Open)
             {
                 continue;
             }

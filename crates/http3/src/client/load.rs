@@ -6,10 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use weir_h3::{
-    frame::{self, frame_type},
-    qpack,
-};
+use weir_h3::frame;
 use weir_quic::Limits;
 
 use super::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_MAX, REQUESTS_AT_ONCE_MAX, SECONDS_MAX};
@@ -122,20 +119,15 @@ impl Load {
     /// The stream of a request: one frame with its head.
     pub(super) fn request(&self) -> Bytes {
         let target = &self.target;
-        let mut section = Vec::new();
-        qpack::encode_prefix(&mut section);
-        for (name, value) in [
+        let fields = [
             (":method", "GET"),
             (":scheme", "https"),
             (":authority", &target.authority),
             (":path", &target.path),
             ("user-agent", "weir"),
-        ] {
-            qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-        }
+        ];
         let mut out = Vec::new();
-        frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-        out.extend_from_slice(&section);
+        frame::encode_headers(&fields, &mut out);
         out.into()
     }
 }

@@ -175,10 +175,7 @@ const MALFORMED: Fault = Fault::Stream(Failure::Malformed, Code::MESSAGE_ERROR);
 #[cfg(test)]
 mod tests {
     use bytes::BufMut as _;
-    use weir_h3::{
-        frame::{self, frame_type},
-        qpack,
-    };
+    use weir_h3::frame::{self, frame_type};
 
     use super::*;
 
@@ -192,12 +189,9 @@ mod tests {
     }
 
     fn head(fields: &[(&str, &str)]) -> Vec<u8> {
-        let mut section = Vec::new();
-        qpack::encode_prefix(&mut section);
-        for (name, value) in fields {
-            qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-        }
-        frame(frame_type::HEADERS, &section)
+        let mut out = Vec::new();
+        frame::encode_headers(fields, &mut out);
+        out
     }
 
     fn ok(length: &str) -> Vec<u8> {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weir_h3::{Code, Violation, qpack};
 use weir_transport::{StreamId, Transport, WriteError};
 
-use super::{Service, deciding::Plan, site::Answer};
+use super::{Service, plan::Plan, site::Answer};
 use crate::message::{MessageReader, Piece};
 
 /// A request that has not come to its end, or an answer that has not left. What is done with at once is never kept.

@@ -1,7 +1,7 @@
 //! One client's connection.
 
 use rustc_hash::FxHashMap;
-use weir_h3::{Code, Violation};
+use weir_h3::{Code, Violation, peer_streams::Side};
 use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     exchange::{Exchange, Next, Request, Written},
     site::Answer,
 };
-use crate::session::{Session, Side};
+use crate::session::Session;
 
 /// A client: its session, and what is not done with at once. If a method returns an error, the connection is to be closed
 /// with its code, and this is of no more use.

@@ -2,10 +2,7 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
-use weir_h3::{
-    frame::{self, frame_type},
-    qpack,
-};
+use weir_h3::frame::{self, frame_type};
 
 /// How much a [`Site`] keeps and makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,15 +189,9 @@ fn success(content_type: &str, length: usize) -> (BytesMut, usize) {
 
 /// A HEADERS frame.
 fn headers(fields: &[(&str, &str)], room: usize) -> BytesMut {
-    let mut section = Vec::with_capacity(64);
-    qpack::encode_prefix(&mut section);
-    for (name, value) in fields {
-        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
     let room = if room <= ONE_PIECE_BYTES_MAX { room } else { 0 };
-    let mut out = BytesMut::with_capacity(section.len() + room + FRAME_HEADS_BYTES);
-    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-    out.put_slice(&section);
+    let mut out = BytesMut::with_capacity(HEADERS_BYTES + room);
+    frame::encode_headers(fields, &mut out);
     out
 }
 
@@ -249,8 +240,8 @@ fn content_type(path: &str) -> &'static str {
 const DEFAULT_TYPE: &str = "application/octet-stream";
 /// Up to here a content made on demand is copied behind its head, so that the engine has one piece to keep.
 const ONE_PIECE_BYTES_MAX: usize = 64 << 10;
-/// The heads of two frames.
-const FRAME_HEADS_BYTES: usize = 32;
+/// A HEADERS frame and the head of a DATA frame, with room to spare.
+const HEADERS_BYTES: usize = 128;
 
 #[cfg(test)]
 mod tests {

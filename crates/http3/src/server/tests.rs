@@ -4,7 +4,7 @@ use weir_h3::frame::frame_type;
 use weir_transport::{Read, StreamId};
 
 use super::*;
-use crate::wire::{Wire, control, framed, headers};
+use crate::test_transport::{TestTransport, control, framed, headers};
 
 const REQUEST: StreamId = StreamId(0);
 const NEXT: StreamId = StreamId(4);
@@ -20,7 +20,7 @@ const GET: [(&str, &str); 4] = [
 struct Pair {
     peer: Peer,
     service: Service,
-    wire: Wire,
+    wire: TestTransport,
 }
 
 impl Pair {
@@ -36,7 +36,7 @@ impl Pair {
         site.add("/file", b"hello").unwrap();
         let service = Service::new(limits, Arc::new(site));
         let mut peer = Peer::new(&service);
-        let mut wire = Wire::server();
+        let mut wire = TestTransport::server();
         peer.start(&mut wire);
         Self {
             peer,
@@ -401,7 +401,7 @@ fn after_goaway_no_request_begins() {
 #[test]
 fn a_connection_without_room_for_our_streams_serves_all_the_same() {
     let mut pair = Pair::new();
-    pair.wire = Wire::server();
+    pair.wire = TestTransport::server();
     pair.wire.openable = 0;
     pair.peer = Peer::new(&pair.service);
     pair.ask(REQUEST, &headers(&GET));

@@ -1,7 +1,7 @@
 //! One end of a session, with a transport whose other end is the test.
 
 use super::*;
-use crate::wire::{Wire, control, framed};
+use crate::test_transport::{TestTransport, control, framed};
 
 const PEER_CONTROL: StreamId = StreamId(2);
 const PEER_ENCODER: StreamId = StreamId(6);
@@ -10,19 +10,19 @@ const OTHER: StreamId = StreamId(14);
 
 struct End {
     session: Session,
-    wire: Wire,
+    wire: TestTransport,
 }
 
 impl End {
     fn server() -> Self {
-        Self::new(Side::Server, Wire::server())
+        Self::new(Side::Server, TestTransport::server())
     }
 
     fn client() -> Self {
-        Self::new(Side::Client, Wire::client())
+        Self::new(Side::Client, TestTransport::client())
     }
 
-    fn new(side: Side, mut wire: Wire) -> Self {
+    fn new(side: Side, mut wire: TestTransport) -> Self {
         let mut session = Session::new(side, Limits::default());
         session.start(&mut wire);
         Self { session, wire }
@@ -65,7 +65,7 @@ fn what_we_open() {
 
 #[test]
 fn what_the_peer_does_not_take_yet_follows_later() {
-    let mut wire = Wire::server();
+    let mut wire = TestTransport::server();
     (wire.openable, wire.credit) = (1, 3);
     let mut session = Session::new(Side::Server, Limits::default());
     session.start(&mut wire);

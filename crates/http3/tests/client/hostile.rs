@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use weir_h3::{
-    self, Code,
+    Code,
     frame::{self, frame_type},
-    qpack,
     settings::Settings,
 };
 use weir_http3::client::{Failure, Figures, Refusal};
@@ -94,17 +93,12 @@ impl App for Odd {
 
 /// A head with this status and length, and a body of so many bytes.
 fn answer(status: &str, announced: usize, body: usize) -> Bytes {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    qpack::encode_field(b":status", status.as_bytes(), &mut section);
-    qpack::encode_field(
-        b"content-length",
-        announced.to_string().as_bytes(),
-        &mut section,
-    );
+    let length = announced.to_string();
     let mut out = Vec::new();
-    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-    out.extend_from_slice(&section);
+    frame::encode_headers(
+        &[(":status", status), ("content-length", &length)],
+        &mut out,
+    );
     frame::encode_head(frame_type::DATA, body, &mut out);
     out.resize(out.len() + body, 7);
     out.into()

@@ -5,7 +5,7 @@
 #![expect(clippy::print_stdout, reason = "stories print their seed")]
 #![expect(clippy::unwrap_used, reason = "a story that cannot go on fails")]
 
-mod asker;
+mod client;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use weir_link::{Bitrate, Config as LinkConfig, Delay, Loss, Probability, Rate};
 use weir_quic::Limits;
 use weir_sim::{End, NodeConfig, NodeId, Sim};
 
-use crate::asker::{Asker, Got};
+use crate::client::{FileClient, Got};
 
 const DELAY: Duration = Duration::from_millis(10);
 
@@ -42,8 +42,8 @@ impl Stage {
         sim.start(server, Server::new(Config::default(), Arc::new(site)));
         let client = sim.add_node(NodeConfig::default());
         let config = sim.client_config(&[weir_h3::ALPN]);
-        let asker = Asker::new(sim.now(), config, sim.address(server), paths);
-        sim.start(client, asker);
+        let app = FileClient::new(sim.now(), config, sim.address(server), paths);
+        sim.start(client, app);
         Self {
             sim,
             server,
@@ -63,12 +63,12 @@ impl Stage {
     fn wait_for_close(&mut self) -> Option<u64> {
         let client = self.client;
         self.sim.run_until(Duration::from_mins(1), |sim| {
-            sim.app::<Asker>(client).closed_with().is_some()
+            sim.app::<FileClient>(client).closed_with().is_some()
         });
-        self.asker().closed_with()
+        self.client().closed_with()
     }
 
-    fn asker(&self) -> &Asker {
+    fn client(&self) -> &FileClient {
         self.sim.app(self.client)
     }
 
@@ -119,7 +119,7 @@ fn everything_arrives_however_bad_the_link() {
             ok(50 << 10),
             Got::Answer(404, 0),
         ];
-        assert_eq!(stage.asker().got(), expected);
+        assert_eq!(stage.client().got(), expected);
         let counters = stage.counters();
         assert_eq!((counters.requests, counters.answers_ok), (7, 5));
         assert_eq!((counters.violations, counters.answers_refused), (0, 2));
@@ -137,7 +137,7 @@ fn an_answer_larger_than_all_windows() {
         let mut stage = Stage::new(seed, limits, &["/100k", "/file", "/100k"]);
         stage.wait();
         let expected = [ok(100 << 10), ok(5000), ok(100 << 10)];
-        assert_eq!(stage.asker().got(), expected);
+        assert_eq!(stage.client().got(), expected);
         stage.sim.trace_hash()
     });
 }
@@ -157,14 +157,14 @@ fn a_server_that_stops_finishes_what_it_has_begun() {
             .sim
             .at(Duration::from_millis(300), move |sim| sim.shutdown(server));
         stage.sim.at(Duration::from_millis(400), move |sim| {
-            sim.with_app(client, |now, asker: &mut Asker, endpoint| {
-                asker.ask(now, endpoint, "/file");
+            sim.with_app(client, |now, app: &mut FileClient, endpoint| {
+                app.ask(now, endpoint, "/file");
             });
         });
         stage.wait();
         let rejected = Got::Reset(weir_h3::Code::REQUEST_REJECTED.0);
-        assert_eq!(stage.asker().got(), [ok(2 << 20), rejected]);
-        assert_eq!(stage.asker().goaway(), Some(4));
+        assert_eq!(stage.client().got(), [ok(2 << 20), rejected]);
+        assert_eq!(stage.client().goaway(), Some(4));
         let end = stage
             .sim
             .run_until(Duration::from_secs(10), |sim| !sim.is_busy(server));
@@ -205,9 +205,9 @@ fn a_client_that_breaks_a_rule_is_told_which() {
         let mut stage = Stage::new(seed, Limits::default(), &["/1k"]);
         let client = stage.client;
         stage.sim.at(Duration::from_secs(1), move |sim| {
-            sim.with_app(client, |now, asker: &mut Asker, endpoint| {
+            sim.with_app(client, |now, app: &mut FileClient, endpoint| {
                 // DATA where a head has to be.
-                asker.send(now, endpoint, &[0x00, 0x01, 0x07]);
+                app.send(now, endpoint, &[0x00, 0x01, 0x07]);
             });
         });
         let code = weir_h3::Code::FRAME_UNEXPECTED.0;

@@ -26,7 +26,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
                 descriptions += 1;
                 check_descriptors(contents(bytes, place, extent))?;
             }
-            Extent::Rest => without_size += 1,
+            Extent::ToEnd => without_size += 1,
             Extent::Until(end) => {
                 while ends.last().is_some_and(|end| *end <= place) {
                     ends.pop();
@@ -64,13 +64,13 @@ enum Extent {
     /// To this place.
     Until(usize),
     /// As far as what it lies in.
-    Rest,
+    ToEnd,
 }
 
 /// How far the box at this place reaches; `None` if none can be there.
 fn extent(bytes: &[u8], place: usize, short: u32) -> Option<Extent> {
     let size = match short {
-        0 => return Some(Extent::Rest),
+        0 => return Some(Extent::ToEnd),
         1 => {
             let long = bytes.get(place.checked_add(HEADER_BYTES)?..)?;
             usize::try_from(u64::from_be_bytes(*long.first_chunk::<8>()?)).ok()?
@@ -92,7 +92,7 @@ fn contents(bytes: &[u8], place: usize, extent: Extent) -> &[u8] {
     let begin = place + header_bytes + VERSION_BYTES;
     let end = match extent {
         Extent::Until(end) => end,
-        Extent::Rest => bytes.len(),
+        Extent::ToEnd => bytes.len(),
     };
     bytes.get(begin..end).unwrap_or_default()
 }

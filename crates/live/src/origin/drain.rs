@@ -1,4 +1,4 @@
-//! How an origin takes leave: it ends its tracks, and waits as long as what it has sent still arrives.
+//! How an origin ends: it waits until what it has sent is acknowledged, ends its tracks, and closes the session.
 
 use std::time::{Duration, Instant};
 
@@ -7,19 +7,20 @@ use weir_moqt::message::PublishDone;
 use weir_quic::{ConnectionStats, Endpoint};
 
 use super::Origin;
+use super::publication::RequestState;
 
-/// What there was at the last look.
+/// The progress of the end, as of the last check.
 #[derive(Debug)]
-pub(super) struct Leaving {
-    /// When it is looked again.
+pub(super) struct Drain {
+    /// When progress is checked next.
     pub(super) look_at: Instant,
-    /// When something was seen to arrive.
+    /// When the last progress was seen.
     moved_at: Instant,
     streams: usize,
     stats: ConnectionStats,
 }
 
-impl Leaving {
+impl Drain {
     fn new(now: Instant) -> Self {
         Self {
             look_at: now + LINGER,
@@ -29,7 +30,7 @@ impl Leaving {
         }
     }
 
-    /// Takes note of how far it is; returns whether nothing has arrived for too long.
+    /// Notes the progress; returns true if the relay has acknowledged nothing for [`STANDSTILL_MAX`].
     fn is_stuck(&mut self, now: Instant, streams: usize, stats: ConnectionStats) -> bool {
         let sent = stats.bytes_sent.saturating_sub(self.stats.bytes_sent);
         let is_answered = stats.bytes_received > self.stats.bytes_received;
@@ -44,24 +45,25 @@ impl Leaving {
 }
 
 impl Origin {
-    /// The source is over: finishes what is open, and leaves when that has arrived, or nothing arrives any more.
-    pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some(leaving) = &self.leaving else {
-            self.leaving = Some(Leaving::new(now));
+    /// Finishes open streams after the end of the source, and closes the session when they are acknowledged or the relay
+    /// acknowledges nothing any more.
+    pub(super) fn drain(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some(drain) = &self.drain else {
+            self.drain = Some(Drain::new(now));
             self.streams.finish_all();
             self.flush(now, endpoint);
             return self.end_tracks(now, endpoint);
         };
-        if now < leaving.look_at {
+        if now < drain.look_at {
             return self.end_tracks(now, endpoint);
         }
-        let left = self.streams.len() + self.answers.len();
+        let left = self.streams.len() + self.fetch_responses.len();
         let stats = self.client.open(now, endpoint);
         let stats = stats.map(|(_, connection)| connection.stats());
-        let Some(leaving) = self.leaving.as_mut().filter(|_| left > 0) else {
+        let Some(drain) = self.drain.as_mut().filter(|_| left > 0) else {
             return self.client.close(now, endpoint, "the stream is over");
         };
-        if leaving.is_stuck(now, left, stats.unwrap_or_default()) {
+        if drain.is_stuck(now, left, stats.unwrap_or_default()) {
             let waiting = self.streams.waiting_bytes();
             let reason = format!(
                 "the end of the stream did not arrive: the relay has acknowledged nothing for {} s, with {left} streams to go, \
@@ -73,42 +75,41 @@ impl Origin {
         }
     }
 
-    /// Something has arrived, or can be written.
+    /// Ends tracks if the source is over; called when a stream was acknowledged or takes bytes again.
     pub(super) fn end_tracks_if_over(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.leaving.is_some() {
+        if self.drain.is_some() {
             self.end_tracks(now, endpoint);
         }
     }
 
-    /// The source is over: ends each track of which all has arrived. Who is told of the end before would not wait long for the
-    /// rest.
+    /// Sends `PUBLISH_DONE` for each track of which everything is acknowledged. A subscriber that is told earlier would not wait
+    /// long for the rest.
     fn end_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
         for (track, publication) in self.publications.iter_mut().enumerate() {
-            if !publication.is_accepted || self.streams.has_track(track) {
-                continue;
-            }
-            if let Some(request) = publication.request.take() {
+            if let RequestState::Established(request) = publication.request
+                && !self.streams.has_track(track)
+            {
+                publication.request = RequestState::Done;
                 let done = PublishDone {
                     code: PublishDoneCode::TRACK_ENDED,
                     stream_count: Some(publication.streams_opened),
                     reason: String::new(),
                 };
                 session.publish_done(&mut connection, request, done);
-                if let Some(leaving) = &mut self.leaving {
-                    leaving.look_at = now + LINGER;
+                if let Some(drain) = &mut self.drain {
+                    drain.look_at = now + LINGER;
                 }
             }
         }
     }
 }
 
-/// How long the session stays open after all else, so that the end of the tracks arrives, and how often it is looked before
-/// whether something moves.
+/// How often progress is checked, and how long the session stays open after the last `PUBLISH_DONE`, so that it arrives.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long nothing may arrive before the rest is given up.
+/// How long the relay may acknowledge nothing before the rest is given up.
 const STANDSTILL_MAX: Duration = Duration::from_secs(10);
-/// Bytes that are sent between two looks if there is more on its way than pings.
+/// Bytes sent between two checks that show that more than pings is on its way.
 const MOVED_BYTES_MIN: u64 = 1200;

@@ -1,5 +1,6 @@
-//! Objects that an origin holds for those who come late: its init segment and its catalog. A relay that no longer
-//! has them fetches them from here.
+//! Metadata tracks: the init segment and the catalog, of one object each.
+//!
+//! The origin keeps these objects. A relay that no longer has them fetches them for late subscribers.
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject};
@@ -12,24 +13,24 @@ use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::Properties;
 use weir_transport::{Direction, StreamId, Transport, WriteError};
 
-/// The one object of a track.
+/// A metadata track and its one object.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct MetadataTrack {
     pub(super) name: TrackName,
-    /// Where it is in the track.
+    /// The object's location in the track.
     pub(super) at: Location,
     pub(super) payload: Bytes,
 }
 
-/// An answer to a FETCH on its way.
+/// The response to a FETCH: a stream, and what it has not taken yet.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct FetchResponse {
     stream: Option<StreamId>,
     waiting: Bytes,
 }
 
-impl Held {
-    /// Whether this is what a FETCH asks for.
+impl MetadataTrack {
+    /// Whether a FETCH asks for the object of this track.
     pub(super) fn is_asked_for(&self, fetch: &Fetch) -> bool {
         match &fetch.kind {
             FetchKind::Standalone { track, start, end } => {
@@ -40,8 +41,8 @@ impl Held {
         }
     }
 
-    /// The answer to a FETCH for it, and the stream behind that.
-    pub(super) fn answer(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, Answer) {
+    /// `FETCH_OK` for a FETCH of the object, and the stream that follows.
+    pub(super) fn response(&self, draft: Draft, fetch: &Fetch) -> (FetchOk, FetchResponse) {
         let ok = FetchOk {
             end_of_track: false,
             end: self.at,
@@ -55,7 +56,7 @@ impl Held {
             group: self.at.group,
             subgroup: Some(0),
             object: self.at.object,
-            priority: HELD_PRIORITY,
+            priority: METADATA_PRIORITY,
             properties: Properties::EMPTY,
             payload_len: self.payload.len() as u64,
         };
@@ -65,7 +66,7 @@ impl Held {
         let waiting = bytes.freeze();
         (
             ok,
-            Answer {
+            FetchResponse {
                 stream: None,
                 waiting,
             },
@@ -73,14 +74,14 @@ impl Held {
     }
 }
 
-impl Answer {
-    /// Writes what the connection takes; returns whether there will be something to do later.
+impl FetchResponse {
+    /// Writes what the connection takes; returns true if something remains to be written.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
         if self.stream.is_none() {
             self.stream = connection.open(Direction::Uni);
             if let Some(stream) = self.stream {
                 let order = GroupOrder::Ascending;
-                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, HELD_PRIORITY, order, 0, 0);
+                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, METADATA_PRIORITY, order, 0, 0);
                 connection.set_priority(stream, rank);
             }
         }
@@ -104,6 +105,6 @@ fn is_named(track: &FullTrackName, name: &TrackName) -> bool {
 }
 
 /// Before everything else [msf-01 §5].
-pub(super) const HELD_PRIORITY: u8 = 8;
-/// Answers that may wait at once; further ones are refused.
-pub(super) const ANSWERS_MAX: usize = 16;
+pub(super) const METADATA_PRIORITY: u8 = 8;
+/// Responses that may wait at once; a further FETCH is refused.
+pub(super) const FETCH_RESPONSES_MAX: usize = 16;

@@ -1,4 +1,4 @@
-//! How an origin's tracks come to the relay: what it offers, and its answers to who asks.
+//! How an origin offers its tracks to the relay, and answers the relay's requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +8,27 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
-use super::metadata::ANSWERS_MAX;
-use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
+use super::metadata::FETCH_RESPONSES_MAX;
+use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for, refusal};
 use super::{Origin, track};
 
 impl Origin {
-    /// A request is over before its track is.
+    /// The relay ended a request before the end of its track.
     pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        self.early.retain(|(early, _)| *early != id);
-        if self.offered.is_some_and(|(offered, _)| offered == id) {
+        self.waiting_subscribes.retain(|(early, _)| *early != id);
+        if self.namespace_offer.id() == Some(id) {
             self.client
                 .fail("the relay withdrew the namespace".to_owned());
         }
         let mut publications = self.publications.iter_mut().enumerate();
-        let Some((track, publication)) = publications.find(|(_, one)| one.request == Some(id))
+        let Some((track, publication)) = publications.find(|(_, one)| one.request.id() == Some(id))
         else {
             return;
         };
         match self.flow {
             PublishFlow::Publish => self.client.fail("the relay withdrew a track".to_owned()),
             PublishFlow::Namespace => {
-                publication.request = None;
+                publication.request = RequestState::None;
                 for key in self.streams.of_track(track) {
                     self.reset(now, endpoint, key);
                 }
@@ -46,7 +46,7 @@ impl Origin {
             if let Some((session, mut connection)) = self.client.open(now, endpoint) {
                 let parameters = Parameters::default();
                 match session.publish_namespace(&mut connection, namespace, parameters) {
-                    Ok(request) => self.offered = Some((request, false)),
+                    Ok(request) => self.namespace_offer = RequestState::Offered(request),
                     Err(refused) => {
                         let reason = format!("the namespace cannot be offered: {refused}");
                         self.client.fail(reason);
@@ -66,7 +66,7 @@ impl Origin {
         self.advance(now, endpoint);
     }
 
-    /// The relay has not taken what it was offered, and it is too late now.
+    /// Fails the origin if the relay did not accept the offer in time.
     pub(super) fn on_answer_timeout(&mut self, now: Instant) {
         if self.is_published() || self.answer_by.is_none_or(|by| by > now) {
             return;
@@ -104,7 +104,7 @@ impl Origin {
                 let connection = &mut connection;
                 match session.publish(connection, full_name, alias as u64, parameters, properties) {
                     Ok(request) => {
-                        publication.request = Some(request);
+                        publication.request = RequestState::Offered(request);
                         self.publications.push(publication);
                         return Some(alias);
                     }
@@ -116,7 +116,7 @@ impl Origin {
         None
     }
 
-    /// Accepts a SUBSCRIBE of a track that was not offered by itself; what is held comes at once.
+    /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. The object of a metadata track is sent at once.
     pub(super) fn on_subscribe(
         &mut self,
         now: Instant,
@@ -126,13 +126,16 @@ impl Origin {
     ) {
         let found = asked_for(&self.publications, asked);
         if found.is_err() && !self.knows_tracks() {
-            if self.early.len() < EARLY_MAX {
-                return self.early.push((id, asked.clone()));
+            if self.waiting_subscribes.len() < WAITING_SUBSCRIBES_MAX {
+                return self.waiting_subscribes.push((id, asked.clone()));
             }
             self.counters.early_over_limit += 1;
         }
-        let held = self.held.iter().find(|held| asked.track.name == held.name);
-        let payload = held.map(|held| held.payload.clone());
+        let metadata = self
+            .metadata
+            .iter()
+            .find(|one| asked.track.name == one.name);
+        let payload = metadata.map(|track| track.payload.clone());
         let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
@@ -147,26 +150,26 @@ impl Origin {
         let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
         session.subscribe_ok(&mut connection, id, ok);
         if let Some(payload) = payload {
-            self.write_held(now, endpoint, alias, payload);
+            self.write_metadata(now, endpoint, alias, payload);
             self.flush(now, endpoint);
         }
     }
 
-    /// Whether it is known which tracks there are: the source begins with that, if it says it at all.
+    /// Whether the origin knows its tracks: the source begins with their description, if it has one.
     fn knows_tracks(&self) -> bool {
         self.init.is_some() || self.counters.frames > 0 || self.source.is_over()
     }
 
-    /// Answers those who asked before that was known.
-    pub(super) fn answer_early(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    /// Answers the SUBSCRIBEs that came before the tracks were known.
+    pub(super) fn answer_waiting(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if self.knows_tracks() {
-            for (id, asked) in std::mem::take(&mut self.early) {
+            for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
                 self.on_subscribe(now, endpoint, id, &asked);
             }
         }
     }
 
-    /// Answers a SUBSCRIBE and a FETCH of what is held, and refuses all else.
+    /// Answers a SUBSCRIBE, and a FETCH of metadata; refuses all else.
     pub(super) fn answer(
         &mut self,
         now: Instant,
@@ -181,14 +184,14 @@ impl Origin {
             return;
         };
         if let Request::Fetch(fetch) = asked
-            && let Some(held) = self.held.iter().find(|held| held.is_asked_for(fetch))
-            && self.answers.len() < ANSWERS_MAX
+            && let Some(track) = self.metadata.iter().find(|track| track.is_asked_for(fetch))
+            && self.fetch_responses.len() < FETCH_RESPONSES_MAX
         {
-            let (ok, mut answer) = held.answer(session.draft(), fetch);
+            let (ok, mut answer) = track.response(session.draft(), fetch);
             session.fetch_ok(&mut connection, id, ok);
             self.counters.fetches_answered += 1;
             if answer.flush(&mut connection) {
-                self.answers.push(answer);
+                self.fetch_responses.push(answer);
             }
             return;
         }
@@ -199,5 +202,5 @@ impl Origin {
 
 /// How long the relay may take to answer an offer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
-/// Requests that may wait until it is known which tracks there are; further ones are refused.
-const EARLY_MAX: usize = 16;
+/// SUBSCRIBEs that may wait until the tracks are known; further ones are refused.
+const WAITING_SUBSCRIBES_MAX: usize = 16;

@@ -31,7 +31,7 @@ pub(super) struct Terms {
     /// Of a track with sound: its number in the MP4 stream.
     pub(super) audio: Option<u32>,
     /// Whether its objects are held for those who come late.
-    pub(super) is_held: bool,
+    pub(super) is_metadata: bool,
 }
 
 impl Terms {
@@ -40,11 +40,11 @@ impl Terms {
         order: GroupOrder::Ascending,
         subgroup_timeout: None,
         audio: None,
-        is_held: false,
+        is_metadata: false,
     };
     /// Of a track whose one object is held.
-    pub(super) const HELD: Self = Self {
-        is_held: true,
+    pub(super) const METADATA: Self = Self {
+        is_metadata: true,
         ..Self::PLAIN
     };
 }
@@ -59,9 +59,7 @@ pub(super) struct Publication {
     order: GroupOrder,
     /// Groups below, with the number that they have on the wire, rank as this one: a rank knows only so many.
     ranked_from: u64,
-    /// The PUBLISH, or the SUBSCRIBE that was accepted.
-    pub(super) request: Option<RequestId>,
-    pub(super) is_accepted: bool,
+    pub(super) request: RequestState,
     pub(super) streams_opened: u64,
     /// Of a track with sound: its number in the MP4 stream, the group and how many objects that has.
     pub(super) audio: Option<(u32, u64, u64)>,
@@ -73,6 +71,34 @@ pub(super) struct Publication {
     largest: Option<Location>,
 }
 
+/// The request by which a track, or the namespace, is published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestState {
+    /// There is none.
+    None,
+    /// PUBLISH or `PUBLISH_NAMESPACE` was sent, and is not answered.
+    Offered(RequestId),
+    /// The offer, or the relay's SUBSCRIBE, was accepted.
+    Established(RequestId),
+    /// `PUBLISH_DONE` was sent.
+    Done,
+}
+
+impl RequestState {
+    /// The request's ID, while the request lasts.
+    pub(super) fn id(self) -> Option<RequestId> {
+        match self {
+            Self::Offered(request) | Self::Established(request) => Some(request),
+            Self::None | Self::Done => None,
+        }
+    }
+
+    /// Whether the offer was accepted.
+    pub(super) fn is_accepted(self) -> bool {
+        matches!(self, Self::Established(_) | Self::Done)
+    }
+}
+
 impl Publication {
     /// A track that is not offered yet.
     pub(super) fn new(name: FullTrackName, terms: Terms) -> Self {
@@ -82,8 +108,7 @@ impl Publication {
             subscriber_priority: SUBSCRIBER_PRIORITY_DEFAULT,
             order: terms.order,
             ranked_from: 0,
-            request: None,
-            is_accepted: false,
+            request: RequestState::None,
             streams_opened: 0,
             audio: terms.audio.map(|number| (number, 0, 0)),
             from_group: 0,
@@ -108,7 +133,7 @@ impl Publication {
     }
 
     /// Takes over what the peer says of a subscription, or changes.
-    pub(super) fn take_over(&mut self, parameters: &Parameters) {
+    pub(super) fn apply_parameters(&mut self, parameters: &Parameters) {
         if let Some(priority) = parameters.subscriber_priority {
             self.subscriber_priority = priority;
         }
@@ -140,13 +165,13 @@ impl Publication {
     /// Notes an object of a group that is counted from the first; returns whether it is to be sent.
     pub(super) fn note(&mut self, group: u64, location: Location) -> bool {
         self.largest = self.largest.max(Some(location));
-        self.request.is_some() && self.is_forwarded && group >= self.from_group
+        self.request.id().is_some() && self.is_forwarded && group >= self.from_group
     }
 
     /// Takes over whether the peer wants objects while `group` is on its way. It has lost the beginning of that when it wants
     /// them again, and gets what comes behind it.
     pub(super) fn forward(&mut self, parameters: &Parameters, group: u64) {
-        let Some(is_forwarded) = parameters.forward.filter(|_| !self.is_held()) else {
+        let Some(is_forwarded) = parameters.forward.filter(|_| !self.is_metadata()) else {
             return;
         };
         if is_forwarded && !self.is_forwarded {
@@ -164,13 +189,12 @@ impl Publication {
         alias: u64,
         group: u64,
     ) -> SubscribeOk {
-        self.request = Some(id);
+        self.request = RequestState::Established(id);
         (self.subscriber_priority, self.order) = (SUBSCRIBER_PRIORITY_DEFAULT, self.terms.order);
-        self.take_over(asked);
-        self.is_accepted = true;
+        self.apply_parameters(asked);
         self.streams_opened = 0;
         self.from_group = self.largest.map_or(0, |_| group + 1);
-        self.is_forwarded = asked.forward.unwrap_or(true) || self.is_held();
+        self.is_forwarded = asked.forward.unwrap_or(true) || self.is_metadata();
         SubscribeOk {
             track_alias: alias,
             parameters: Parameters {
@@ -182,8 +206,8 @@ impl Publication {
     }
 
     /// Whether its objects are held for those who come late; they are sent once, and whatever forwarding is asked for.
-    fn is_held(&self) -> bool {
-        self.terms.is_held
+    fn is_metadata(&self) -> bool {
+        self.terms.is_metadata
     }
 
     /// What is held is sent to whoever subscribes, as if it had been made only now: so nobody has to fetch it.
@@ -201,7 +225,7 @@ pub(super) fn asked_for(
         .iter()
         .position(|one| one.name == subscribe.track);
     match found {
-        Some(place) if publications[place].request.is_none() => Ok(place),
+        Some(place) if publications[place].request.id().is_none() => Ok(place),
         Some(_) => Err(Box::new(refusal(
             RequestErrorCode::DUPLICATE_SUBSCRIPTION,
             "the track is subscribed to already",
@@ -237,7 +261,7 @@ mod tests {
         let rank = |publication: &Publication, group| publication.rank(128, group, 0);
         assert!(rank(&publication, 1) > rank(&publication, 2));
         let usual = rank(&publication, 1);
-        publication.take_over(&Parameters {
+        publication.apply_parameters(&Parameters {
             subscriber_priority: Some(127),
             group_order: Some(GroupOrder::Descending),
             ..Parameters::default()
@@ -245,7 +269,7 @@ mod tests {
         assert!(rank(&publication, 1) < rank(&publication, 2));
         assert!(rank(&publication, 1) > usual);
         // What an update does not mention stays.
-        publication.take_over(&Parameters::default());
+        publication.apply_parameters(&Parameters::default());
         assert!(rank(&publication, 1) > usual);
         // Whoever comes next begins with what the track says.
         publication.accept(RequestId(2), &Parameters::default(), 0, 0);
@@ -260,18 +284,18 @@ mod tests {
             ..Parameters::default()
         };
         let at = |group| Location { group, object: 0 };
-        for (terms, is_held) in [(Terms::PLAIN, false), (Terms::HELD, true)] {
+        for (terms, is_metadata) in [(Terms::PLAIN, false), (Terms::METADATA, true)] {
             let mut publication = Publication::new(name.clone(), terms);
-            publication.request = Some(RequestId(2));
+            publication.request = RequestState::Established(RequestId(2));
             publication.forward(&forward(false), 0);
-            assert_eq!(publication.note(0, at(100)), is_held);
+            assert_eq!(publication.note(0, at(100)), is_metadata);
             publication.forward(&Parameters::default(), 1);
-            assert_eq!(publication.note(1, at(101)), is_held, "nothing is said");
+            assert_eq!(publication.note(1, at(101)), is_metadata, "nothing is said");
             publication.forward(&forward(true), 1);
-            assert_eq!(publication.note(1, at(101)), is_held);
+            assert_eq!(publication.note(1, at(101)), is_metadata);
             assert!(publication.note(2, at(102)));
             publication.accept(RequestId(4), &forward(false), 0, 2);
-            assert_eq!(publication.note(3, at(103)), is_held);
+            assert_eq!(publication.note(3, at(103)), is_metadata);
             publication.accept(RequestId(6), &Parameters::default(), 0, 3);
             assert!(publication.note(4, at(104)));
         }

@@ -13,10 +13,10 @@ use crate::strategy::StreamKey;
 
 /// A stream with what waits for it.
 #[derive(Debug)]
-pub(super) struct Outgoing {
+pub(super) struct SendStream {
     pub(super) stream: Option<StreamId>,
     /// The group as it is on the wire, and what the strategy says of the stream.
-    pub(super) place: Place,
+    pub(super) order: SendOrder,
     previous: Option<u64>,
     waiting: VecDeque<Bytes>,
     pub(super) waiting_bytes: usize,
@@ -30,7 +30,7 @@ pub(super) struct Outgoing {
 
 /// Where a stream belongs, and when it goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct SendOrder {
     /// With the number that the group has on the wire.
     pub(super) key: StreamKey,
     /// The publisher priority.
@@ -48,12 +48,12 @@ pub(super) struct Object {
     pub(super) payload: Bytes,
 }
 
-impl Outgoing {
+impl SendStream {
     /// A stream that is yet to be opened.
-    pub(super) fn new(place: Place) -> Self {
+    pub(super) fn new(order: SendOrder) -> Self {
         Self {
             stream: None,
-            place,
+            order,
             previous: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -70,7 +70,7 @@ impl Outgoing {
         }
         let mut head = BytesMut::new();
         if self.previous.is_none() {
-            header(&self.place).encode(draft, &mut head);
+            header(&self.order).encode(draft, &mut head);
         }
         ObjectHeader {
             id: object.id,
@@ -100,7 +100,7 @@ impl Outgoing {
         }
         self.stream = connection.open(Direction::Uni);
         if let Some(stream) = self.stream {
-            connection.set_priority(stream, self.place.rank);
+            connection.set_priority(stream, self.order.rank);
         }
         self.stream.is_some()
     }
@@ -142,19 +142,19 @@ impl Outgoing {
 
     /// It goes by another rank from now on.
     pub(super) fn set_rank(&mut self, connection: &mut dyn Transport, rank: i32) {
-        self.place.rank = rank;
+        self.order.rank = rank;
         if let Some(stream) = self.stream {
             connection.set_priority(stream, rank);
         }
     }
 }
 
-fn header(place: &Place) -> SubgroupHeader {
+fn header(order: &SendOrder) -> SubgroupHeader {
     SubgroupHeader {
-        track_alias: place.key.track as u64,
-        group: place.key.group,
-        subgroup: SubgroupId::Explicit(place.key.subgroup),
-        priority: Some(place.priority),
+        track_alias: order.key.track as u64,
+        group: order.key.group,
+        subgroup: SubgroupId::Explicit(order.key.subgroup),
+        priority: Some(order.priority),
         has_properties: true,
         end_of_group: false,
         first_object: true,

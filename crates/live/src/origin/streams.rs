@@ -10,13 +10,13 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_transport::{StreamId, Transport};
 
-use super::send_stream::{Object, Outgoing, Place};
+use super::send_stream::{Object, SendOrder, SendStream};
 use crate::strategy::StreamKey;
 
 /// All streams that have not arrived.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    streams: BTreeMap<StreamKey, Outgoing>,
+    streams: BTreeMap<StreamKey, SendStream>,
     /// When which stream is to be reset.
     deadlines: BTreeSet<(Instant, StreamKey)>,
 }
@@ -28,11 +28,11 @@ impl Streams {
         &mut self,
         draft: Draft,
         key: StreamKey,
-        place: Place,
+        order: SendOrder,
         object: Object,
     ) -> bool {
         let outgoing = self.streams.entry(key);
-        let outgoing = outgoing.or_insert_with(|| Outgoing::new(place));
+        let outgoing = outgoing.or_insert_with(|| SendStream::new(order));
         let is_alone = outgoing.waiting_bytes == 0;
         outgoing.push(draft, object);
         !is_alone && outgoing.waiting_bytes > WAITING_BYTES_MAX
@@ -106,7 +106,7 @@ impl Streams {
     /// Calls `opened` for each stream that begins, with its track.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport, mut opened: impl FnMut(usize)) {
         let working = self.streams.iter().filter(|(_, one)| one.has_work());
-        let working = working.map(|(key, one)| (Reverse(one.place.rank), *key));
+        let working = working.map(|(key, one)| (Reverse(one.order.rank), *key));
         let mut working: Vec<(Reverse<i32>, StreamKey)> = working.collect();
         working.sort_unstable();
         for (_, key) in working {
@@ -141,15 +141,15 @@ impl Streams {
     }
 
     /// The priorities of a track were changed.
-    pub(super) fn rank_anew(
+    pub(super) fn update_ranks(
         &mut self,
         connection: &mut dyn Transport,
         track: usize,
-        rank: impl Fn(&Place) -> i32,
+        rank: impl Fn(&SendOrder) -> i32,
     ) {
         let of_track = self.streams.iter_mut();
         for (_, outgoing) in of_track.filter(|(key, _)| key.track == track) {
-            outgoing.set_rank(connection, rank(&outgoing.place));
+            outgoing.set_rank(connection, rank(&outgoing.order));
         }
     }
 
@@ -180,7 +180,7 @@ impl Streams {
             return None;
         }
         let waiting = self.streams.iter().filter(|(_, one)| one.waiting_bytes > 0);
-        let last = waiting.min_by_key(|(_, one)| one.place.rank)?;
+        let last = waiting.min_by_key(|(_, one)| one.order.rank)?;
         (last.0.group < group).then_some(*last.0)
     }
 
@@ -212,7 +212,7 @@ mod tests {
             group,
             subgroup: 0,
         };
-        let place = Place {
+        let order = SendOrder {
             key,
             priority: 128,
             rank: rank(128, 128, order, group, 0),
@@ -222,7 +222,7 @@ mod tests {
             properties: Properties::EMPTY,
             payload: Bytes::from(vec![0; bytes]),
         };
-        streams.push(Draft::Draft18, key, place, object)
+        streams.push(Draft::Draft18, key, order, object)
     }
 
     /// What the head of a stream and of its object takes.

@@ -1,32 +1,35 @@
-//! How long a player waits for the answers of a relay.
+//! How long a player waits for the relay to answer its SUBSCRIBEs.
 
 use std::time::{Duration, Instant};
 
 use weir_moqt::session::RequestId;
 
 use super::Viewer;
+use super::phase::Phase;
 
 impl Viewer {
-    /// Tracks were asked for: the relay answers when somebody publishes them, or after as long as it was asked to wait for that.
+    /// Starts to wait for answers. The relay answers when somebody publishes the tracks, or when the rendezvous time-out is over.
     pub(super) fn await_answers(&mut self, now: Instant) {
-        self.answer_by = answer_by(now, self.config.patience);
+        let answer_by = answer_by(now, self.config.rendezvous_timeout);
+        self.phase = Phase::Playing { answer_by };
     }
 
-    /// A track was accepted; what comes of it decides from now on.
+    /// Stops waiting for answers if a track was accepted.
     pub(super) fn on_accepted(&mut self, id: RequestId) {
         if self.tracks.iter().any(|track| track.request == id) {
-            self.answer_by = None;
+            self.phase.on_answered();
         }
     }
 
-    /// No track was accepted, and it is too late now.
+    /// Gives the tracks up if none was accepted in time.
     pub(super) fn on_answer_timeout(&mut self, now: Instant) {
-        if self.answer_by.take_if(|by| *by <= now).is_none() {
+        if self.phase.answer_by().is_none_or(|by| by > now) {
             return;
         }
+        self.phase.on_answered();
         let unanswered: Vec<RequestId> = self.tracks.iter().map(|track| track.request).collect();
         if self.catalogs_followed > 0 {
-            // Who came back has gone again.
+            // The publisher that came back has gone again.
             for id in unanswered {
                 self.on_track_end(now, id, Some(0));
             }
@@ -37,15 +40,15 @@ impl Viewer {
     }
 }
 
-/// By when a relay answers a request for what it is to wait for so long.
-pub(super) fn answer_by(now: Instant, patience: Duration) -> Option<Instant> {
-    now.checked_add(patience.saturating_add(ANSWER_TIME_MAX))
+/// By when a relay answers a request for which it may wait for a publisher for `wait`.
+pub(super) fn answer_by(now: Instant, wait: Duration) -> Option<Instant> {
+    now.checked_add(wait.saturating_add(ANSWER_TIME_MAX))
 }
 
-/// Why a player that had no answer is of no more use.
+/// The failure of a player that got no answer.
 pub(super) fn unanswered_reason(track: &str) -> String {
     format!("the relay did not answer the SUBSCRIBE of the track {track:?}")
 }
 
-/// How long an answer may be on its way.
+/// How long an answer may take beyond the rendezvous time-out.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What a player is made with.
+//! The configuration of a player.
 
 use std::time::Duration;
 
@@ -6,9 +6,10 @@ use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 
 use crate::playout::{BufferChoice, PlayerSettings};
+use crate::strategy::Strategy;
 use crate::timebase::Timebase;
 
-/// What a player is made with.
+/// The configuration of a player.
 #[derive(Clone, Debug)]
 pub struct ViewerConfig {
     /// Where the relay is.
@@ -21,11 +22,11 @@ pub struct ViewerConfig {
     pub join: Join,
     /// How much is buffered.
     pub buffer: BufferChoice,
-    /// How long to wait for somebody to publish the stream.
-    pub patience: Duration,
-    /// How long to wait for a publisher to come back after the stream has ended; zero: it leaves with the stream. Only of
-    /// streams with a catalog is another one waited for.
-    pub patience_again: Duration,
+    /// How long the relay may wait for somebody to publish the stream (`RENDEZVOUS_TIMEOUT`).
+    pub rendezvous_timeout: Duration,
+    /// How long to wait for another publisher after the stream has ended. Zero: the player leaves with the stream. Without a
+    /// catalog the player does not wait.
+    pub reconnect_timeout: Duration,
     /// The clock that availability is told in.
     pub timebase: Timebase,
 }
@@ -35,13 +36,24 @@ pub struct ViewerConfig {
 pub enum Choice {
     /// What the stream's catalog says, by the rules of the strategy that it names, or else of the usual one.
     Catalog,
-    /// These tracks, whose objects say themselves which frames they are.
+    /// These tracks, whose objects describe their frames.
     Known {
         /// Names of the tracks; the first one has the keyframes.
         tracks: Vec<String>,
         /// How they are played, but for what the viewer wants of the buffer.
         settings: PlayerSettings,
     },
+}
+
+impl Choice {
+    /// The tracks of a strategy, played as the strategy says.
+    pub fn of(strategy: &dyn Strategy) -> Self {
+        let names = strategy.tracks().iter().map(|track| track.name.to_owned());
+        Self::Known {
+            tracks: names.collect(),
+            settings: strategy.player(),
+        }
+    }
 }
 
 /// Where a player begins.

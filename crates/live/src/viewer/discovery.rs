@@ -1,4 +1,4 @@
-//! How a player finds out what there is: it asks for the catalog under both of its names at once, then for what that names.
+//! Finds the tracks of a stream: requests the catalog under both of its names, then the init segments that the catalog names.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,41 +13,41 @@ use weir_quic::Endpoint;
 
 use super::Viewer;
 use super::answer_timeout::{answer_by, unanswered_reason};
-use super::incoming::{Of, Tries};
+use super::incoming::{Retries, StreamContent};
 use crate::catalog::CATALOG_TRACK;
 use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
-/// What was asked for and has come so far.
+/// The metadata tracks that were requested, and what has come of them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
-    asked: Vec<Asked>,
-    catalog: Option<Found>,
+    asked: Vec<MetadataRequest>,
+    catalog: Option<CatalogObject>,
     segments: BTreeMap<String, Bytes>,
-    /// When an answer, or what was promised, should have come.
+    /// When an answer, or the object of an accepted track, should have come.
     give_up_at: Option<Instant>,
-    /// When to ask again, because nobody had it.
+    /// When to request the catalog again, because nobody had it.
     ask_at: Option<Instant>,
     is_over: bool,
 }
 
-/// A track with one object, for those who come late.
+/// The SUBSCRIBE for a metadata track: the catalog or an init segment.
 #[derive(Debug)]
-struct Asked {
+struct MetadataRequest {
     name: String,
     request: RequestId,
     is_catalog: bool,
-    /// Whether the relay has it.
+    /// Whether the relay accepted the request.
     is_accepted: bool,
-    /// Whether nothing more is awaited.
+    /// Whether nothing more is awaited for this request.
     is_answered: bool,
-    tries: Tries,
+    retries: Retries,
 }
 
-/// The last catalog that came.
+/// The catalog that came last.
 #[derive(Debug)]
-struct Found {
-    /// What it was asked for by.
+struct CatalogObject {
+    /// The request that it came for.
     request: RequestId,
     group: u64,
     json: Bytes,
@@ -59,7 +59,7 @@ impl Discovery {
         self.give_up_at.filter(|_| !self.is_over)
     }
 
-    /// When to ask again, because nobody had it.
+    /// When to request the catalog again, because nobody had it.
     pub(super) fn ask_at(&self) -> Option<Instant> {
         self.ask_at
     }
@@ -81,18 +81,18 @@ impl Discovery {
 
     /// Whether a catalog is another one than the last. Publishers say it again and again, for those who come late, what
     /// is fetched may be older, and who has one under the one name has none under the other.
-    fn is_news(&self, found: &Found) -> bool {
+    fn is_news(&self, found: &CatalogObject) -> bool {
         self.catalog.as_ref().is_none_or(|known| {
             known.request == found.request && known.group <= found.group && known.json != found.json
         })
     }
 
     /// Begins with a catalog; returns the requests for what another one named.
-    fn begin(&mut self, now: Instant, found: Found) -> Vec<RequestId> {
+    fn begin(&mut self, now: Instant, found: CatalogObject) -> Vec<RequestId> {
         self.catalog = Some(found);
         self.segments.clear();
         self.is_over = false;
-        self.give_up_at = Some(now + HELD_TIME_MAX);
+        self.give_up_at = Some(now + METADATA_TIME_MAX);
         self.ask_at = None;
         let over = self.asked.extract_if(.., |asked| !asked.is_catalog);
         let over = over.map(|asked| asked.request).collect();
@@ -116,12 +116,12 @@ impl Discovery {
 }
 
 impl Viewer {
-    /// Asks for the catalog. Of a stream that is not published yet the relay is to tell when it is.
-    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, patience: Duration) {
+    /// Requests the catalog; the relay may wait for a publisher for `wait`.
+    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, wait: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
-            self.ask(now, endpoint, name, patience, true);
+            self.ask(now, endpoint, name, wait, true);
         }
-        self.discovery.give_up_at = answer_by(now, patience);
+        self.discovery.give_up_at = answer_by(now, wait);
     }
 
     fn ask(
@@ -129,28 +129,28 @@ impl Viewer {
         now: Instant,
         endpoint: &mut Endpoint,
         name: &str,
-        patience: Duration,
+        wait: Duration,
         is_catalog: bool,
     ) {
-        if let Some(request) = self.ask_for(now, endpoint, name, patience) {
-            self.discovery.asked.push(Asked {
+        if let Some(request) = self.ask_for(now, endpoint, name, wait) {
+            self.discovery.asked.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
                 is_catalog,
                 is_accepted: false,
                 is_answered: false,
-                tries: Tries::default(),
+                retries: Retries::default(),
             });
         }
     }
 
-    /// Asks for one of the tracks; if that cannot be, the player is of no more use.
+    /// Sends SUBSCRIBE for a metadata track; the player fails if that is impossible.
     fn ask_for(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         name: &str,
-        patience: Duration,
+        wait: Duration,
     ) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
@@ -162,7 +162,7 @@ impl Viewer {
         };
         let parameters = Parameters {
             filter: Some(Filter::LargestObject),
-            rendezvous_timeout: Some(patience).filter(|time| !time.is_zero()),
+            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
         let (session, mut connection) = self.client.open(now, endpoint)?;
@@ -176,15 +176,15 @@ impl Viewer {
         }
     }
 
-    /// One of the tracks is there; what it holds is fetched, unless it is still to come.
-    pub(super) fn on_held_accepted(
+    /// The relay has a metadata track: its object is fetched, unless it is still to come.
+    pub(super) fn on_metadata_accepted(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         id: RequestId,
         largest: Option<Location>,
     ) {
-        self.discovery.give_up_at = Some(now + HELD_TIME_MAX);
+        self.discovery.give_up_at = Some(now + METADATA_TIME_MAX);
         let mut asked = self.discovery.asked.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.request == id) {
             asked.is_accepted = true;
@@ -200,12 +200,12 @@ impl Viewer {
             groups: 0,
         };
         if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, Of::Held(id)));
+            self.fetches.push((fetch, StreamContent::Metadata(id)));
         }
     }
 
-    /// One of the tracks is not there.
-    pub(super) fn on_held_rejected(
+    /// The relay refused a metadata track.
+    pub(super) fn on_metadata_rejected(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -213,7 +213,7 @@ impl Viewer {
         error: &RequestError,
     ) {
         let is_early = error.code == RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-        if is_early && self.ask_once_more(now, endpoint, id) {
+        if is_early && self.request_again(now, endpoint, id) {
             return;
         }
         if self.discovery.answer(id).is_none() || self.discovery.is_over {
@@ -222,7 +222,7 @@ impl Viewer {
         match self.discovery.catalog {
             Some(_) => self.plan_if_answered(now, endpoint),
             None if !self.discovery.is_answered() => {}
-            None if self.waits_until.is_some() => {
+            None if self.phase.waits_until().is_some() => {
                 self.discovery.ask_at = Some(now + ASK_PAUSE);
             }
             None => {
@@ -233,8 +233,13 @@ impl Viewer {
         }
     }
 
-    /// A request for one of the tracks is over. If there was no answer, that is one.
-    pub(super) fn on_held_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+    /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
+    pub(super) fn on_metadata_closed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+    ) {
         let mut asked = self.discovery.asked.iter();
         if asked.any(|asked| asked.request == id && !asked.is_accepted) {
             let error = RequestError {
@@ -243,21 +248,21 @@ impl Viewer {
                 reason: "it ended the request without an answer".to_owned(),
                 redirect: None,
             };
-            self.on_held_rejected(now, endpoint, id, &error);
+            self.on_metadata_rejected(now, endpoint, id, &error);
         }
     }
 
     /// Asks for a track again whose end of the subscription before was overtaken; returns whether that may be.
-    fn ask_once_more(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) -> bool {
+    fn request_again(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) -> bool {
         let mut asked = self.discovery.asked.iter_mut();
         let Some(asked) = asked.find(|asked| asked.request == id) else {
             return false;
         };
-        if !asked.tries.take() {
+        if !asked.retries.take() {
             return false;
         }
         let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
-        let left = self.waits_until.filter(|_| is_catalog);
+        let left = self.phase.waits_until().filter(|_| is_catalog);
         let left = left.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let request = self.ask_for(now, endpoint, &name, left);
         let mut asked = self.discovery.asked.iter_mut();
@@ -268,8 +273,8 @@ impl Viewer {
         })
     }
 
-    /// What one of the tracks holds is here.
-    pub(super) fn on_held(
+    /// The object of a metadata track has arrived.
+    pub(super) fn on_metadata(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
@@ -278,7 +283,7 @@ impl Viewer {
         payload: Bytes,
     ) {
         if self.discovery.is_catalog(id) {
-            let found = Found {
+            let found = CatalogObject {
                 request: id,
                 group,
                 json: payload,
@@ -293,7 +298,7 @@ impl Viewer {
         }
     }
 
-    fn on_catalog(&mut self, now: Instant, endpoint: &mut Endpoint, found: Found) {
+    fn on_catalog(&mut self, now: Instant, endpoint: &mut Endpoint, found: CatalogObject) {
         if !self.discovery.is_news(&found) {
             return;
         }
@@ -306,7 +311,7 @@ impl Viewer {
         };
         let over = self.discovery.begin(now, found);
         self.fetches
-            .retain(|(_, of)| !over.iter().any(|id| *of == Of::Held(*id)));
+            .retain(|(_, of)| !over.iter().any(|id| *of == StreamContent::Metadata(*id)));
         self.forget(now, endpoint, &over);
         for name in names {
             self.ask(now, endpoint, &name, Duration::ZERO, false);
@@ -314,7 +319,7 @@ impl Viewer {
         self.plan_if_answered(now, endpoint);
     }
 
-    /// An answer, or what was promised, did not come.
+    /// An answer, or the object of an accepted track, did not come in time.
     pub(super) fn on_discovery_timeout(&mut self, now: Instant) {
         let is_due = |at: Instant| at <= now;
         if !self.discovery.poll_timeout().is_some_and(is_due) {
@@ -329,7 +334,7 @@ impl Viewer {
             unanswered_reason(name)
         };
         self.on_useless(reason);
-        self.discovery.ask_at = self.waits_until.map(|_| now + ASK_PAUSE);
+        self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
     }
 
     fn plan_if_answered(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -350,7 +355,7 @@ impl Viewer {
         }
     }
 
-    /// A catalog is of no use: the first one ends the player, by later ones it does not go on.
+    /// A catalog cannot be used: the first one fails the player, later ones are ignored.
     fn on_useless(&mut self, reason: String) {
         self.discovery.is_over = true;
         if self.plan.is_some() {
@@ -361,7 +366,7 @@ impl Viewer {
     }
 }
 
-/// How long what is there may take to come.
-const HELD_TIME_MAX: Duration = Duration::from_secs(5);
-/// After this time it is asked again for what nobody had, if it is waited for.
+/// How long the object of an accepted track may take to come.
+const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
+/// The pause between two requests for a catalog that nobody had.
 const ASK_PAUSE: Duration = Duration::from_millis(250);

@@ -22,7 +22,7 @@ pub(super) struct Track {
     /// Streams that have begun.
     pub(super) streams: u64,
     end: End,
-    pub(super) tries: Tries,
+    pub(super) retries: Retries,
 }
 
 /// Whether more streams of a track are to be expected.
@@ -45,7 +45,7 @@ impl Track {
             unpacker,
             streams: 0,
             end: End::Open,
-            tries: Tries::default(),
+            retries: Retries::default(),
         }
     }
 
@@ -68,25 +68,25 @@ impl Track {
 
 /// What a stream belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Of {
+pub(super) enum StreamContent {
     /// The track at this place.
     Track(usize),
     /// What is asked for by this request before anything is played.
-    Held(RequestId),
+    Metadata(RequestId),
 }
 
 /// A stream that is being received.
 #[derive(Debug)]
 pub(super) struct Incoming {
-    pub(super) of: Of,
+    pub(super) of: StreamContent,
     pub(super) group: u64,
     /// Whether it carries what is past of a group, of which the rest comes on other streams.
     pub(super) is_fetch: bool,
-    pub(super) current: Option<Current>,
+    pub(super) current: Option<PartialObject>,
 }
 
 impl Incoming {
-    pub(super) fn new(of: Of, group: u64, is_fetch: bool) -> Self {
+    pub(super) fn new(of: StreamContent, group: u64, is_fetch: bool) -> Self {
         Self {
             of,
             group,
@@ -102,7 +102,7 @@ pub(super) fn has_room(
     stream: StreamId,
     bytes: usize,
 ) -> bool {
-    let current = |incoming: &Incoming| incoming.current.as_ref().map(Current::kept_bytes);
+    let current = |incoming: &Incoming| incoming.current.as_ref().map(PartialObject::kept_bytes);
     match streams.get(&stream).and_then(current) {
         Some(Some(_)) => {
             let kept = streams.values().filter_map(current).flatten();
@@ -114,7 +114,7 @@ pub(super) fn has_room(
 
 /// The object that is being received.
 #[derive(Debug)]
-pub(super) struct Current {
+pub(super) struct PartialObject {
     /// Its place in its group.
     pub(super) id: u64,
     /// What it says about its frame.
@@ -126,7 +126,7 @@ pub(super) struct Current {
     pub(super) payload: BytesMut,
 }
 
-impl Current {
+impl PartialObject {
     pub(super) fn new(tag: Option<FrameTag>, object: &ObjectHeader) -> Self {
         Self {
             id: object.id,
@@ -155,7 +155,7 @@ impl Current {
 
 /// A frame that has arrived.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct ReceivedFrame {
     pub(super) group: u64,
     pub(super) tag: FrameTag,
     /// Whether the origin said all this itself.
@@ -165,18 +165,18 @@ pub(super) struct Whole {
 
 /// How often a track was asked for again, because the relay did not know yet that the subscription before has ended.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tries(u32);
+pub(super) struct Retries(u32);
 
-impl Tries {
+impl Retries {
     /// Whether it may be asked for once more; counts that.
     pub(super) fn take(&mut self) -> bool {
-        self.0 += u32::from(self.0 <= TRIES_MAX);
-        self.0 <= TRIES_MAX
+        self.0 += u32::from(self.0 <= RETRIES_MAX);
+        self.0 <= RETRIES_MAX
     }
 }
 
 /// How often a track is asked for again; then the refusal holds.
-const TRIES_MAX: u32 = 8;
+const RETRIES_MAX: u32 = 8;
 
 #[cfg(test)]
 mod tests {
@@ -186,9 +186,9 @@ mod tests {
 
     #[test]
     fn a_track_is_asked_for_again_so_often_and_no_more() {
-        let mut tries = Tries::default();
-        assert!((0..TRIES_MAX).all(|_| tries.take()));
-        assert!(!tries.take() && !tries.take());
+        let mut retries = Retries::default();
+        assert!((0..RETRIES_MAX).all(|_| retries.take()));
+        assert!(!retries.take() && !retries.take());
     }
 
     #[test]
@@ -201,9 +201,9 @@ mod tests {
         };
         let mut streams = BTreeMap::new();
         for (number, bytes) in [(0, PARTIAL_BYTES_MAX - 10), (1, 4), (2, 0)] {
-            let mut current = Current::new(None, &header);
+            let mut current = PartialObject::new(None, &header);
             current.payload = BytesMut::zeroed(bytes);
-            let mut incoming = Incoming::new(Of::Track(0), 0, false);
+            let mut incoming = Incoming::new(StreamContent::Track(0), 0, false);
             incoming.current = (number < 2).then_some(current);
             streams.insert(StreamId(number), incoming);
         }

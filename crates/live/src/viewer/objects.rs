@@ -3,19 +3,42 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use weir_moqt::data::{ObjectHeader, ObjectStatus};
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::ResetCode;
 use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::Viewer;
-use super::incoming::{Current, Of, Whole, has_room};
-use super::publisher_change::Sender;
-use super::unpacking::Unpacked;
-use crate::limits::{HELD_BYTES_MAX, OBJECT_BYTES_MAX};
+use super::incoming::{PartialObject, ReceivedFrame, StreamContent, has_room};
+use super::publisher_change::FramePublisher;
+use super::unpacking::ReceivedObject;
+use crate::limits::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;
 
 impl Viewer {
+    /// An object of a fetch begins; an entry that only tells of a gap changes nothing.
+    pub(super) fn on_fetch_entry(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        stream: StreamId,
+        entry: FetchEntry,
+    ) {
+        let FetchEntry::Object(object) = entry else {
+            return;
+        };
+        if let Some(incoming) = self.streams.get_mut(&stream) {
+            incoming.group = object.group;
+        }
+        let header = ObjectHeader {
+            id: object.object,
+            properties: object.properties,
+            status: ObjectStatus::Normal,
+            payload_len: object.payload_len,
+        };
+        self.on_object(now, endpoint, stream, &header);
+    }
+
     pub(super) fn on_object(
         &mut self,
         now: Instant,
@@ -32,9 +55,11 @@ impl Viewer {
         }
         let group = incoming.group;
         let bytes_max = match incoming.of {
-            Of::Held(_) => Some(HELD_BYTES_MAX as u64),
-            Of::Track(place) if self.tracks[place].unpacker.is_some() => Some(OBJECT_BYTES_MAX),
-            Of::Track(_) => None,
+            StreamContent::Metadata(_) => Some(METADATA_BYTES_MAX as u64),
+            StreamContent::Track(place) if self.tracks[place].unpacker.is_some() => {
+                Some(OBJECT_BYTES_MAX)
+            }
+            StreamContent::Track(_) => None,
         };
         let tag = match FrameTag::read(&object.properties) {
             Ok(tag) if tag.is_some() => tag,
@@ -42,7 +67,7 @@ impl Viewer {
             Ok(_) => return self.on_unknown("it is too large, or says nothing about its frame"),
             Err(error) => return self.on_unknown(&error.to_string()),
         };
-        incoming.current = Some(Current::new(tag, object));
+        incoming.current = Some(PartialObject::new(tag, object));
         let now_us = self.config.timebase.microseconds(now);
         if let (Some(freshness), Some(tag)) = (&mut self.freshness, &tag)
             && !freshness.is_wanted(now_us, group, tag)
@@ -75,31 +100,31 @@ impl Viewer {
             return;
         };
         match (of, current.tag) {
-            (Of::Held(request), _) => {
+            (StreamContent::Metadata(request), _) => {
                 let payload = current.payload.freeze();
-                self.on_held(now, endpoint, request, group, payload);
+                self.on_metadata(now, endpoint, request, group, payload);
             }
-            (Of::Track(place), Some(tag)) => {
+            (StreamContent::Track(place), Some(tag)) => {
                 let bytes = current.bytes;
-                let whole = Whole {
+                let frame = ReceivedFrame {
                     group,
                     tag,
                     is_told: true,
                     bytes,
                 };
-                self.on_whole(now, place, whole);
+                self.on_received_frame(now, place, frame);
             }
-            (Of::Track(place), None) => self.unpack(now, place, group, current),
+            (StreamContent::Track(place), None) => self.unpack(now, place, group, current),
         }
     }
 
     /// Finds the frames in an object that does not say which it has.
-    fn unpack(&mut self, now: Instant, place: usize, group: u64, current: Current) {
+    fn unpack(&mut self, now: Instant, place: usize, group: u64, current: PartialObject) {
         let arrived_us = self.config.timebase.microseconds(now);
         let Some(unpacker) = &mut self.tracks[place].unpacker else {
             return;
         };
-        let object = Unpacked {
+        let object = ReceivedObject {
             group,
             id: current.id,
             properties: &current.properties,
@@ -109,35 +134,35 @@ impl Viewer {
         match unpacker.read(&object) {
             Ok(tags) => {
                 for (tag, number) in tags.into_iter().zip(0..) {
-                    let whole = Whole {
+                    let frame = ReceivedFrame {
                         group,
                         tag,
                         is_told: false,
                         bytes: if number == 0 { current.bytes } else { 0 },
                     };
-                    self.on_whole(now, place, whole);
+                    self.on_received_frame(now, place, frame);
                 }
             }
             Err(error) => self.on_unknown(&error.to_string()),
         }
     }
 
-    fn on_whole(&mut self, now: Instant, place: usize, whole: Whole) {
+    fn on_received_frame(&mut self, now: Instant, place: usize, frame: ReceivedFrame) {
         let now_us = self.config.timebase.microseconds(now);
-        match self.succession.judge(now_us, &whole) {
-            Sender::Same => {}
-            Sender::Another => self.follow_publisher(),
-            Sender::Before => {
+        match self.publisher_tracker.publisher_of(now_us, &frame) {
+            FramePublisher::Current => {}
+            FramePublisher::Successor => self.follow_publisher(),
+            FramePublisher::Former => {
                 self.frames_of_former += 1;
                 return;
             }
         }
         match &mut self.sequence {
             Some(sequence) if place == 0 => {
-                sequence.push(whole.group, whole);
+                sequence.push(frame.group, frame);
                 self.pass(now);
             }
-            Some(_) | None => self.on_frame(now, &whole),
+            Some(_) | None => self.on_frame(now, &frame),
         }
     }
 }

@@ -1,33 +1,35 @@
-//! Whether the publisher of a stream is still the one that it was.
+//! Recognises that another publisher took over a stream.
 //!
-//! Who falls and comes back with the same settings has an equal catalog, and the relay hands its objects on for the same
-//! requests; but its media time begins again, and nothing of it would be shown for as long as the first one had lasted. What is
-//! certain tells them apart. One publisher counts groups and frames upwards, and a group has a frame at least: from one group to a
-//! later one the frames grow by as much as the groups, or more, and the later one is made later. Of publishers that tell no such
-//! thing, media time does not run back from one keyframe to that of a later group.
+//! A publisher that restarts with the same settings has an equal catalog, and the relay delivers its objects for the same
+//! requests. Its media time begins again, so without this module none of its frames would be shown until its media time had
+//! passed that of the first publisher.
 //!
-//! Two that send at the same time are not followed to and fro: who was left is not heard again before the one that took its place
-//! has been silent for [`SILENCE_US`].
+//! Two rules tell publishers apart. A publisher counts groups and frames upwards, and a group has at least one frame: from one
+//! group to a later one the frame number grows at least as much as the group number, and the later frame was made later. If
+//! objects carry no such numbers, media time must not run back from one keyframe to the keyframe of a later group.
+//!
+//! If two publishers send at the same time, the player does not alternate between them: it returns to the former publisher only
+//! after the current one has been silent for [`SILENCE_US`].
 
 use std::cmp::Ordering;
 
-use super::incoming::Whole;
+use super::incoming::ReceivedFrame;
 use crate::FrameKind;
 
-/// What is known of the publisher that is heard.
+/// The current publisher of a stream, and the one before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Succession {
-    /// A frame of its newest group.
+pub(super) struct PublisherTracker {
+    /// A frame of the current publisher's newest group.
     newest: Option<Seen>,
-    /// A frame of the newest group of the one before.
+    /// A frame of the former publisher's newest group.
     before: Option<Seen>,
-    /// Groups below are of one before, where nothing but media time tells.
+    /// Groups below this one belong to the former publisher, where only media time tells the two apart.
     from_group: u64,
-    /// When the last frame came of the publisher that is heard, in microseconds.
+    /// When the last frame of the current publisher came, in microseconds.
     heard_us: i64,
 }
 
-/// Where a frame stands in what one publisher sends.
+/// The position of a frame in what its publisher sends.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     group: u64,
@@ -36,20 +38,20 @@ struct Seen {
     decode_us: i64,
 }
 
-/// Who sent a frame.
+/// The publisher of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sender {
-    /// The publisher that is heard.
-    Same,
-    /// Another one, which took its place.
-    Another,
-    /// One whose place another took.
-    Before,
+pub(super) enum FramePublisher {
+    /// The publisher that is played now.
+    Current,
+    /// Another publisher, which took the place of the current one.
+    Successor,
+    /// A publisher whose place another has taken.
+    Former,
 }
 
-impl Succession {
-    /// Who sent a frame that has arrived at `now_us`, on whichever track with video.
-    pub(super) fn judge(&mut self, now_us: i64, whole: &Whole) -> Sender {
+impl PublisherTracker {
+    /// Says which publisher sent a frame that arrived at `now_us` on any video track, and notes the change if there is one.
+    pub(super) fn publisher_of(&mut self, now_us: i64, whole: &ReceivedFrame) -> FramePublisher {
         let tag = &whole.tag;
         let seen = Seen {
             group: whole.group,
@@ -59,7 +61,7 @@ impl Succession {
         };
         let Some(newest) = self.newest else {
             (self.newest, self.heard_us) = (Some(seen), now_us);
-            return Sender::Same;
+            return FramePublisher::Current;
         };
         let is_silent = now_us.saturating_sub(self.heard_us) >= SILENCE_US;
         let sender = if whole.is_told {
@@ -68,32 +70,34 @@ impl Succession {
             self.timed_against(&seen, &newest, tag.kind)
         };
         let sender = match sender {
-            Sender::Another if whole.is_told && !is_silent && self.is_of_before(&seen) => {
-                Sender::Before
+            FramePublisher::Successor
+                if whole.is_told && !is_silent && self.is_of_before(&seen) =>
+            {
+                FramePublisher::Former
             }
-            Sender::Before if is_silent => Sender::Another,
-            Sender::Same | Sender::Another | Sender::Before => sender,
+            FramePublisher::Former if is_silent => FramePublisher::Successor,
+            FramePublisher::Current | FramePublisher::Successor | FramePublisher::Former => sender,
         };
         match sender {
-            Sender::Same => {
+            FramePublisher::Current => {
                 self.heard_us = now_us;
                 if seen.group > newest.group {
                     self.newest = Some(seen);
                 }
             }
-            Sender::Another => {
+            FramePublisher::Successor => {
                 self.heard_us = now_us;
                 (self.before, self.newest) = (Some(newest), Some(seen));
                 if !whole.is_told {
                     self.from_group = seen.group;
                 }
             }
-            Sender::Before => {}
+            FramePublisher::Former => {}
         }
         sender
     }
 
-    /// Whether a frame can be of the publisher that was left; notes how far that one is by now.
+    /// Whether the former publisher can have sent a frame. If so, notes how far that publisher is by now.
     fn is_of_before(&mut self, seen: &Seen) -> bool {
         let Some(before) = self.before.filter(|before| seen.can_be_of(before)) else {
             return false;
@@ -104,32 +108,33 @@ impl Succession {
         true
     }
 
-    /// Of a publisher that only tells media times.
-    fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> Sender {
+    /// The publisher of a frame that carries nothing but media times.
+    fn timed_against(&self, seen: &Seen, newest: &Seen, kind: FrameKind) -> FramePublisher {
         if seen.group < self.from_group {
-            return Sender::Before;
+            return FramePublisher::Former;
         }
         let is_back = seen.decode_us.saturating_add(BACK_US) < newest.decode_us;
         if kind == FrameKind::Key && seen.group > newest.group && is_back {
-            return Sender::Another;
+            return FramePublisher::Successor;
         }
-        Sender::Same
+        FramePublisher::Current
     }
 }
 
 impl Seen {
-    /// Of publishers that tell all: whichever of two was made later is of the one that is heard now.
-    fn told_against(&self, newest: &Self) -> Sender {
+    /// The publisher of a frame that carries its number and when it was made: of two publishers, the one whose frames were made
+    /// later is the current one.
+    fn told_against(&self, newest: &Self) -> FramePublisher {
         if self.can_be_of(newest) {
-            Sender::Same
+            FramePublisher::Current
         } else if self.available_us > newest.available_us {
-            Sender::Another
+            FramePublisher::Successor
         } else {
-            Sender::Before
+            FramePublisher::Former
         }
     }
 
-    /// Whether the publisher that sent `other` can have sent this too.
+    /// Whether the publisher of `other` can have sent this frame too.
     fn can_be_of(&self, other: &Self) -> bool {
         match self.group.cmp(&other.group) {
             Ordering::Less => self.can_precede(other),
@@ -146,9 +151,9 @@ impl Seen {
     }
 }
 
-/// Less than this a clock may be set back, and times may be out of order, in microseconds.
+/// How far times may run back within one publisher, in microseconds: clocks are corrected, and frames are out of order.
 const BACK_US: i64 = 500_000;
-/// So long nothing has to come of a publisher before one that was left is heard again, in microseconds.
+/// How long the current publisher must be silent before the former one is played again, in microseconds.
 const SILENCE_US: i64 = 2_000_000;
 
 #[cfg(test)]
@@ -156,7 +161,7 @@ mod tests {
     use super::*;
     use crate::packaging::FrameTag;
 
-    fn whole(group: u64, number: u64, available_us: i64, decode_us: i64) -> Whole {
+    fn whole(group: u64, number: u64, available_us: i64, decode_us: i64) -> ReceivedFrame {
         let tag = FrameTag {
             kind: FrameKind::Key,
             is_disposable: false,
@@ -167,7 +172,7 @@ mod tests {
             duration_us: 40_000,
             number,
         };
-        Whole {
+        ReceivedFrame {
             group,
             tag,
             is_told: true,
@@ -175,22 +180,22 @@ mod tests {
         }
     }
 
-    fn all(frames: impl IntoIterator<Item = Whole>) -> Vec<Sender> {
+    fn all(frames: impl IntoIterator<Item = ReceivedFrame>) -> Vec<FramePublisher> {
         all_at(frames.into_iter().map(|frame| (0, frame)))
     }
 
     /// With the microsecond at which each arrives.
-    fn all_at(frames: impl IntoIterator<Item = (i64, Whole)>) -> Vec<Sender> {
-        let mut succession = Succession::default();
+    fn all_at(frames: impl IntoIterator<Item = (i64, ReceivedFrame)>) -> Vec<FramePublisher> {
+        let mut publisher_tracker = PublisherTracker::default();
         let frames = frames.into_iter();
-        let judged = frames.map(|(at_us, frame)| succession.judge(at_us, &frame));
+        let judged = frames.map(|(at_us, frame)| publisher_tracker.publisher_of(at_us, &frame));
         judged.collect()
     }
 
     #[test]
     fn one_publisher_stays_the_same_in_whichever_order_its_frames_come() {
         for is_told in [true, false] {
-            let frame = |group: u64, within: u64| Whole {
+            let frame = |group: u64, within: u64| ReceivedFrame {
                 is_told,
                 tag: FrameTag {
                     kind: if within == 0 {
@@ -212,10 +217,18 @@ mod tests {
                 }
             }
             let senders = all(frames);
-            assert!(senders.iter().all(|sender| *sender == Sender::Same));
+            assert!(
+                senders
+                    .iter()
+                    .all(|sender| *sender == FramePublisher::Current)
+            );
         }
         let one_frame_each = (0..9).map(|group| whole(group, group, 0, 0));
-        assert!(all(one_frame_each).iter().all(|one| *one == Sender::Same));
+        assert!(
+            all(one_frame_each)
+                .iter()
+                .all(|one| *one == FramePublisher::Current)
+        );
     }
 
     #[test]
@@ -231,13 +244,13 @@ mod tests {
             whole(11_002, 30, 12_200_000, 1_200_000),
         ]);
         let expected = [
-            Sender::Same,
-            Sender::Same,
-            Sender::Another,
-            Sender::Before,
-            Sender::Before,
-            Sender::Same,
-            Sender::Same,
+            FramePublisher::Current,
+            FramePublisher::Current,
+            FramePublisher::Successor,
+            FramePublisher::Former,
+            FramePublisher::Former,
+            FramePublisher::Current,
+            FramePublisher::Current,
         ];
         assert_eq!(senders, expected);
     }
@@ -248,7 +261,10 @@ mod tests {
             whole(1_000, 0, 1_000_000, 0),
             whole(4_001, 15, 4_600_000, 600_000),
         ]);
-        assert_eq!(senders, [Sender::Same, Sender::Another]);
+        assert_eq!(
+            senders,
+            [FramePublisher::Current, FramePublisher::Successor]
+        );
     }
 
     #[test]
@@ -259,13 +275,18 @@ mod tests {
             whole(51, 715, 30_600_000, 29_600_000),
             whole(1, 15, 40_600_000, 600_000),
         ]);
-        let expected = [Sender::Same, Sender::Another, Sender::Before, Sender::Same];
+        let expected = [
+            FramePublisher::Current,
+            FramePublisher::Successor,
+            FramePublisher::Former,
+            FramePublisher::Current,
+        ];
         assert_eq!(senders, expected);
     }
 
     #[test]
     fn where_only_media_time_tells_it_has_to_run_back() {
-        let timed = |group, decode_us| Whole {
+        let timed = |group, decode_us| ReceivedFrame {
             is_told: false,
             ..whole(group, 0, 0, decode_us)
         };
@@ -278,12 +299,12 @@ mod tests {
             timed(21, 700_000),
         ]);
         let expected = [
-            Sender::Same,
-            Sender::Same,
-            Sender::Same,
-            Sender::Another,
-            Sender::Before,
-            Sender::Same,
+            FramePublisher::Current,
+            FramePublisher::Current,
+            FramePublisher::Current,
+            FramePublisher::Successor,
+            FramePublisher::Former,
+            FramePublisher::Current,
         ];
         assert_eq!(senders, expected);
     }
@@ -299,23 +320,23 @@ mod tests {
             let us = 20_020_000 + i64::try_from(place).unwrap() * 40_000;
             whole(11_001 + place / 15, 15 + place, us, us - 11_000_000)
         };
-        let at_us = |frame: &Whole| frame.tag.available_us;
+        let at_us = |frame: &ReceivedFrame| frame.tag.available_us;
         let both = (0..200).flat_map(|place| [first(place), second(place)]);
         let alone = (200..300).map(first);
         let frames = both.chain(alone);
         let senders = all_at(frames.map(|frame| (at_us(&frame), frame)));
         let changes: Vec<usize> = (0..senders.len())
-            .filter(|place| senders[*place] == Sender::Another)
+            .filter(|place| senders[*place] == FramePublisher::Successor)
             .collect();
         // To the second with its first frame, and back two seconds after its last.
         assert_eq!(changes, [1, 450]);
-        let heard = |place: &usize| senders[*place] == Sender::Same;
+        let heard = |place: &usize| senders[*place] == FramePublisher::Current;
         assert!((3..400).step_by(2).all(|place| heard(&place)));
         assert!((451..500).all(|place| heard(&place)));
         let left = (2..400).step_by(2).chain(400..450);
         assert!(
             left.into_iter()
-                .all(|place| senders[place] == Sender::Before)
+                .all(|place| senders[place] == FramePublisher::Former)
         );
     }
 
@@ -327,7 +348,12 @@ mod tests {
             (2_000_000, whole(9_500, 1, 32_000_000, 40_000)),
             (2_040_000, whole(9_500, 2, 32_040_000, 80_000)),
         ];
-        let expected = [Sender::Same, Sender::Before, Sender::Another, Sender::Same];
+        let expected = [
+            FramePublisher::Current,
+            FramePublisher::Former,
+            FramePublisher::Successor,
+            FramePublisher::Current,
+        ];
         assert_eq!(all_at(frames), expected);
     }
 
@@ -335,16 +361,16 @@ mod tests {
     fn whatever_a_publisher_claims_is_judged() {
         let extremes = [0, 1, u64::MAX];
         let times = [-1 << 60, 0, 1 << 60];
-        let mut succession = Succession::default();
+        let mut publisher_tracker = PublisherTracker::default();
         for group in extremes {
             for number in extremes {
                 for us in times {
                     for is_told in [true, false] {
-                        let frame = Whole {
+                        let frame = ReceivedFrame {
                             is_told,
                             ..whole(group, number, us, us)
                         };
-                        succession.judge(us, &frame);
+                        publisher_tracker.publisher_of(us, &frame);
                     }
                 }
             }

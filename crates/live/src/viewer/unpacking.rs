@@ -28,7 +28,7 @@ pub(super) struct Unpacker {
 
 /// An object that has wholly arrived.
 #[derive(Debug)]
-pub(super) struct Unpacked<'a> {
+pub(super) struct ReceivedObject<'a> {
     pub(super) group: u64,
     /// Its place in the group.
     pub(super) id: u64,
@@ -63,7 +63,10 @@ impl Unpacker {
     }
 
     /// The frames of an object, as far as that can be told. When they were available cannot: their arrival stands for it.
-    pub(super) fn read(&mut self, object: &Unpacked<'_>) -> Result<Vec<FrameTag>, UnpackError> {
+    pub(super) fn read(
+        &mut self,
+        object: &ReceivedObject<'_>,
+    ) -> Result<Vec<FrameTag>, UnpackError> {
         let (parts, length_bytes) = match &self.plan.form {
             Form::Loc {
                 timescale,
@@ -91,7 +94,7 @@ impl Unpacker {
 
     fn tag(
         &mut self,
-        object: &Unpacked<'_>,
+        object: &ReceivedObject<'_>,
         is_first: bool,
         times: Times,
         sample: &[u8],

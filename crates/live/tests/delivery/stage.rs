@@ -154,6 +154,38 @@ impl Stage {
         (sim, [origin, relay, viewer])
     }
 
+    /// The committed trace from one second on, and how many frames it has.
+    fn source(&self, sim: &Sim, duration: Duration) -> (TraceSource, u64) {
+        let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
+        let start = sim.instant(Duration::from_secs(1));
+        let made = self
+            .made
+            .unwrap_or_else(|| duration.saturating_sub(Duration::from_millis(1500)));
+        let frames = u64::try_from(made.as_millis() * 24 / 1000).expect("few");
+        let offset = usize::try_from(self.seed).expect("small") * 45;
+        (TraceSource::new(trace, start, offset, frames), frames)
+    }
+
+    /// What a viewer has received of so many frames until the last one was there, with times since the beginning.
+    fn received(
+        &self,
+        viewer: &Viewer,
+        counters: OriginCounters,
+        frames: u64,
+    ) -> (Figures, Vec<FrameRecord>) {
+        let begins_us = self.begins_ms * 1000;
+        let end_us = 1_000_000 + i64::try_from(frames * 1_000_000 / 24).expect("short");
+        let mut records = viewer.records().to_vec();
+        for record in &mut records {
+            record.arrived_us -= begins_us;
+            for at_us in [&mut record.available_us, &mut record.shown_us] {
+                *at_us = at_us.map(|us| us - begins_us);
+            }
+        }
+        let figures = Figures::new(&records, counters.frames, 400_000, end_us);
+        (figures, records)
+    }
+
     /// Streams for `duration` over a link with 20 ms of delay and a queue of 62.5 kB.
     pub(crate) fn run(&self, profile: &Profile, duration: Duration) -> Run {
         let strategy = strategy::by_name(self.strategy).expect("a known name");
@@ -171,21 +203,8 @@ impl Stage {
             at: sim.now(),
             us: self.begins_ms * 1000,
         };
-        let settings = strategy.player();
-        let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
-        let tracks: Vec<String> = tracks.collect();
-        let trace = FrameTrace::parse(LIFE_720P).expect("a good trace");
-        let start = sim.instant(Duration::from_secs(1));
-        let made = self
-            .made
-            .unwrap_or_else(|| duration.saturating_sub(Duration::from_millis(1500)));
-        let frames = u64::try_from(made.as_millis() * 24 / 1000).expect("few");
-        let source = TraceSource::new(
-            trace,
-            start,
-            usize::try_from(self.seed).expect("small") * 45,
-            frames,
-        );
+        let choice = Choice::of(&*strategy);
+        let (source, frames) = self.source(&sim, duration);
         let origin_target = target(&sim);
         sim.start(
             origin,
@@ -206,11 +225,11 @@ impl Stage {
             Viewer::new(ViewerConfig {
                 target: viewer_target,
                 namespace,
-                choice: Choice::Known { tracks, settings },
+                choice,
                 join: Join::Next,
                 buffer: BufferChoice::Strategy,
-                patience: Duration::ZERO,
-                patience_again: Duration::ZERO,
+                rendezvous_timeout: Duration::ZERO,
+                reconnect_timeout: Duration::ZERO,
                 timebase,
             }),
         );
@@ -221,16 +240,7 @@ impl Stage {
         let is_over = weir_quic::App::is_finished(published);
         let viewer = sim.app::<Viewer>(viewer);
         assert_eq!(viewer.failure(), None);
-        // Until the last frame was there.
-        let end_us = 1_000_000 + i64::try_from(frames * 1_000_000 / 24).expect("short");
-        let mut records = viewer.records().to_vec();
-        for record in &mut records {
-            record.arrived_us -= timebase.us;
-            for at_us in [&mut record.available_us, &mut record.shown_us] {
-                *at_us = at_us.map(|us| us - timebase.us);
-            }
-        }
-        let figures = Figures::new(&records, counters.frames, 400_000, end_us);
+        let (figures, records) = self.received(viewer, counters, frames);
         Run {
             figures,
             records,

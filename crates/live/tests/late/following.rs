@@ -23,11 +23,11 @@ const SECOND: Show = Show {
 };
 
 /// Begins to play what the catalog says, and to publish a second later.
-fn begin(stage: &mut Stage, join: Join, patience_again: Duration, show: Show) {
+fn begin(stage: &mut Stage, join: Join, reconnect_timeout: Duration, show: Show) {
     let config = ViewerConfig {
         choice: Choice::Catalog,
         join,
-        patience_again,
+        reconnect_timeout,
         ..stage.player_of("weir", &[])
     };
     stage.play_with(config);

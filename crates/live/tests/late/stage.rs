@@ -172,8 +172,8 @@ impl Stage {
             },
             join: Join::Current,
             buffer: BufferChoice::Strategy,
-            patience: Duration::from_secs(2),
-            patience_again: Duration::ZERO,
+            rendezvous_timeout: Duration::from_secs(2),
+            reconnect_timeout: Duration::ZERO,
             timebase: self.timebase(),
         }
     }

@@ -88,7 +88,7 @@ fn run(
     })
     .map_err(io::Error::other)?;
     let config = HostConfig {
-        rest: roles::REST,
+        receive_pause: roles::REST,
         ..HostConfig::default()
     };
     Host::new(config, vec![socket], endpoint, Arc::default(), stop)?.run(app)

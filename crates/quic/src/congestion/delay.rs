@@ -8,11 +8,11 @@
 //!
 //! Whoever yields to a queue that others fill yields for ever. So a queue that stays although the window was
 //! lowered is put to the proof (`drain.rs`): with next to nothing of our own in flight it is empty, or it is not ours.
-//! Then CUBIC decides (`rivals.rs`), until the queue is seen to be short again.
+//! Then CUBIC decides (`competition.rs`), until the queue is seen to be short again.
 
+mod competition;
 mod drain;
 mod path;
-mod rivals;
 
 use std::{
     any::Any,
@@ -25,9 +25,9 @@ use quinn_proto::{
     congestion::{Controller, ControllerFactory},
 };
 
+use self::competition::{Competition, Pressure};
 use self::drain::Drain;
 use self::path::{MILLISECOND, Path, RATE_PERIOD};
-use self::rivals::{Pressure, Rivals};
 
 /// Makes controllers with one target.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +60,9 @@ struct Delay {
     /// While next to nothing is in flight, to see how long the queue is without it.
     drain: Option<Drain>,
     /// While others fill the queue.
-    rivals: Option<Rivals>,
-    /// Rivals were here, and until then a queue that stays is theirs without proof.
-    wary_until: Instant,
+    competition: Option<Competition>,
+    /// Until then a queue that stays is taken for that of competing flows without proof, since there were some before.
+    competition_expected_until: Instant,
     /// Until then a queue that stays is ours, as was proven.
     proven_until: Instant,
 }
@@ -81,8 +81,8 @@ impl Delay {
             growth: 0,
             pressure: None,
             drain: None,
-            rivals: None,
-            wary_until: now,
+            competition: None,
+            competition_expected_until: now,
             proven_until: now,
         }
     }
@@ -115,10 +115,10 @@ impl Delay {
                 self.path.remember_rate(now, now + RATE_PERIOD + round_trip);
                 self.judge(now, drain, shortest);
             }
-        } else if let Some(rivals) = &mut self.rivals {
-            if rivals.have_left(now, queue <= self.target / 2, round_trip) {
-                self.outlive_rivals(now);
-            } else if rivals.is_time_to_look(now) {
+        } else if let Some(competition) = &mut self.competition {
+            if competition.have_left(now, queue <= self.target / 2, round_trip) {
+                self.end_competition(now);
+            } else if competition.is_time_to_look(now) {
                 self.look(now, round_trip, base);
             }
         } else if queue > target {
@@ -147,7 +147,8 @@ impl Delay {
         base: Duration,
         target: Duration,
     ) {
-        let is_wary = now < self.wary_until && self.time_of_packets(now) < self.target / 2;
+        let has_met_competition =
+            now < self.competition_expected_until && self.time_of_packets(now) < self.target / 2;
         // Who cannot send less cannot find out by that whose queue it is.
         let can_yield = self.pressure.is_some() || self.window > self.window_min();
         let can_yield = can_yield && now >= self.proven_until;
@@ -155,13 +156,13 @@ impl Delay {
         let lasts = can_yield
             && pressure
                 .get_or_insert_with(|| Pressure::new(now, window))
-                .lasts(now, is_wary);
+                .lasts(now, has_met_competition);
         if !lasts {
             // Aims below the target, so that the queue does not stay on its edge.
             let carried = self.path.carried(now, base + target * 7 / 10);
             self.window = carried.min(self.window * 9 / 10).max(self.window_min());
             self.hold_until = now + round_trip;
-        } else if is_wary {
+        } else if has_met_competition {
             self.compete(now);
         } else {
             self.look(now, round_trip, base);
@@ -200,9 +201,9 @@ impl Delay {
         let is_empty = drain.is_queue_empty(shortest, base, self.target, packets);
         self.hold_until = now + base;
         self.path.note_look(now);
-        match &mut self.rivals {
-            Some(_) if is_empty && drain.was_queue_ours(shortest) => self.outlive_rivals(now),
-            Some(rivals) => rivals.look_later(now),
+        match &mut self.competition {
+            Some(_) if is_empty && drain.was_queue_ours(shortest) => self.end_competition(now),
+            Some(competition) => competition.look_later(now),
             None if is_empty || self.pressure.is_none() => {
                 self.pressure = None;
                 self.proven_until = now + PROVEN_FOR;
@@ -216,16 +217,16 @@ impl Delay {
         let pressure = self.pressure.take();
         let window = pressure.map_or(self.window, |pressure| pressure.window);
         let window = window.max(self.window);
-        self.rivals = Some(Rivals::new(now, window, self.packet_bytes));
+        self.competition = Some(Competition::new(now, window, self.packet_bytes));
     }
 
     /// The queue is short: whoever filled it is gone, or could not fill it.
-    fn outlive_rivals(&mut self, now: Instant) {
+    fn end_competition(&mut self, now: Instant) {
         let time = self.path.base().unwrap_or(MILLISECOND) + self.target * 7 / 10;
         self.window = self.path.carried(now, time).max(self.window_min());
-        self.rivals = None;
+        self.competition = None;
         self.pressure = None;
-        self.wary_until = now + WARY_FOR;
+        self.competition_expected_until = now + WARY_FOR;
     }
 }
 
@@ -240,13 +241,13 @@ impl Controller for Delay {
     ) {
         let round_trip = now.saturating_duration_since(sent);
         self.path.note_acked(now, bytes);
-        let is_queue_theirs = self.rivals.is_some() || now < self.wary_until;
+        let is_queue_theirs = self.competition.is_some() || now < self.competition_expected_until;
         self.path.note_round_trip(now, round_trip, is_queue_theirs);
         self.growth += bytes;
         if let Some(drain) = &mut self.drain {
             drain.note(now, sent, round_trip);
-        } else if let Some(rivals) = &mut self.rivals {
-            rivals.cubic.on_ack(now, sent, bytes, app_limited, rtt);
+        } else if let Some(competition) = &mut self.competition {
+            competition.cubic.on_ack(now, sent, bytes, app_limited, rtt);
         }
     }
 
@@ -272,8 +273,8 @@ impl Controller for Delay {
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        if let Some(rivals) = &mut self.rivals {
-            rivals.on_loss(now, sent, is_persistent_congestion, lost_bytes);
+        if let Some(competition) = &mut self.competition {
+            competition.on_loss(now, sent, is_persistent_congestion, lost_bytes);
         } else if is_persistent_congestion {
             self.window = self.window_min();
             self.slow_start = false;
@@ -291,14 +292,14 @@ impl Controller for Delay {
     fn on_mtu_update(&mut self, new_mtu: u16) {
         self.packet_bytes = u64::from(new_mtu);
         self.window = self.window.max(self.window_min());
-        if let Some(rivals) = &mut self.rivals {
-            rivals.cubic.on_mtu_update(new_mtu);
+        if let Some(competition) = &mut self.competition {
+            competition.cubic.on_mtu_update(new_mtu);
         }
     }
 
     fn window(&self) -> u64 {
-        let rivals = self.rivals.as_ref();
-        let window = rivals.map_or(self.window, |rivals| rivals.cubic.window());
+        let competition = self.competition.as_ref();
+        let window = competition.map_or(self.window, |competition| competition.cubic.window());
         let drain = self.drain.map_or(window, |drain| drain.window);
         window.min(drain)
     }
@@ -323,7 +324,7 @@ const INITIAL_PACKETS: u64 = 10;
 const WINDOW_PACKETS_MIN: u64 = 4;
 /// As little as RFC 9002 §7.2 permits, while it is seen how long the queue is.
 const DRAIN_PACKETS_MIN: u64 = 2;
-/// For so long rivals who were here are expected to come back.
+/// How long competing flows that have left are expected to come back.
 const WARY_FOR: Duration = Duration::from_secs(15);
 /// For so long it is believed that a queue is ours.
 const PROVEN_FOR: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Newcomers: who is accepted, who has to prove its address, who is refused, and what strangers are answered.
+//! Admission of incoming connections: accepted, asked to prove their address, or refused.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,16 +11,16 @@ use crate::{
 };
 
 impl Endpoint {
-    /// From now on newcomers are refused, or no longer; connections that there are go on.
-    pub fn refuse_newcomers(&mut self, refuse: bool) {
-        self.refuses_newcomers = refuse;
+    /// Refuses incoming connections from now on, or accepts them again. Established connections are not affected.
+    pub fn refuse_incoming(&mut self, refuse: bool) {
+        self.refuses_incoming = refuse;
     }
 
-    /// Decides about a newcomer.
+    /// Accepts an incoming connection, asks it to prove its address, or refuses it.
     pub(super) fn admit(&mut self, now: Instant, socket: u32, incoming: Incoming) {
         self.scratch.clear();
         let counters = &mut self.counters;
-        let refusals = if self.refuses_newcomers {
+        let refusals = if self.refuses_incoming {
             Some(&mut counters.refused_unwanted)
         } else if self.slots.open() >= self.limits.connections_max {
             Some(&mut counters.refused_connections)
@@ -90,6 +90,7 @@ impl Endpoint {
         let slot = Slot {
             engine,
             web_transport: None,
+            refusals: None,
             datagrams: DatagramQueue::default(),
             datagram_bytes_max: self.limits.datagram_send_bytes_max,
             state: State::Handshake,

@@ -53,7 +53,7 @@ impl Endpoint {
                     }
                     slot.state = State::Closed;
                     self.counters.note_loss(&reason);
-                    if let Some(reason) = Lost::from_engine(reason) {
+                    if let Some(reason) = Lost::from_engine(reason, slot.refusals.as_deref()) {
                         self.events.push_back(Event::Lost { handle, reason });
                     }
                 }

@@ -10,6 +10,7 @@ use crate::{
     config::PACKET_BYTES_MAX,
     connection::{Bare, application_protocol, direction, from_engine},
     slots::State,
+    tls::refusal::Refusals,
     web_transport::{self, WebTransport},
 };
 
@@ -46,7 +47,7 @@ impl Endpoint {
                     self.counters.note_loss(&reason);
                     let was_open = slot.state != State::Closed;
                     slot.state = State::Closed;
-                    if was_open && let Some(reason) = lost(reason) {
+                    if was_open && let Some(reason) = lost(reason, slot.refusals.as_deref()) {
                         self.events.push_back(Event::Lost { handle, reason });
                     }
                 }
@@ -194,7 +195,7 @@ fn accept(layer: &mut WebTransport, bare: &mut Bare<'_>, dir: Dir) {
     }
 }
 
-fn lost(reason: ConnectionError) -> Option<Lost> {
+fn lost(reason: ConnectionError, refusals: Option<&Refusals>) -> Option<Lost> {
     match reason {
         ConnectionError::ApplicationClosed(close) => Some(web_transport::lost(
             close.error_code.into_inner(),
@@ -206,6 +207,6 @@ fn lost(reason: ConnectionError) -> Option<Lost> {
         | ConnectionError::Reset
         | ConnectionError::TimedOut
         | ConnectionError::LocallyClosed
-        | ConnectionError::CidsExhausted) => Lost::from_engine(reason),
+        | ConnectionError::CidsExhausted) => Lost::from_engine(reason, refusals),
     }
 }

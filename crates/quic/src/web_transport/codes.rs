@@ -9,7 +9,7 @@ pub(super) const UNI_STREAM: u64 = 0x54;
 pub(super) const BIDI_STREAM: u64 = frame_type::WEBTRANSPORT_STREAM;
 /// Capsule: the sender ends the session.
 pub(super) const CLOSE_SESSION: u64 = 0x2843;
-/// `WT_BUFFERED_STREAM_REJECTED`: a stream of a session that does not stand.
+/// `WT_BUFFERED_STREAM_REJECTED`: a stream of a session that is not established.
 pub(super) const STREAM_REJECTED: u64 = 0x3994_bd84;
 
 /// The HTTP/3 error code of an application's error code. Larger ones than 2^32 - 1 cannot be carried and

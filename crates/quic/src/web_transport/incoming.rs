@@ -11,9 +11,10 @@ use super::{
 };
 use weir_h3::{
     Code, Violation,
-    control::{Control, ControlReader},
+    control::Control,
     head::RequestHead,
-    stream_type, varint,
+    peer_streams::{CLOSED_CRITICAL_STREAM, PeerStream},
+    varint,
 };
 
 /// A stream that the role does not know.
@@ -23,13 +24,10 @@ pub(super) enum Own {
     Control,
     /// Of the peer; what it is for is not known. With the first bytes that came.
     Fresh(Direction, Bytes),
-    /// Of a session that does not stand yet. Is not read.
+    /// Of a session that is not established yet. Is not read.
     Early,
-    /// The peer's control stream.
-    PeerControl(Box<ControlReader>),
-    /// Instructions about a dynamic table that has no bytes.
-    Encoder,
-    Decoder,
+    /// A control or QPACK stream of the peer.
+    Critical(PeerStream),
     /// A request, or on the client the answer, until its head is complete.
     Head(HeadReader),
     /// A request for the session that waits for the peer's settings. Is not read.
@@ -52,14 +50,7 @@ impl WebTransport {
                 None | Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) => {
                     return Ok(());
                 }
-                Some(
-                    Own::Fresh(..)
-                    | Own::PeerControl(_)
-                    | Own::Encoder
-                    | Own::Decoder
-                    | Own::Head(_)
-                    | Own::Session(_),
-                ) => {}
+                Some(Own::Fresh(..) | Own::Critical(_) | Own::Head(_) | Own::Session(_)) => {}
             }
             match transport.read(stream) {
                 Read::Blocked => return Ok(()),
@@ -86,18 +77,17 @@ impl WebTransport {
                 };
                 self.on_first_bytes(transport, stream, direction, first)
             }
-            Some(Own::PeerControl(reader)) => {
-                reader.push(data);
+            Some(Own::Critical(stream)) => {
                 let mut settings = None;
-                while let Some(control) = reader.poll()? {
-                    // The others concern requests and pushes that are not there.
+                stream.push(data, |control| {
+                    // The other frames concern requests and pushes that are not there.
                     if let Control::Settings(found) = control {
                         settings = Some(found);
                     }
-                }
+                    Ok(())
+                })?;
                 settings.map_or(Ok(()), |settings| self.on_settings(transport, settings))
             }
-            Some(Own::Encoder) => check_encoder(&data),
             Some(Own::Head(reader)) => {
                 reader.push(data);
                 self.on_head_bytes(transport, stream)
@@ -106,9 +96,7 @@ impl WebTransport {
                 reader.push(data);
                 self.on_content(transport, stream)
             }
-            // What the peer's decoder says concerns the dynamic table that our encoder does not use.
-            Some(Own::Decoder | Own::Control | Own::Early | Own::Held(_) | Own::Answered)
-            | None => Ok(()),
+            Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) | None => Ok(()),
         }
     }
 
@@ -150,34 +138,12 @@ impl WebTransport {
         kind: u64,
         rest: Bytes,
     ) -> Result<(), Violation> {
-        let own = match (kind, &self.side) {
-            (stream_type::CONTROL, side) => {
-                let is_from_client = matches!(side, Side::Server(_));
-                Own::PeerControl(Box::new(ControlReader::new(is_from_client)))
-            }
-            (stream_type::ENCODER, _) => Own::Encoder,
-            (stream_type::DECODER, _) => Own::Decoder,
-            (stream_type::PUSH, Side::Client) => {
-                let reason = "a push that was not allowed";
-                return Err(Violation::new(Code::ID_ERROR, reason));
-            }
-            (stream_type::PUSH, Side::Server(_)) => {
-                let reason = "a client opened a push stream";
-                return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
-            }
-            _ => {
-                // Unknown kinds are refused and nothing else (RFC 9114 §6.2).
-                self.own.remove(&stream);
-                transport.stop(stream, Code::STREAM_CREATION_ERROR.0);
-                return Ok(());
-            }
+        let Some(critical) = self.peer_streams.open(kind)? else {
+            self.own.remove(&stream);
+            transport.stop(stream, Code::STREAM_CREATION_ERROR.0);
+            return Ok(());
         };
-        let kind = usize::try_from(kind).unwrap_or_default();
-        if std::mem::replace(&mut self.critical[kind], true) {
-            let reason = "a second stream of which there may be one";
-            return Err(Violation::new(Code::STREAM_CREATION_ERROR, reason));
-        }
-        self.own.insert(stream, own);
+        self.own.insert(stream, Own::Critical(critical));
         if rest.is_empty() {
             return Ok(());
         }
@@ -240,7 +206,7 @@ impl WebTransport {
         Ok(())
     }
 
-    /// The session stands: hands over what came before.
+    /// Hands over what came before the session was established.
     pub(super) fn release_early(&mut self, transport: &mut dyn Transport) {
         for (stream, direction, session) in std::mem::take(&mut self.early_streams) {
             self.own.remove(&stream);
@@ -272,7 +238,7 @@ impl WebTransport {
         transport.stop(stream, code);
     }
 
-    /// The end of the session may stand on its stream.
+    /// Looks for the end of the session on its stream.
     pub(super) fn on_content(
         &mut self,
         transport: &mut dyn Transport,
@@ -294,10 +260,7 @@ impl WebTransport {
         reset: Option<Code>,
     ) -> Result<(), Violation> {
         match self.own.remove(&stream) {
-            Some(Own::PeerControl(_) | Own::Encoder | Own::Decoder) => Err(Violation::new(
-                Code::CLOSED_CRITICAL_STREAM,
-                "a stream that must stay open was closed",
-            )),
+            Some(Own::Critical(_)) => Err(CLOSED_CRITICAL_STREAM),
             Some(Own::Fresh(Direction::Bi, _)) => {
                 transport.reset(stream, Code::REQUEST_INCOMPLETE.0);
                 Ok(())
@@ -333,15 +296,4 @@ impl WebTransport {
             | None => Ok(()),
         }
     }
-}
-
-/// The only instruction for a table without bytes is that it has none (RFC 9204 §4.3.1).
-fn check_encoder(data: &[u8]) -> Result<(), Violation> {
-    if data.iter().all(|byte| *byte == 0x20) {
-        return Ok(());
-    }
-    Err(Violation::new(
-        Code::ENCODER_STREAM_ERROR,
-        "the encoder uses a dynamic table of no bytes",
-    ))
 }

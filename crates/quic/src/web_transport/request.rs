@@ -1,13 +1,12 @@
 //! The request that opens a session, its answer, and the choice of a subprotocol
 //! (draft-ietf-webtrans-http3-15 §3.2, §3.3).
 
-use bytes::{BufMut as _, Bytes};
+use bytes::Bytes;
 use sfv::{BareItem, Item, ItemSerializer, List, ListEntry, ListSerializer, Parser, StringRef};
 
 use weir_h3::{
-    frame::{self, frame_type},
+    frame,
     head::{RequestHead, ResponseHead},
-    qpack,
 };
 
 /// What a client asks for.
@@ -171,14 +170,8 @@ pub(super) fn encode_refusal(status: u16) -> Bytes {
 }
 
 fn headers_frame(fields: &[(&str, &str)]) -> Bytes {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    for (name, value) in fields {
-        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
-    let mut out = Vec::with_capacity(section.len() + 8);
-    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-    out.put_slice(&section);
+    let mut out = Vec::new();
+    frame::encode_headers(fields, &mut out);
     out.into()
 }
 

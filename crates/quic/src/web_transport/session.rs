@@ -1,4 +1,4 @@
-//! A session that stands: what the role does with streams and datagrams, without the marks of the session.
+//! An established session: streams and datagrams as the role sees them, without the prefixes that name the session.
 
 use std::time::Instant;
 
@@ -148,7 +148,7 @@ impl WebTransport {
     }
 
     /// Ends the session. The connection is closed when the peer has acknowledged it, or after
-    /// [`CLOSE_TIME_MAX`]; at once if no session stood or the peer takes no more bytes.
+    /// [`CLOSE_TIME_MAX`]; at once if no session was established or the peer takes no more bytes.
     pub fn close(&mut self, now: Instant, transport: &mut dyn Transport, code: u64, reason: &[u8]) {
         let session = match self.state {
             State::Established => self.session,

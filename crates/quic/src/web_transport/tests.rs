@@ -30,14 +30,8 @@ fn draft02() -> Vec<u8> {
 
 /// A HEADERS frame.
 fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut section = Vec::new();
-    qpack::encode_prefix(&mut section);
-    for (name, value) in fields {
-        qpack::encode_field(name.as_bytes(), value.as_bytes(), &mut section);
-    }
     let mut out = Vec::new();
-    frame::encode_head(frame_type::HEADERS, section.len(), &mut out);
-    out.extend(section);
+    frame::encode_headers(fields, &mut out);
     out
 }
 

@@ -180,11 +180,11 @@ impl Thief {
             .unwrap();
         let address = "10.0.0.66:666".parse().unwrap();
         let inbox = Rc::<RefCell<Vec<Vec<u8>>>>::default();
-        let letters = Rc::clone(&inbox);
+        let packets = Rc::clone(&inbox);
         pair.wire = Box::new(move |flight| {
             let is_mine = flight.destination == address;
             if is_mine {
-                letters.borrow_mut().push(flight.data.clone());
+                packets.borrow_mut().push(flight.data.clone());
             }
             !is_mine
         });

@@ -123,13 +123,13 @@ fn no_handshakes_at_all_may_be_allowed() {
 fn newcomers_are_refused_while_the_role_wants_none() {
     let mut pair = Pair::new();
     pair.connect();
-    pair.server.refuse_newcomers(true);
+    pair.server.refuse_incoming(true);
     pair.start();
     pair.pass(DELAY * 4);
     assert_eq!(losses(&pair.take_client()), [refusal()]);
     let counters = pair.server.counters();
     assert_eq!((counters.accepted, counters.refused_unwanted), (1, 1));
-    pair.server.refuse_newcomers(false);
+    pair.server.refuse_incoming(false);
     pair.connect();
 }
 

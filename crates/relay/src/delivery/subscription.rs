@@ -116,7 +116,7 @@ impl Subscription {
         track: TrackDefaults,
     ) {
         if let Some(forward) = parameters.forward {
-            self.state.set_forward(forward);
+            self.change(Event::Forward(forward));
         }
         if let Some(priority) = parameters.subscriber_priority {
             self.priority = priority;
@@ -151,7 +151,7 @@ impl Subscription {
             let starts_inside = entry.group == start.group && start.object > 0;
             entry.group >= start.group && entry.group <= end_group && !starts_inside
         };
-        let forward = parameters.forward.unwrap_or(self.forwards());
+        let forward = parameters.forward.unwrap_or_else(|| self.forwards());
         let keeps_range = parameters.filter.is_none();
         if !keeps_range {
             self.shed = None;
@@ -194,9 +194,12 @@ impl Subscription {
 
     /// It ends with `done`, unless it is ending already.
     pub(super) fn end_with(&mut self, done: &PublishDone) {
-        if !self.is_ending() {
-            self.state = State::Ending(Box::new(done.clone()));
-        }
+        self.change(Event::End(Box::new(done.clone())));
+    }
+
+    fn change(&mut self, event: Event) {
+        let state = std::mem::replace(&mut self.state, State::Paused);
+        self.state = state.after(event);
     }
 
     /// What the subscriber is told at the end, once its streams are all complete or given up.
@@ -565,21 +568,36 @@ impl Subscription {
     fn give_in(&mut self, connection: &mut Connection<'_>, fan_out: &mut FanOut<'_>) {
         fan_out.counters.subscriptions_too_far_behind += 1;
         self.give_up(connection, fan_out, |_| true);
-        self.state = State::Ending(Box::new(PublishDone {
-            code: PublishDoneCode::TOO_FAR_BEHIND,
-            stream_count: None,
-            reason: "a whole group waits".to_owned(),
-        }));
+        self.change(Event::TooSlow);
         fan_out.ended.push((self.handle, self.request));
     }
 }
 
+/// What happens to the state of a subscription.
+#[derive(Clone, Debug)]
+enum Event {
+    /// The subscriber says whether it wants objects.
+    Forward(bool),
+    /// Its track ends, or its link is no longer served.
+    End(Box<PublishDone>),
+    /// It is too slow for a single group.
+    TooSlow,
+}
+
 impl State {
-    fn set_forward(&mut self, forward: bool) {
-        match self {
-            Self::Ending(_) => {}
-            Self::Forwarding | Self::Paused if forward => *self = Self::Forwarding,
-            Self::Forwarding | Self::Paused => *self = Self::Paused,
+    fn after(self, event: Event) -> Self {
+        match (self, event) {
+            (Self::Ending(_) | Self::Forwarding | Self::Paused, Event::TooSlow) => {
+                Self::Ending(Box::new(PublishDone {
+                    code: PublishDoneCode::TOO_FAR_BEHIND,
+                    stream_count: None,
+                    reason: "a whole group waits".to_owned(),
+                }))
+            }
+            (Self::Ending(done), Event::Forward(_) | Event::End(_)) => Self::Ending(done),
+            (Self::Forwarding | Self::Paused, Event::Forward(true)) => Self::Forwarding,
+            (Self::Forwarding | Self::Paused, Event::Forward(false)) => Self::Paused,
+            (Self::Forwarding | Self::Paused, Event::End(done)) => Self::Ending(done),
         }
     }
 }
@@ -634,5 +652,41 @@ mod tests {
             end_group: 9,
         };
         assert_eq!(range(range_filter, largest), (at(2, 2), 9));
+    }
+
+    #[test]
+    fn every_event_of_a_subscription_has_one_outcome() {
+        use std::fmt::Write as _;
+
+        let done = |reason: &str| PublishDone {
+            code: PublishDoneCode::TRACK_ENDED,
+            stream_count: None,
+            reason: reason.to_owned(),
+        };
+        let text = |state: &State| match state {
+            State::Ending(done) => format!("Ending({:?})", done.reason),
+            State::Forwarding | State::Paused => format!("{state:?}"),
+        };
+        let mut table = String::new();
+        for state in [
+            State::Forwarding,
+            State::Paused,
+            State::Ending(Box::new(done("first"))),
+        ] {
+            for event in [
+                Event::Forward(true),
+                Event::Forward(false),
+                Event::End(Box::new(done("second"))),
+                Event::TooSlow,
+            ] {
+                let name = match &event {
+                    Event::End(_) => "End".to_owned(),
+                    Event::Forward(_) | Event::TooSlow => format!("{event:?}"),
+                };
+                let (before, after) = (text(&state), text(&state.clone().after(event)));
+                writeln!(table, "{before:20} {name:16} {after}").unwrap();
+            }
+        }
+        insta::assert_snapshot!(table);
     }
 }

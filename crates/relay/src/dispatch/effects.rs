@@ -13,7 +13,7 @@ use crate::{
     delivery::Scope,
     effect::Effect,
     ids::{Sender, TrackId},
-    links::is_moved,
+    links::{Links, is_moved},
     sessions::{peer::Part, refusal::refusal},
     track::{Demand, Publisher},
     turn::Turn,
@@ -268,7 +268,7 @@ impl Owners {
         };
         if !track.is_sent_by_client() {
             let is_asking = track.is_asking_client();
-            self.links.dismiss(turn, &mut self.delivery, id, is_asking);
+            Links::dismiss(turn, &mut self.delivery, id, is_asking);
         }
     }
 

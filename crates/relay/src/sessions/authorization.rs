@@ -232,7 +232,7 @@ fn asked_for(
     setup: &Setup,
 ) -> Result<(Option<String>, Option<String>), Violation> {
     let request = match carrier {
-        Carrier::Quic | Carrier::Neighbour | Carrier::WebTransport(None) => {
+        Carrier::Quic | Carrier::PeerThread | Carrier::WebTransport(None) => {
             return Ok((setup.path.clone(), setup.authority.clone()));
         }
         Carrier::WebTransport(Some(request)) => request,

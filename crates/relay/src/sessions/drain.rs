@@ -32,7 +32,7 @@ pub(crate) struct Farewell {
 impl Turn<'_> {
     /// Sends GOAWAY to all sessions and waits for them to leave [moqt-18 §3.6]. Asked again, it waits no longer.
     pub(crate) fn drain(&mut self) {
-        self.endpoint.refuse_newcomers(true);
+        self.endpoint.refuse_incoming(true);
         if self.sessions.is_draining() {
             return self.close_rest();
         }

@@ -90,7 +90,7 @@ impl Turn<'_> {
             tracing::info!(?load, is_shedding, "load");
             self.counters.load_sheddings += u64::from(is_shedding);
             let is_refusing = is_shedding || self.sessions.is_draining();
-            self.endpoint.refuse_newcomers(is_refusing);
+            self.endpoint.refuse_incoming(is_refusing);
         }
     }
 }

@@ -163,7 +163,7 @@ impl Tracks {
         }
         let restarted = match track.admit_object(turn, &mut self.ledger, inbound, sender, &object) {
             Ok(restarted) => restarted,
-            Err(rejected) => return self.reject(turn, id, handle, rejected),
+            Err(rejected) => return reject(turn, id, handle, rejected),
         };
         let mut number = inbound.number(object.id);
         if let Flow::Passed(log) = inbound.flow {
@@ -203,7 +203,7 @@ impl Tracks {
             .filter(|&former| former != sender);
         let claimed = track.claim(turn, inbound, (key, sender), &object, restarted);
         if let Err(rejected) = claimed {
-            return self.reject(turn, id, handle, rejected);
+            return reject(turn, id, handle, rejected);
         }
         let header = match inbound.flow {
             Flow::Fresh => inbound.header,
@@ -366,13 +366,6 @@ impl Tracks {
         for (_, inbound) in cut {
             // What is cut says nothing of its end.
             let _sound = self.end_stream(turn, handle, &inbound, CUT);
-        }
-    }
-
-    fn reject(&mut self, turn: &mut Turn<'_>, id: TrackId, publisher: Handle, rejected: Rejected) {
-        count(turn.counters, rejected);
-        if rejected == Rejected::Malformed {
-            turn.push(Effect::Malformed(id, publisher));
         }
     }
 }
@@ -581,6 +574,13 @@ impl Track {
             self.end_markers.end_group(key.0, last);
         }
         sound
+    }
+}
+
+fn reject(turn: &mut Turn<'_>, id: TrackId, publisher: Handle, rejected: Rejected) {
+    count(turn.counters, rejected);
+    if rejected == Rejected::Malformed {
+        turn.push(Effect::Malformed(id, publisher));
     }
 }
 

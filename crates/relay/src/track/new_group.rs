@@ -1,4 +1,4 @@
-//! NEW_GROUP_REQUEST: what subscribers ask of publishers whose groups they can begin at will.
+//! `NEW_GROUP_REQUEST`: what subscribers ask of publishers whose groups they can begin at will.
 
 use weir_moqt::parameter::Parameters;
 

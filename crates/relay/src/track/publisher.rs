@@ -247,3 +247,78 @@ impl PublisherState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use weir_moqt::error::PublishDoneCode;
+
+    use super::*;
+    use crate::tests::epoch;
+
+    fn leaving() -> Leaving {
+        Leaving {
+            done: PublishDone {
+                code: PublishDoneCode::TRACK_ENDED,
+                stream_count: None,
+                reason: String::new(),
+            },
+            since: epoch(),
+            until: epoch(),
+            stream_bytes: 0,
+        }
+    }
+
+    fn text(state: &PublisherState) -> String {
+        match state {
+            PublisherState::Leaving {
+                origin, was_active, ..
+            } => format!("Leaving {{ origin: {origin:?}, was_active: {was_active} }}"),
+            PublisherState::Asked
+            | PublisherState::Active { .. }
+            | PublisherState::Paused { .. }
+            | PublisherState::Resuming { .. } => format!("{state:?}"),
+        }
+    }
+
+    #[test]
+    fn every_event_of_a_publisher_has_one_outcome() {
+        let active = |origin, forward| PublisherState::Active { origin, forward };
+        let states = [
+            PublisherState::Asked,
+            active(Origin::Subscribed, true),
+            active(Origin::Subscribed, false),
+            active(Origin::Published, true),
+            active(Origin::Published, false),
+            PublisherState::Paused { updates: 0 },
+            PublisherState::Resuming { updates: 1 },
+            PublisherState::Resuming { updates: 2 },
+            PublisherState::Asked.after(PublisherEvent::Done(leaving()), false),
+        ];
+        let events = [
+            ("accepted", PublisherEvent::Accepted),
+            ("told to send", PublisherEvent::ForwardSent(true)),
+            ("told not to send", PublisherEvent::ForwardSent(false)),
+            ("answered what it was told", PublisherEvent::UpdateAnswered),
+            ("PUBLISH_DONE", PublisherEvent::Done(leaving())),
+        ];
+        let mut table = String::new();
+        for is_link in [false, true] {
+            for state in &states {
+                let can_be = is_link
+                    || !matches!(
+                        state,
+                        PublisherState::Paused { .. } | PublisherState::Resuming { .. }
+                    );
+                for (name, event) in events.iter().filter(|_| can_be) {
+                    let after = state.clone().after(event.clone(), is_link);
+                    let who = if is_link { "link" } else { "client" };
+                    let (before, after) = (text(state), text(&after));
+                    writeln!(table, "{who:6} {before:60} {name:26} {after}").unwrap();
+                }
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+}

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use weir_http3::client::{Client, Progress, transport_limits};
 use weir_net::{
-    Host, HostConfig, Rest, SocketConfig, Stop, Telemetry, UdpSocket, clock, pin_to_core,
+    Host, HostConfig, ReceivePause, SocketConfig, Stop, Telemetry, UdpSocket, clock, pin_to_core,
 };
 use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets};
 
@@ -43,7 +43,7 @@ struct Shown {
     seen: Arc<Mutex<Progress>>,
     looked: Instant,
     next_look: Instant,
-    rest: Option<Rest>,
+    rest: Option<ReceivePause>,
 }
 
 impl Shown {
@@ -139,7 +139,7 @@ impl Hosted {
         .context("the QUIC endpoint cannot be made")?;
         let seen = Arc::new(Mutex::new(Progress::default()));
         let telemetry = Arc::new(Telemetry::default());
-        let rest = Rest::new(if rests { REST_MIN } else { Duration::ZERO });
+        let rest = ReceivePause::new(if rests { REST_MIN } else { Duration::ZERO });
         let now = clock::now();
         let mut shown = Shown {
             client,
@@ -160,7 +160,7 @@ impl Hosted {
             };
             let mut host = Host::new(config, bound, endpoint, of_thread, stop)
                 .context("cannot set up the event loop")?
-                .with_rest(rest);
+                .with_receive_pause(rest);
             host.run(&mut shown).context("the event loop failed")?;
             let counters = host.endpoint().counters();
             Ok((shown.client, counters.retries_received))

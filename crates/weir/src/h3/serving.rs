@@ -5,10 +5,10 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use anyhow::{Context as _, anyhow};
 use weir_http3::server::{Config, Counters, Server, Site};
 use weir_net::{
-    Host, HostConfig, MAILBOX_ITEMS, Post, SocketConfig, Stop, Telemetry, UdpSocket,
-    clock::SystemClock, pin_to_core, posts,
+    CHANNEL_ITEMS_MAX, Host, HostConfig, SocketConfig, Stop, Telemetry, ThreadChannels, UdpSocket,
+    clock::SystemClock, pin_to_core, thread_channels,
 };
-use weir_quic::{Endpoint, EndpointConfig, Letter, Limits, Packets, Shard, tls::ServerTls};
+use weir_quic::{Endpoint, EndpointConfig, Limits, Packets, Shard, ThreadMessage, tls::ServerTls};
 
 use crate::endpoints;
 
@@ -40,7 +40,7 @@ struct Member {
     core: Option<usize>,
     socket: UdpSocket,
     endpoint: Endpoint,
-    post: Option<Post<Letter>>,
+    channels: Option<ThreadChannels<ThreadMessage>>,
     server: Server,
     host: HostConfig,
     stop: Stop,
@@ -67,8 +67,8 @@ impl Plan {
             .local_address()
             .context("the socket has no address")?;
         let seed = endpoints::seed()?;
-        let mut posts = posts(self.threads, MAILBOX_ITEMS)
-            .context("cannot make mailboxes between threads")?
+        let mut channels = thread_channels(self.threads, CHANNEL_ITEMS_MAX)
+            .context("cannot make channels between threads")?
             .into_iter();
         let mut members = Vec::new();
         for (index, socket) in (0..).zip(sockets) {
@@ -88,10 +88,10 @@ impl Plan {
                 endpoint: Endpoint::with_shard(endpoint, shard)
                     .context("the QUIC endpoint cannot be made")?,
                 // Who is alone has nobody to write to.
-                post: posts.next().filter(|_| self.threads > 1),
+                channels: channels.next().filter(|_| self.threads > 1),
                 server: Server::new(Config::default(), Arc::clone(&self.site)),
                 host: HostConfig {
-                    rest: self.rest,
+                    receive_pause: self.rest,
                     ..HostConfig::default()
                 },
                 stop: self.stop.clone(),
@@ -167,8 +167,8 @@ impl Member {
             self.stop,
         )
         .context("cannot set up the event loop")?;
-        if let Some(post) = self.post {
-            host = host.with_post(post);
+        if let Some(channels) = self.channels {
+            host = host.with_thread_channels(channels);
         }
         host.run(&mut self.server)
             .context("the event loop failed")?;

@@ -12,19 +12,16 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use weir_live::figures::{Figures, FrameRecord};
-use weir_live::packaging::Packaging;
-use weir_live::{Origin, OriginConfig, PublishFlow};
-use weir_moqt::name::Namespace;
-use weir_net::{Bell, Shaper, ShaperConfig, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::hosting;
-use super::ingest_queue::Inbox;
+use super::ingest_queue::IngestQueue;
 use super::lab::{Run, named_strategy, wanted_congestion};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
 use super::player_page::serve_page;
-use super::real_time::{Encoder, join, start};
+use super::real_time::{Encoder, LinkSetting, NAMESPACE, RunningOrigin, join, start};
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 
 /// Streams by a strategy over a profile to a browser.
@@ -42,49 +39,34 @@ pub(crate) fn run(
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
     let stop = Stop::new().context("cannot make an event descriptor")?;
-    let link = conditions.link()?;
-    let mut shaper = Shaper::bind(ShaperConfig {
-        listen: "127.0.0.1:0".parse()?,
-        target: relay.address,
-        up: link.clone(),
-        down: link,
-        steps: profile.steps.clone(),
+    let link = LinkSetting {
         start: None,
         seed,
         clients_max: 8,
-    })
-    .context("cannot bind the link")?;
-    let behind_link = shaper.local_address()?;
-    let asked = stop.clone();
-    let shaper = start("weir-link", move || shaper.run(&asked).map(drop))?;
+    };
+    let (behind_link, shaper) = link.open(relay.address, profile, conditions, &stop)?;
 
     let config = json!({
         "relay": format!("https://{behind_link}/"),
         "certificate_sha256": relay.ready["certificate_sha256"],
-        "namespace": "live",
+        "namespace": NAMESPACE,
         "strategy": strategy.name(),
     });
     let page = serve_page(LOOPBACK, &config).context("cannot serve the page")?;
     let mailbox = Mailbox::open()?;
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
-    encoder.feed(&inbox, &stop)?;
-    let target = client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
-    let (address, asked) = (relay.address, stop.clone());
-    let origin = start("weir-origin", move || {
-        let mut origin = Origin::new(OriginConfig {
-            target,
-            namespace: Namespace::new(["live"])?,
-            flow: PublishFlow::Publish,
-            strategy,
-            packaging: Packaging::Cmaf,
-            timebase: hosting::timebase(),
-            source: Box::new(inbox),
-        });
-        hosting::host(&mut origin, address, congestion, Some(bell), &asked)?;
-        anyhow::Ok(origin.failure().map(str::to_owned))
-    })?;
+    encoder.feed(&queue, &stop)?;
+    let origin = RunningOrigin {
+        target: client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?,
+        strategy,
+        source: Box::new(queue),
+        timebase: hosting::timebase(),
+        congestion,
+        waker,
+    };
+    let origin = origin.start(&stop)?;
     let seconds = profile.duration.as_secs();
     let url = format!(
         "http://localhost:{}/?buffer=strategy&time={seconds}&report=http://127.0.0.1:{}/",
@@ -97,7 +79,7 @@ pub(crate) fn run(
     stop.request();
     drop(browser);
     drop(encoder);
-    let failure = join(origin)??;
+    let (_, failure) = join(origin)??;
     join(shaper)?.context("the link failed")?;
     relay.stop();
     encoded?;
@@ -277,7 +259,7 @@ mod tests {
             let mut answer = Vec::new();
             drop(stream.read_to_end(&mut answer));
         }
-        let report = mailbox.wait(Duration::from_secs(10)).expect("a report");
+        let report = mailbox.wait(Duration::from_mins(5)).expect("a report");
         let run = read_report(&report).expect("a good one");
         assert_eq!(run.figures.frames, 2);
         assert_eq!(run.records[0].available_us, Some(1_000_000));

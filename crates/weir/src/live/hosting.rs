@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use weir_live::Timebase;
-use weir_net::{Bell, Host, HostConfig, SocketConfig, Stop, Telemetry, clock};
+use weir_net::{Host, HostConfig, SocketConfig, Stop, Telemetry, Waker, clock};
 use weir_quic::{App, Congestion, Limits};
 
 use crate::endpoints;
@@ -16,7 +16,7 @@ pub(crate) fn host(
     app: &mut dyn App,
     remote: SocketAddr,
     congestion: Congestion,
-    bell: Option<Bell>,
+    waker: Option<Waker>,
     stop: &Stop,
 ) -> anyhow::Result<()> {
     let socket = endpoints::bind(endpoints::local_address(remote), SocketConfig::default())?;
@@ -34,8 +34,8 @@ pub(crate) fn host(
         stop.clone(),
     )
     .context("cannot set up the event loop")?;
-    if let Some(bell) = bell {
-        host = host.with_bell(bell);
+    if let Some(waker) = waker {
+        host = host.with_waker(waker);
     }
     host.run(app).context("the event loop failed")
 }

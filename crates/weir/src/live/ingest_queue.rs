@@ -1,4 +1,4 @@
-//! A live stream on its way in: a thread reads it, the origin takes it.
+//! The queue between the thread that reads a live stream and the origin that publishes it.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -9,23 +9,23 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use weir_live::source::Source;
 use weir_live::{Ingest, IngestError, Item};
-use weir_net::{Bell, Stop, clock};
+use weir_net::{Stop, Waker, clock};
 
-/// What was read and not yet taken. Clones are the same.
+/// Frames and sound that were read and not yet published. Clones share one queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Inbox {
+pub(crate) struct IngestQueue {
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// When it was made.
+    /// When the queue was made.
     since: Instant,
-    /// Something was asked for or taken, or nobody takes anything any more.
+    /// The origin asked for an item or took one, or will take no more.
     taken: Condvar,
-    /// Something is there for the origin.
-    bell: Bell,
+    /// Wakes the origin's event loop.
+    waker: Waker,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct State {
 }
 
 impl State {
-    /// Whether an item of so many bytes may wait as well. One that is too large for itself may wait alone.
+    /// Whether an item of so many bytes may wait as well. An item larger than the limit may wait alone.
     fn has_room(&self, bytes: usize) -> bool {
         let has_bytes = self.bytes.saturating_add(bytes) <= BYTES_MAX;
         self.items.is_empty() || self.items.len() < ITEMS_MAX && has_bytes
@@ -70,15 +70,15 @@ pub(crate) enum ReadError {
     Ahead { decode_us: i64, ahead: u64 },
 }
 
-impl Inbox {
-    /// An empty inbox that rings `bell`.
-    pub(crate) fn new(bell: Bell) -> Self {
+impl IngestQueue {
+    /// An empty queue that wakes its host by `waker` for each item.
+    pub(crate) fn new(waker: Waker) -> Self {
         Self {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 since: clock::now(),
                 taken: Condvar::new(),
-                bell,
+                waker,
             }),
         }
     }
@@ -92,10 +92,10 @@ impl Inbox {
         paced: bool,
         stop: Stop,
     ) -> anyhow::Result<JoinHandle<Result<(), ReadError>>> {
-        let inbox = self.clone();
+        let queue = self.clone();
         let work = move || {
-            let result = inbox.read(&mut input, paced, &stop);
-            inbox.end();
+            let result = queue.read(&mut input, paced, &stop);
+            queue.end();
             result
         };
         std::thread::Builder::new()
@@ -104,7 +104,7 @@ impl Inbox {
             .context("cannot start the thread that reads the stream")
     }
 
-    /// Nobody takes anything any more.
+    /// Ends the reading thread: the origin takes no more.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.shared.taken.notify_all();
@@ -164,13 +164,13 @@ impl Inbox {
         state.items.push_back((clock::now(), item));
         state.bytes += bytes;
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         true
     }
 
     fn end(&self) {
         self.lock().ended_at = Some(clock::now());
-        self.shared.bell.ring();
+        self.shared.waker.wake();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -179,7 +179,7 @@ impl Inbox {
     }
 }
 
-impl Source for Inbox {
+impl Source for IngestQueue {
     fn poll(&mut self, _now: Instant) -> Option<(Instant, Item)> {
         let mut state = self.lock();
         state.is_wanted = true;
@@ -259,29 +259,29 @@ mod tests {
         }
     }
 
-    fn filled() -> (Inbox, Receiver<()>, JoinHandle<Result<(), ReadError>>) {
-        let inbox = Inbox::new(Bell::new().expect("a descriptor"));
+    fn filled() -> (IngestQueue, Receiver<()>, JoinHandle<Result<(), ReadError>>) {
+        let queue = IngestQueue::new(Waker::new().expect("a descriptor"));
         let (sender, looks) = channel();
         let stop = Stop::new().expect("a descriptor");
-        let reader = inbox.fill(Watched(sender), false, stop);
-        (inbox, looks, reader.expect("a thread"))
+        let reader = queue.fill(Watched(sender), false, stop);
+        (queue, looks, reader.expect("a thread"))
     }
 
     #[test]
     fn nothing_is_read_before_it_is_asked_for() {
-        let (mut inbox, looks, reader) = filled();
+        let (mut queue, looks, reader) = filled();
         assert!(looks.recv_timeout(Duration::from_millis(100)).is_err());
         assert!(
-            inbox.next_at().is_some_and(|at| at <= clock::now()),
+            queue.next_at().is_some_and(|at| at <= clock::now()),
             "it wants to be asked"
         );
-        assert!(inbox.poll(clock::now()).is_none());
+        assert!(queue.poll(clock::now()).is_none());
         looks
             .recv_timeout(Duration::from_mins(1))
             .expect("it is read");
         let result = reader.join().expect("no panic");
         assert!(matches!(result, Err(ReadError::Ingest(_))), "nothing came");
-        assert!(inbox.is_over());
+        assert!(queue.is_over());
     }
 
     fn frame(decode_us: i64) -> Item {
@@ -327,16 +327,16 @@ mod tests {
 
     #[test]
     fn what_is_taken_makes_room() {
-        let mut inbox = Inbox::new(Bell::new().expect("a descriptor"));
+        let mut queue = IngestQueue::new(Waker::new().expect("a descriptor"));
         for count in 1..=3 {
-            assert!(inbox.put(frame(0)));
-            assert_eq!(inbox.lock().bytes, 5 * count);
+            assert!(queue.put(frame(0)));
+            assert_eq!(queue.lock().bytes, 5 * count);
         }
         for count in (0..3).rev() {
-            assert!(inbox.poll(clock::now()).is_some());
-            assert_eq!(inbox.lock().bytes, 5 * count);
+            assert!(queue.poll(clock::now()).is_some());
+            assert_eq!(queue.lock().bytes, 5 * count);
         }
-        assert!(inbox.poll(clock::now()).is_none());
+        assert!(queue.poll(clock::now()).is_none());
     }
 
     #[test]
@@ -359,8 +359,8 @@ mod tests {
 
     #[test]
     fn who_is_never_asked_ends_with_its_origin() {
-        let (inbox, looks, reader) = filled();
-        inbox.close();
+        let (queue, looks, reader) = filled();
+        queue.close();
         assert!(reader.join().expect("no panic").is_ok());
         assert!(looks.try_recv().is_err());
     }

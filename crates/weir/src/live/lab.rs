@@ -14,7 +14,7 @@ use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewe
 use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
-use weir_sim::{NodeConfig, SERVER_NAME, Sim};
+use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
 
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
@@ -36,28 +36,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Run> {
     let strategy = named_strategy(strategy)?;
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
-    let mut sim = Sim::new(seed);
-    sim.set_default_link(Link {
-        delay: Delay::fixed(Duration::from_millis(1))?,
-        ..Link::default()
-    });
-    let server = Some(sim.server_tls(&[Draft::ALL[0].alpn()]));
-    let relay = sim.add_node(NodeConfig {
-        server,
-        limits: Limits {
-            congestion,
-            ..Limits::default()
-        },
-        ..NodeConfig::default()
-    });
-    let origin = sim.add_node(NodeConfig::default());
-    let viewer = sim.add_node(NodeConfig::default());
-    sim.set_path(relay, viewer, conditions.link()?);
-    for (at, rate) in profile.steps.clone() {
-        sim.at(at, move |sim| {
-            sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
-        });
-    }
+    let (mut sim, [origin, relay, viewer]) = nodes(profile, conditions, congestion, seed)?;
     sim.start(relay, Relay::new(Config::default()));
 
     let namespace = Namespace::new(["live"])?;
@@ -70,18 +49,14 @@ pub(crate) fn run(
         at: sim.now(),
         us: 0,
     };
-    let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
     let viewer_config = ViewerConfig {
         target: target.clone(),
         namespace: namespace.clone(),
-        choice: Choice::Known {
-            tracks: tracks.collect(),
-            settings: strategy.player(),
-        },
+        choice: Choice::of(&*strategy),
         join: Join::Next,
         buffer: BufferChoice::Strategy,
-        patience: Duration::ZERO,
-        patience_again: Duration::ZERO,
+        rendezvous_timeout: Duration::ZERO,
+        reconnect_timeout: Duration::ZERO,
         timebase,
     };
     let source = trace_source(profile, sim.now(), seed)?;
@@ -110,6 +85,38 @@ pub(crate) fn run(
     let (start, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
     let figures = Figures::new(&records, origin.counters().frames, start, end);
     Ok(Run { figures, records })
+}
+
+/// An origin, a relay and a viewer, with the link of the profile between the last two.
+fn nodes(
+    profile: &NetworkProfile,
+    conditions: &Conditions,
+    congestion: Congestion,
+    seed: u64,
+) -> anyhow::Result<(Sim, [NodeId; 3])> {
+    let mut sim = Sim::new(seed);
+    sim.set_default_link(Link {
+        delay: Delay::fixed(Duration::from_millis(1))?,
+        ..Link::default()
+    });
+    let server = Some(sim.server_tls(&[Draft::ALL[0].alpn()]));
+    let relay = sim.add_node(NodeConfig {
+        server,
+        limits: Limits {
+            congestion,
+            ..Limits::default()
+        },
+        ..NodeConfig::default()
+    });
+    let origin = sim.add_node(NodeConfig::default());
+    let viewer = sim.add_node(NodeConfig::default());
+    sim.set_path(relay, viewer, conditions.link()?);
+    for (at, rate) in profile.steps.clone() {
+        sim.at(at, move |sim| {
+            sim.change_link(relay, viewer, |now, link| link.set_rate(now, rate));
+        });
+    }
+    Ok((sim, [origin, relay, viewer]))
 }
 
 /// The committed trace over a profile that begins at `start`; each seed begins at another group of it.

@@ -1,22 +1,27 @@
 //! One run in real time: an origin, our relay, a link that is too slow and a player, with real sockets.
 
-use std::io::Read as _;
+use std::io::{self, Read as _};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
+use weir_client::target::Target;
 use weir_live::figures::Figures;
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
-use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
+use weir_live::strategy::Strategy;
+use weir_live::{
+    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Timebase, Viewer, ViewerConfig,
+};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Shaper, ShaperConfig, Stop, clock};
+use weir_net::{Shaper, ShaperConfig, Stop, Waker, clock};
 use weir_quic::Congestion;
 
 use super::hosting;
-use super::ingest_queue::{Inbox, ReadError};
+use super::ingest_queue::{IngestQueue, ReadError};
 use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
 use super::link_conditions::Conditions;
 use super::network_profile::NetworkProfile;
@@ -44,66 +49,46 @@ pub(crate) fn run(
     let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
     let stop = Stop::new().context("cannot make an event descriptor")?;
-    let link = conditions.link()?;
     let at = clock::now();
-    let mut shaper = Shaper::bind(ShaperConfig {
-        listen: "127.0.0.1:0".parse()?,
-        target: relay.address,
-        up: link.clone(),
-        down: link,
-        steps: profile.steps.clone(),
+    let link = LinkSetting {
         start: Some(at),
         seed,
         clients_max: 1,
-    })
-    .context("cannot bind the link")?;
-    let behind_link = shaper.local_address()?;
-    let asked = stop.clone();
-    let shaper = start("weir-link", move || shaper.run(&asked).map(drop))?;
+    };
+    let (behind_link, shaper) = link.open(relay.address, profile, conditions, &stop)?;
 
     let timebase = Timebase { at, us: 0 };
-    let namespace = Namespace::new(["live"])?;
     let target = |address| client_target(&RelayUrl::of_child(address), &TrustChoice::Anyone);
-    let tracks = strategy.tracks().iter().map(|terms| terms.name.to_owned());
     let viewer = Viewer::new(ViewerConfig {
         target: target(behind_link)?,
-        namespace: namespace.clone(),
-        choice: Choice::Known {
-            tracks: tracks.collect(),
-            settings: strategy.player(),
-        },
+        namespace: Namespace::new([NAMESPACE])?,
+        choice: Choice::of(&*strategy),
         join: Join::Next,
         buffer: BufferChoice::Strategy,
-        patience: JOIN,
-        patience_again: Duration::ZERO,
+        rendezvous_timeout: JOIN,
+        reconnect_timeout: Duration::ZERO,
         timebase,
     });
-    let bell = Bell::new().context("cannot make an event descriptor")?;
+    let waker = Waker::new().context("cannot make an event descriptor")?;
     let mut encoder = None;
     let frames: Box<dyn Source + Send> = match source {
         SourceChoice::Trace => Box::new(trace_source(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
-            let inbox = Inbox::new(bell.clone());
+            let queue = IngestQueue::new(waker.clone());
             let running = encoder.insert(Encoder::start(profile.duration, seed)?);
-            running.feed(&inbox, &stop)?;
-            Box::new(inbox)
+            running.feed(&queue, &stop)?;
+            Box::new(queue)
         }
     };
-    let origin_target = target(relay.address)?;
-    let (address, asked) = (relay.address, stop.clone());
-    let origin = start("weir-origin", move || {
-        let mut origin = Origin::new(OriginConfig {
-            target: origin_target,
-            namespace,
-            flow: PublishFlow::Publish,
-            strategy,
-            packaging: Packaging::Cmaf,
-            timebase,
-            source: frames,
-        });
-        hosting::host(&mut origin, address, congestion, Some(bell), &asked)?;
-        anyhow::Ok((origin.counters(), origin.failure().map(str::to_owned)))
-    })?;
+    let origin = RunningOrigin {
+        target: target(relay.address)?,
+        strategy,
+        source: frames,
+        timebase,
+        congestion,
+        waker,
+    };
+    let origin = origin.start(&stop)?;
     stop.wait((at + JOIN).saturating_duration_since(clock::now()));
     let asked = stop.clone();
     let viewer = start("weir-viewer", move || {
@@ -111,12 +96,7 @@ pub(crate) fn run(
         hosting::host(&mut viewer, behind_link, congestion, None, &asked)?;
         anyhow::Ok(viewer)
     })?;
-    let mut encoded = Ok(());
-    while encoded.is_ok() && clock::now() < at + profile.duration {
-        let left = (at + profile.duration).saturating_duration_since(clock::now());
-        stop.wait(left.min(LOOK));
-        encoded = encoder.as_mut().map_or(Ok(()), Encoder::check);
-    }
+    let encoded = wait(at + profile.duration, encoder.as_mut(), &stop);
     stop.request();
     drop(encoder);
     let viewer = join(viewer)??;
@@ -127,6 +107,21 @@ pub(crate) fn run(
     if let Some(failure) = failure.as_deref().or_else(|| viewer.failure()) {
         bail!("the run failed: {failure}");
     }
+    run_of(&viewer, counters.frames, profile)
+}
+
+/// Waits for the end of a run; fails as soon as the encoder does.
+fn wait(end: Instant, mut encoder: Option<&mut Encoder>, stop: &Stop) -> anyhow::Result<()> {
+    while clock::now() < end {
+        let left = end.saturating_duration_since(clock::now());
+        stop.wait(left.min(LOOK));
+        encoder.as_mut().map_or(Ok(()), |encoder| encoder.check())?;
+    }
+    Ok(())
+}
+
+/// What a viewer saw of so many frames.
+fn run_of(viewer: &Viewer, frames: u64, profile: &NetworkProfile) -> anyhow::Result<Run> {
     let microseconds = |time: Duration| i64::try_from(time.as_micros());
     let (begin, end) = (microseconds(JOIN)?, microseconds(profile.duration)?);
     let mut records = viewer.records().to_vec();
@@ -134,8 +129,85 @@ pub(crate) fn run(
     for record in &mut records {
         record.shown_us = record.shown_us.filter(|shown| *shown <= end);
     }
-    let figures = Figures::new(&records, counters.frames, begin, end);
+    let figures = Figures::new(&records, frames, begin, end);
     Ok(Run { figures, records })
+}
+
+/// Ends with what an origin did, and why it failed, if it did.
+type OriginThread = JoinHandle<anyhow::Result<(OriginCounters, Option<String>)>>;
+
+/// What differs from run to run of an origin.
+pub(super) struct RunningOrigin {
+    pub(super) target: Target,
+    pub(super) strategy: Box<dyn Strategy>,
+    pub(super) source: Box<dyn Source + Send>,
+    pub(super) timebase: Timebase,
+    pub(super) congestion: Congestion,
+    /// Wakes the host when the source has something.
+    pub(super) waker: Waker,
+}
+
+impl RunningOrigin {
+    /// Publishes on a thread of its own until `stop`.
+    pub(super) fn start(self, stop: &Stop) -> anyhow::Result<OriginThread> {
+        let asked = stop.clone();
+        start("weir-origin", move || {
+            let address = self.target.remote;
+            let mut origin = Origin::new(OriginConfig {
+                target: self.target,
+                namespace: Namespace::new([NAMESPACE])?,
+                flow: PublishFlow::Publish,
+                strategy: self.strategy,
+                packaging: Packaging::Cmaf,
+                timebase: self.timebase,
+                source: self.source,
+            });
+            hosting::host(
+                &mut origin,
+                address,
+                self.congestion,
+                Some(self.waker),
+                &asked,
+            )?;
+            anyhow::Ok((origin.counters(), origin.failure().map(str::to_owned)))
+        })
+    }
+}
+
+/// What differs from run to run of a link between real sockets.
+pub(super) struct LinkSetting {
+    /// When the profile begins; `None`: with the first packet.
+    pub(super) start: Option<Instant>,
+    pub(super) seed: u64,
+    pub(super) clients_max: usize,
+}
+
+impl LinkSetting {
+    /// Opens a link to `target` on a thread of its own; returns where it listens.
+    pub(super) fn open(
+        &self,
+        target: SocketAddr,
+        profile: &NetworkProfile,
+        conditions: &Conditions,
+        stop: &Stop,
+    ) -> anyhow::Result<(SocketAddr, JoinHandle<io::Result<()>>)> {
+        let link = conditions.link()?;
+        let mut shaper = Shaper::bind(ShaperConfig {
+            listen: "127.0.0.1:0".parse()?,
+            target,
+            up: link.clone(),
+            down: link,
+            steps: profile.steps.clone(),
+            start: self.start,
+            seed: self.seed,
+            clients_max: self.clients_max,
+        })
+        .context("cannot bind the link")?;
+        let address = shaper.local_address()?;
+        let asked = stop.clone();
+        let thread = start("weir-link", move || shaper.run(&asked).map(drop))?;
+        Ok((address, thread))
+    }
 }
 
 /// ffmpeg at work; ended when dropped.
@@ -148,10 +220,10 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// Lets an inbox have what it encodes; once.
-    pub(super) fn feed(&mut self, inbox: &Inbox, stop: &Stop) -> anyhow::Result<()> {
+    /// Reads what it encodes into a queue; once.
+    pub(super) fn feed(&mut self, queue: &IngestQueue, stop: &Stop) -> anyhow::Result<()> {
         let output = self.child.stdout.take().context("ffmpeg has no output")?;
-        self.reader = Some(inbox.fill(output, false, stop.clone())?);
+        self.reader = Some(queue.fill(output, false, stop.clone())?);
         Ok(())
     }
 
@@ -202,7 +274,7 @@ impl Encoder {
                 .by_ref()
                 .take(WORDS_BYTES_MAX)
                 .read_to_end(&mut words);
-            drop(kept.and_then(|_| std::io::copy(&mut errors, &mut std::io::sink())));
+            drop(kept.and_then(|_| io::copy(&mut errors, &mut io::sink())));
             String::from_utf8_lossy(&words).into_owned()
         })?;
         Ok(Self {
@@ -221,6 +293,8 @@ impl Drop for Encoder {
     }
 }
 
+/// The namespace of the stream.
+pub(super) const NAMESPACE: &str = "live";
 /// How often the encoder is looked after.
 const LOOK: Duration = Duration::from_millis(200);
 /// Bytes of its words that are kept.

@@ -8,9 +8,10 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use weir_net::{
-    Host, HostConfig, MAILBOX_ITEMS, Post, Stop, Telemetry, UdpSocket, clock, pin_to_core, posts,
+    CHANNEL_ITEMS_MAX, Host, HostConfig, Stop, Telemetry, ThreadChannels, UdpSocket, clock,
+    pin_to_core, thread_channels,
 };
-use weir_quic::{Endpoint, Letter, Shard, tls::ServerTls};
+use weir_quic::{Endpoint, Shard, ThreadMessage, tls::ServerTls};
 use weir_relay::{Config, Relay};
 
 use crate::{
@@ -45,7 +46,7 @@ struct Member {
     core: Option<usize>,
     socket: UdpSocket,
     endpoint: Endpoint,
-    post: Option<Post<Letter>>,
+    channels: Option<ThreadChannels<ThreadMessage>>,
     relay: Observed,
     telemetry: Arc<Telemetry>,
     host: HostConfig,
@@ -61,8 +62,8 @@ impl Plan<'_> {
     ) -> anyhow::Result<Crew> {
         let config = &self.configured.config;
         let seed = endpoints::seed()?;
-        let mut posts = posts(config.threads, MAILBOX_ITEMS)
-            .context("cannot make mailboxes between threads")?
+        let mut channels = thread_channels(config.threads, CHANNEL_ITEMS_MAX)
+            .context("cannot make channels between threads")?
             .into_iter();
         let mut members = Vec::new();
         for (((number, socket), (slot, telemetry)), index) in
@@ -90,11 +91,11 @@ impl Plan<'_> {
                 socket,
                 endpoint,
                 // Who is alone has nobody to write to.
-                post: posts.next().filter(|_| config.threads > 1),
+                channels: channels.next().filter(|_| config.threads > 1),
                 relay: Observed::new(relay, view, clock::now()),
                 telemetry,
                 host: HostConfig {
-                    rest: config.rest,
+                    receive_pause: config.rest,
                     // The relay closes what is left by then itself; the host ends only a relay that does not.
                     shutdown_limit: config.drain.time + LEAVE_MARGIN,
                     ..HostConfig::default()
@@ -195,8 +196,8 @@ impl Member {
             self.stop,
         )
         .context("cannot set up the event loop")?;
-        if let Some(post) = self.post {
-            host = host.with_post(post);
+        if let Some(channels) = self.channels {
+            host = host.with_thread_channels(channels);
         }
         host.run(&mut self.relay).context("the event loop failed")?;
         Ok(self.relay.done(&host.endpoint().counters()))

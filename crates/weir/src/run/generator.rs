@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use weir_bench::{
     clock::RunClock,
-    lookout::Lookout,
+    early_stop::EarlyStop,
     meeting::MeetingRole,
     metrics::{End, TrackPlan},
     profile::{Mode, Profile},
@@ -97,16 +97,16 @@ impl Generator {
                 ));
             }
         }
-        let lookout = plan
+        let early_stop = plan
             .ends_early
-            .then(|| Lookout::new(plan.level.clone(), plan.unjudged));
+            .then(|| EarlyStop::new(plan.level.clone(), plan.unjudged));
         let setting = Setting {
             gate: &gate,
             stop: &stop,
             url,
             origin: now,
             waste_percent: plan.waste_percent,
-            lookout: lookout.as_ref(),
+            early_stop: early_stop.as_ref(),
         };
         let start = |(load, core, sockets)| Hosted::start(load, &setting, core, sockets);
         let threads = loads

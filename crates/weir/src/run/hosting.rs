@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use weir_bench::{
-    lookout::Lookout,
+    early_stop::EarlyStop,
     meeting::MeetingRole,
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
@@ -70,7 +70,7 @@ pub(crate) struct Setting<'a> {
     /// Share of its time that each thread wastes on purpose, in per cent.
     pub(crate) waste_percent: u32,
     /// Looks whether the run is worth going on, if anything does.
-    pub(crate) lookout: Option<&'a Lookout>,
+    pub(crate) early_stop: Option<&'a EarlyStop>,
 }
 
 /// A role on a thread of its own.
@@ -202,7 +202,7 @@ pub(crate) struct LoadHost {
     /// The last whole second whose latency was looked at, and what it was.
     latency: (u64, Option<(f64, f64)>),
     /// Watches for clauses that cannot hold any more, where that ends the run.
-    lookout: Option<Lookout>,
+    early_stop: Option<EarlyStop>,
     /// What it found.
     hopeless: Vec<Clause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
@@ -251,8 +251,9 @@ impl LoadHost {
                 self.refused_release = Some(problem.to_string());
                 self.load.app_mut().handle_shutdown(now, endpoint);
             }
-            if let (Some(lookout), Some(role)) = (&mut self.lookout, self.load.subscribers()) {
-                lookout.on_released(now, role);
+            if let (Some(early_stop), Some(role)) = (&mut self.early_stop, self.load.subscribers())
+            {
+                early_stop.on_released(now, role);
             }
         }
         self.look_back(now);
@@ -282,8 +283,12 @@ impl LoadHost {
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
         let latency = latency::distribution(&subscribers.latency_between(from, to));
         self.latency = (second, latency.map(|one| (one.p50_ms, one.p99_ms)));
-        if let Some(lookout) = self.lookout.as_ref().filter(|_| self.hopeless.is_empty()) {
-            self.hopeless = lookout.look(now, subscribers);
+        if let Some(early_stop) = self
+            .early_stop
+            .as_ref()
+            .filter(|_| self.hopeless.is_empty())
+        {
+            self.hopeless = early_stop.look(now, subscribers);
         }
     }
 }
@@ -342,7 +347,7 @@ impl Hosted {
             next_look: clock::now(),
             origin: setting.origin,
             latency: (0, None),
-            lookout: setting.lookout.cloned(),
+            early_stop: setting.early_stop.cloned(),
             hopeless: Vec::new(),
             waste_percent: setting.waste_percent,
             next_waste: setting.origin,
@@ -415,7 +420,7 @@ fn start_thread(
         }
         let mut host = Host::new(
             HostConfig {
-                rest: REST,
+                receive_pause: REST,
                 ..HostConfig::default()
             },
             bound,

@@ -6,5 +6,4 @@ mod client;
 mod configuration;
 mod measured;
 mod moving;
-mod program;
 mod reload;

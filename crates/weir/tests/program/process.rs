@@ -3,12 +3,30 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Read as _},
-    net::SocketAddr,
+    net::{SocketAddr, UdpSocket},
     path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Output, Stdio},
+    process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
 };
 
 use serde_json::Value;
+use weir_net::clock;
+
+/// How long a machine that has much else to do may take; only a test that hangs takes longer.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Looks again and again, for at most [`PATIENCE`].
+pub(crate) fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = clock::now() + PATIENCE;
+    while clock::now() < end {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    None
+}
 
 /// Runs `weir` to its end, with `variables` as its only ones of ours.
 pub(crate) fn weir_with(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
@@ -49,6 +67,31 @@ fn command(arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     }
     command.envs(variables.iter().copied());
     command
+}
+
+/// A port of loopback that nobody has, and that the system chooses for nobody.
+pub(crate) fn free_port() -> u16 {
+    // Tests of one process take one after the other, and those of several processes begin elsewhere.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id() % 100 * 100;
+    std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed))
+        .map(|number| u16::try_from(20_000 + (begin + number) % 10_000).unwrap())
+        .find(|port| UdpSocket::bind(("127.0.0.1", *port)).is_ok())
+        .unwrap()
+}
+
+/// Waits until something was delivered in a benchmark that [`start`] has started, as its lines of progress say. They go on in what is
+/// returned.
+#[track_caller]
+pub(crate) fn wait_for_delivery(bench: &mut Child) -> BufReader<ChildStderr> {
+    let mut progress = BufReader::new(bench.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(" delivered") || line.contains(" 0 delivered") {
+        line.clear();
+        let length = progress.read_line(&mut line).unwrap();
+        assert!(length > 0, "the run ended before anything was delivered");
+    }
+    progress
 }
 
 /// A relay that runs until the test is over.

@@ -1,19 +1,15 @@
 //! What the program proves of its generator, on real sockets, and that nothing which it has started outlives it.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "processes are waited for by the real clock"
-)]
-
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 use weir_net::terminate;
+
+use crate::process::wait_for;
 
 const PROFILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -65,9 +61,9 @@ fn a_run_is_calibrated_against_a_null_relay() {
     let (report, output) = bench("calibrate", &["--calibrate", "--slo", "loss=0,p99<30s"]);
     let calibration = &report["generator"]["calibration"];
     let rate = calibration["objects_per_second"].as_f64();
-    // Five subscribers with 50 objects a second each.
+    // Five subscribers with 50 objects a second each, however evenly a busy machine delivers them.
     assert!(
-        rate.is_some_and(|rate| (200.0..300.0).contains(&rate)),
+        rate.is_some_and(|rate| (125.0..500.0).contains(&rate)),
         "{calibration}"
     );
     assert!(
@@ -166,7 +162,7 @@ fn a_second_request_to_stop_ends_the_relay_too() {
     let file = folder.join("relays.toml");
     let text = format!(
         "profile = {PROFILE:?}\nsubscribers = 2\n[[relay]]\nname = \"stubborn\"\nstart = [\"sh\", \"-c\", {script:?}]\n\
-         url = \"moqt://127.0.0.1:9\"\nready_ms = 60000\n"
+         url = \"moqt://127.0.0.1:9\"\nready_ms = 600000\n"
     );
     fs::write(&file, text).unwrap();
     let mut weir = Command::new(env!("CARGO_BIN_EXE_weir"))
@@ -175,20 +171,19 @@ fn a_second_request_to_stop_ends_the_relay_too() {
         .spawn()
         .unwrap();
     let relay = wait_for(|| {
-        fs::read_to_string(&pid_file)
-            .ok()?
-            .trim()
-            .parse::<u32>()
-            .ok()
+        let text = fs::read_to_string(&pid_file).ok()?;
+        text.trim().parse::<u32>().ok()
     });
+    let relay = relay.expect("it starts the relay");
     let pid = i32::try_from(weir.id()).unwrap();
     terminate(pid);
-    // It waits for the relay to end, and would do so for some seconds.
-    std::thread::sleep(Duration::from_millis(300));
-    assert!(is_running(relay));
+    // It has taken the first, and waits for the relay to end, for some seconds. A second one would not count before.
+    let is_taken = wait_for(|| (!is_pending(weir.id(), SIGTERM)).then_some(()));
+    assert!(is_taken.is_some() && is_running(relay));
     terminate(pid);
-    wait_for(|| weir.try_wait().unwrap());
-    wait_for(|| (!is_running(relay)).then_some(()));
+    let status = wait_for(|| weir.try_wait().unwrap());
+    assert_eq!(status.and_then(|status| status.code()), Some(128 + 15));
+    assert!(wait_for(|| (!is_running(relay)).then_some(())).is_some());
     fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -198,13 +193,13 @@ fn is_running(pid: u32) -> bool {
     stat.is_ok_and(|line| !line.contains(") Z "))
 }
 
-fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let give_up = Instant::now() + Duration::from_secs(30);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < give_up, "waited too long");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+const SIGTERM: u32 = 15;
+
+/// Whether a signal was sent to a process and not yet taken.
+fn is_pending(pid: u32, signal: u32) -> bool {
+    let status = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("status"));
+    let status = status.unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    pending.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }

@@ -52,7 +52,8 @@ fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
 
 #[test]
 fn a_view_follows_the_size_of_the_terminal() {
-    let mut terminal = Terminal::start(100, 30, &["--subscribers", "2"], "2>&1 >/dev/null");
+    let endless = ["--subscribers", "2", "--seconds", "3600"];
+    let mut terminal = Terminal::start(100, 30, &endless, "2>&1 >/dev/null");
     terminal.read_frames(2);
     // Wider: what is there is drawn over. Narrower: what was broken in two may be left, and nothing else is erased.
     terminal.resize(120, 30);
@@ -63,6 +64,8 @@ fn a_view_follows_the_size_of_the_terminal() {
     // One that was on its way then was drawn for the wider one.
     terminal.screen.has_wrapped = false;
     terminal.resize(60, 3);
+    terminal.read_frames(1);
+    terminal.type_in("\x03");
     terminal.read_to_the_end();
     let text = terminal.screen.text();
     assert_eq!(

@@ -20,8 +20,8 @@ time_interval = 20
 objects_per_group = 1
 first_object_size = 120
 object_size = 120
-start_delay = 1500
-total_transmit_time = 2000
+start_delay = 4000
+total_transmit_time = 4500
 ";
 
 #[test]

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use weir_bench::{
-    lookout::Lookout,
+    early_stop::EarlyStop,
     profile::{Profile, load},
 };
 use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
@@ -68,7 +68,7 @@ impl Scene<'_> {
         world.release();
         // A level that always holds is never given up.
         let level = if ends_early { self.level } else { "loss<=100%" };
-        let lasted = world.finish_under(Lookout::new(level.parse().unwrap(), UNJUDGED));
+        let lasted = world.finish_under(EarlyStop::new(level.parse().unwrap(), UNJUDGED));
         let report = world.report(&self.level.parse().unwrap(), UNJUDGED, BTreeMap::new());
         let probe = Probe::of(40, &report);
         Probed {

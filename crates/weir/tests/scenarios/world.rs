@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use weir_bench::{
     clock::RunClock,
-    lookout::Lookout,
+    early_stop::EarlyStop,
     meeting::MeetingRole,
     metrics::{SentTotals, TrackPlan},
     outcome::{self, Judged, Surroundings},
@@ -226,10 +226,10 @@ impl World {
         }
     }
 
-    /// From the release to the end, or to where `lookout` finds that the run cannot hold its level any more: it looks once a
+    /// From the release to the end, or to where `early_stop` finds that the run cannot hold its level any more: it looks once a
     /// second, as a runner does. Returns how long the schedules went on.
-    pub(crate) fn finish_under(&mut self, mut lookout: Lookout) -> Duration {
-        lookout.on_released(self.sim.now(), self.subscribers());
+    pub(crate) fn finish_under(&mut self, mut early_stop: EarlyStop) -> Duration {
+        early_stop.on_released(self.sim.now(), self.subscribers());
         let clients = self.clients;
         while self.ended_early_by.is_empty() {
             let next = self.sim.elapsed() + Duration::from_secs(1);
@@ -238,7 +238,7 @@ impl World {
                 break;
             }
             assert!(next < TIME_MAX, "seed {}", self.seed);
-            self.ended_early_by = lookout.look(self.sim.now(), self.subscribers());
+            self.ended_early_by = early_stop.look(self.sim.now(), self.subscribers());
         }
         let lasted = self.sim.elapsed().saturating_sub(self.released);
         let nodes = match clients {

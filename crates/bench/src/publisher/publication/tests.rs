@@ -36,7 +36,7 @@ impl Bench {
         let namespace = Namespace::new(["perf", "video"]).unwrap();
         let name = FullTrackName::new(namespace, TrackName::new("1").unwrap()).unwrap();
         let mut publication = Publication::new(0, name, 0, false);
-        publication.on_subscription(RequestId(1), true, true);
+        publication.on_subscribed(RequestId(1), true);
         Self {
             released,
             plan,

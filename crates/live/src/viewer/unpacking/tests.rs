@@ -48,7 +48,7 @@ fn read(
     properties: PropertiesBuilder,
     payload: &Bytes,
 ) -> Result<Vec<FrameTag>, UnpackError> {
-    unpacker.read(&Unpacked {
+    unpacker.read(&ReceivedObject {
         group,
         id,
         properties: &properties.build(),

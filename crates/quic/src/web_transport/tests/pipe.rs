@@ -76,7 +76,7 @@ impl Pipe {
         }
     }
 
-    /// A server whose session with the client stands.
+    /// A server whose session with the client is established.
     pub(super) fn served() -> Self {
         let mut pipe = Self::server(Offer::default());
         pipe.bring(CLIENT_CONTROL, &draft02());

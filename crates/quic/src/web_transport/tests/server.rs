@@ -245,7 +245,7 @@ fn as_many_open_requests_as_the_limit_and_one_more() {
 }
 
 #[test]
-fn each_violation_has_its_code() {
+fn each_violation_on_the_control_stream_has_its_code() {
     let two_settings = [&draft02()[..], &draft02()[1..]].concat();
     let after_settings = |frame: &[u8]| [&draft02()[..], frame].concat();
     for (stream, bytes, code) in [
@@ -295,7 +295,15 @@ fn each_violation_has_its_code() {
             &after_settings(&[0x0d, 0x09]),
             Code::FRAME_ERROR,
         ),
-        (CLIENT_UNI, &[0x01], Code::STREAM_CREATION_ERROR),
+    ] {
+        assert_violation(stream, bytes, code);
+    }
+}
+
+#[test]
+fn each_violation_on_other_streams_has_its_code() {
+    for (stream, bytes, code) in [
+        (CLIENT_UNI, &[0x01][..], Code::STREAM_CREATION_ERROR),
         (CLIENT_UNI, &[0x02, 0x3f, 0x01], Code::ENCODER_STREAM_ERROR),
         (CLIENT_UNI, &[0x40, 0x54, 0x01], Code::ID_ERROR),
         (CLIENT_BIDI, &[0x40, 0x41, 0x02], Code::ID_ERROR),
@@ -313,19 +321,24 @@ fn each_violation_has_its_code() {
             Code::DECOMPRESSION_FAILED,
         ),
     ] {
-        let mut pipe = Pipe::server(Offer::default());
-        pipe.bring(stream, bytes);
-        assert_eq!(pipe.code(), Some(code), "{stream:?} {bytes:x?}");
-        assert_eq!(pipe.layer.take_counters().violations, 1);
-        let events = pipe.events();
-        assert!(
-            events.len() == 1 && events[0].starts_with("lost: WebTransport: found here: "),
-            "{events:?}"
-        );
-        // And nothing more after it.
-        pipe.bring(REQUEST, &headers(&CONNECT));
-        assert!(pipe.events().is_empty());
+        assert_violation(stream, bytes, code);
     }
+}
+
+#[track_caller]
+fn assert_violation(stream: StreamId, bytes: &[u8], code: Code) {
+    let mut pipe = Pipe::server(Offer::default());
+    pipe.bring(stream, bytes);
+    assert_eq!(pipe.code(), Some(code), "{stream:?} {bytes:x?}");
+    assert_eq!(pipe.layer.take_counters().violations, 1);
+    let events = pipe.events();
+    assert!(
+        events.len() == 1 && events[0].starts_with("lost: WebTransport: found here: "),
+        "{events:?}"
+    );
+    // And nothing more after it.
+    pipe.bring(REQUEST, &headers(&CONNECT));
+    assert!(pipe.events().is_empty());
 }
 
 #[test]

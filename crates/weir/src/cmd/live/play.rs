@@ -9,8 +9,10 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use weir_live::figures::Figures;
 use weir_live::playout::BufferChoice;
-use weir_live::{Choice, Join, Plan, Viewer, ViewerConfig, strategy};
+use weir_live::strategy::{self, Strategy};
+use weir_live::{Choice, Join, Plan, Timebase, Viewer, ViewerConfig};
 use weir_moqt::name::Namespace;
+use weir_net::Stop;
 
 use super::{TrustArguments, namespace};
 use crate::cmd::print_out;
@@ -71,40 +73,13 @@ enum JoinChoice {
 pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let named = arguments.strategy.as_deref().map(named_strategy);
     let named = named.transpose()?;
-    let target = arguments.trust.target(&arguments.relay)?;
-    let remote = target.remote;
     let timebase = timebase();
-    let mut viewer = Viewer::new(ViewerConfig {
-        target,
-        namespace: arguments.namespace.clone(),
-        choice: named.as_ref().map_or(Choice::Catalog, |strategy| {
-            let tracks = strategy.tracks().iter();
-            Choice::Known {
-                tracks: tracks.map(|terms| terms.name.to_owned()).collect(),
-                settings: strategy.player(),
-            }
-        }),
-        join: match arguments.join {
-            JoinChoice::Next => Join::Next,
-            JoinChoice::Current => Join::Current,
-        },
-        buffer: arguments.buffer,
-        patience: arguments.patience,
-        patience_again: arguments.patience_again,
-        timebase,
-    });
+    let config = config(arguments, named.as_deref(), timebase)?;
+    let remote = config.target.remote;
+    let mut viewer = Viewer::new(config);
     let stop = signals::stop_on_signals()?;
     if let Some(time) = arguments.time {
-        let stop = stop.clone();
-        let wait = move || {
-            if !stop.wait(time) {
-                stop.request();
-            }
-        };
-        std::thread::Builder::new()
-            .name("weir-time".to_owned())
-            .spawn(wait)
-            .context("cannot start the thread that waits for the end")?;
+        stop_after(time, stop.clone())?;
     }
     let strategy = named.unwrap_or_else(strategy::usual);
     let congestion = wanted_congestion(&*strategy);
@@ -113,41 +88,10 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
     let end_us = end_us.unwrap_or_else(|| timebase.microseconds(weir_net::clock::now()));
     let start_us = viewer.started_us().unwrap_or(timebase.us);
     let figures = Figures::of_received(viewer.records(), start_us, end_us);
-    let mut text = summary(&figures);
-    let followed = viewer.catalogs_followed();
-    if viewer.publishers_followed() > 0 {
-        let publishers = viewer.publishers_followed();
-        text.push_str(&line("new publishers followed", &publishers));
-        text.push_str(&line("frames of those before", &viewer.frames_of_former()));
-    }
-    if followed > 0 {
-        text.push_str(&line("new catalogs followed", &followed));
-    }
-    if viewer.frames_not_recorded() > 0 {
-        text.push_str(&line("frames not recorded", &viewer.frames_not_recorded()));
-    }
-    print_out(&text)?;
+    print_out(&text(&viewer, &figures))?;
     if let Some(path) = &arguments.json {
-        let plan = viewer.plan();
-        let usual = || Some(strategy.name());
-        let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
-        let text = serde_json::to_string(&json!({
-            "schema": SCHEMA,
-            "player": "weir live play",
-            "relay": arguments.relay.to_string(),
-            "strategy": name,
-            "tracks": plan.map(tracks),
-            "buffer": arguments.buffer.to_string(),
-            "started_us": start_us,
-            "ended_us": end_us,
-            "figures": figures,
-            "catalogs_followed": followed,
-            "publishers_followed": viewer.publishers_followed(),
-            "frames_of_former": viewer.frames_of_former(),
-            "streams_refused": viewer.streams_refused(),
-            "objects_unknown": viewer.objects_unknown(),
-            "frames": viewer.records(),
-        }))?;
+        let report = report(arguments, &viewer, &*strategy, (start_us, end_us), &figures);
+        let text = serde_json::to_string(&report)?;
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     match viewer.failure() {
@@ -161,6 +105,87 @@ pub(super) fn run(arguments: &PlayArguments) -> anyhow::Result<ExitCode> {
         },
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+fn config(
+    arguments: &PlayArguments,
+    strategy: Option<&dyn Strategy>,
+    timebase: Timebase,
+) -> anyhow::Result<ViewerConfig> {
+    Ok(ViewerConfig {
+        target: arguments.trust.target(&arguments.relay)?,
+        namespace: arguments.namespace.clone(),
+        choice: strategy.map_or(Choice::Catalog, Choice::of),
+        join: match arguments.join {
+            JoinChoice::Next => Join::Next,
+            JoinChoice::Current => Join::Current,
+        },
+        buffer: arguments.buffer,
+        rendezvous_timeout: arguments.patience,
+        reconnect_timeout: arguments.patience_again,
+        timebase,
+    })
+}
+
+/// Requests the stop after `time`, unless it comes before.
+fn stop_after(time: Duration, stop: Stop) -> anyhow::Result<()> {
+    let wait = move || {
+        if !stop.wait(time) {
+            stop.request();
+        }
+    };
+    std::thread::Builder::new()
+        .name("weir-time".to_owned())
+        .spawn(wait)
+        .context("cannot start the thread that waits for the end")?;
+    Ok(())
+}
+
+/// What is printed at the end.
+fn text(viewer: &Viewer, figures: &Figures) -> String {
+    let mut text = summary(figures);
+    if viewer.publishers_followed() > 0 {
+        let publishers = viewer.publishers_followed();
+        text.push_str(&line("new publishers followed", &publishers));
+        text.push_str(&line("frames of those before", &viewer.frames_of_former()));
+    }
+    if viewer.catalogs_followed() > 0 {
+        text.push_str(&line("new catalogs followed", &viewer.catalogs_followed()));
+    }
+    if viewer.frames_not_recorded() > 0 {
+        text.push_str(&line("frames not recorded", &viewer.frames_not_recorded()));
+    }
+    text
+}
+
+/// What `--json` holds.
+fn report(
+    arguments: &PlayArguments,
+    viewer: &Viewer,
+    strategy: &dyn Strategy,
+    (start_us, end_us): (i64, i64),
+    figures: &Figures,
+) -> Value {
+    let plan = viewer.plan();
+    let usual = || Some(strategy.name());
+    let name = plan.map_or_else(usual, |plan| plan.strategy.as_deref());
+    json!({
+        "schema": SCHEMA,
+        "player": "weir live play",
+        "relay": arguments.relay.to_string(),
+        "strategy": name,
+        "tracks": plan.map(tracks),
+        "buffer": arguments.buffer.to_string(),
+        "started_us": start_us,
+        "ended_us": end_us,
+        "figures": figures,
+        "catalogs_followed": viewer.catalogs_followed(),
+        "publishers_followed": viewer.publishers_followed(),
+        "frames_of_former": viewer.frames_of_former(),
+        "streams_refused": viewer.streams_refused(),
+        "objects_unknown": viewer.objects_unknown(),
+        "frames": viewer.records(),
+    })
 }
 
 /// Version of the form of `--json`, which is that of the browser player's export (`vectors/live/report.json`); it grows whenever a

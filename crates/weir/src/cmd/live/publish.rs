@@ -14,14 +14,14 @@ use weir_live::packaging::Packaging;
 use weir_live::strategy::Strategy;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::{TrustArguments, namespace};
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    ingest_queue::Inbox,
+    ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
 };
 use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
@@ -108,8 +108,8 @@ fn publish(
     input: Box<dyn Read + Send>,
     stop: &Stop,
 ) -> anyhow::Result<ExitCode> {
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let remote = target.remote;
     let mut origin = Origin::new(OriginConfig {
         target,
@@ -121,11 +121,11 @@ fn publish(
         strategy,
         packaging: arguments.packaging,
         timebase: timebase(),
-        source: Box::new(inbox.clone()),
+        source: Box::new(queue.clone()),
     });
-    let reader = inbox.fill(input, arguments.realtime, stop.clone())?;
-    let hosted = host(&mut origin, remote, congestion, Some(bell), stop);
-    inbox.close();
+    let reader = queue.fill(input, arguments.realtime, stop.clone())?;
+    let hosted = host(&mut origin, remote, congestion, Some(waker), stop);
+    queue.close();
     hosted?;
     let counters = origin.counters();
     print_out(&format!(

@@ -14,14 +14,14 @@ use serde_json::{Value, json};
 use weir_live::packaging::Packaging;
 use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
-use weir_net::{Bell, Stop};
+use weir_net::{Stop, Waker};
 use weir_quic::Congestion;
 
 use super::namespace;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
     hosting::{host, timebase},
-    ingest_queue::Inbox,
+    ingest_queue::IngestQueue,
     lab::{named_strategy, wanted_congestion},
     player_page::serve_page,
 };
@@ -238,12 +238,12 @@ fn publish(
         is_paced,
         encoder,
     } = source;
-    let bell = Bell::new().context("cannot make an event descriptor")?;
-    let inbox = Inbox::new(bell.clone());
+    let waker = Waker::new().context("cannot make an event descriptor")?;
+    let queue = IngestQueue::new(waker.clone());
     let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
     let namespace = named(&arguments.namespace)?;
     let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
-    let reader = inbox.fill(input, is_paced, stop.clone())?;
+    let reader = queue.fill(input, is_paced, stop.clone())?;
     let stop = stop.clone();
     let work = move || {
         let mut origin = Origin::new(OriginConfig {
@@ -253,10 +253,10 @@ fn publish(
             strategy: named_strategy(&strategy)?,
             packaging,
             timebase: timebase(),
-            source: Box::new(inbox.clone()),
+            source: Box::new(queue.clone()),
         });
-        let hosted = host(&mut origin, relay, congestion, Some(bell), &stop);
-        inbox.close();
+        let hosted = host(&mut origin, relay, congestion, Some(waker), &stop);
+        queue.close();
         hosted?;
         if reader.is_finished() {
             let read = reader.join();

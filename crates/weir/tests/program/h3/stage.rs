@@ -125,6 +125,21 @@ pub(crate) fn bench(url: &str, arguments: &[&str]) -> Output {
     command.output().expect("weir is built")
 }
 
+/// What comes of runs of so many seconds; of longer ones if the exit code says that some came to nothing, as short ones may on a
+/// busy machine.
+#[track_caller]
+pub(crate) fn succeed(seconds: f64, run: impl Fn(f64) -> Output) -> Output {
+    let mut said = String::new();
+    for seconds in [seconds, 10.0, 60.0] {
+        let output = run(seconds);
+        if output.status.code() == Some(0) {
+            return output;
+        }
+        said += &text(&output.stderr);
+    }
+    panic!("{said}");
+}
+
 /// The first core that this process may run on.
 pub(crate) fn core() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();

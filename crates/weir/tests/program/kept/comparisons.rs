@@ -1,19 +1,17 @@
 //! Comparisons of relays that are all weir's own.
 
-use std::net::UdpSocket;
-
 use serde_json::Value;
+
+use crate::process::free_port;
 
 use super::stage::{ANY, Folder, errors, weir};
 
-/// A file of two relays, each on a port that was free a moment ago, with `more` at the end of the second.
+/// A file of two relays, each on a port of its own, with `more` at the end of the second.
 fn description(folder: &Folder, head: &str, more: &str) -> String {
-    // Both at once, so that they are different ones.
-    let sockets = ["one", "other"].map(|name| (name, UdpSocket::bind("127.0.0.1:0").unwrap()));
-    let relays = sockets.map(|(name, socket)| {
-        let address = socket.local_addr().unwrap();
+    let relays = ["one", "other"].map(|name| {
+        let address = format!("127.0.0.1:{}", free_port());
         format!(
-            "[[relay]]\nname = \"{name}\"\nurl = \"moqt://{address}\"\ndrafts = [\"moqt-18\"]\nready_ms = 500\n\
+            "[[relay]]\nname = \"{name}\"\nurl = \"moqt://{address}\"\ndrafts = [\"moqt-18\"]\nready_ms = 2000\n\
              start = [\"{{weir}}\", \"relay\", \"--listen\", \"{address}\", \"--cert\", \"{{cert}}\", \"--key\", \"{{key}}\"]\n"
         )
     });
@@ -65,7 +63,7 @@ fn two_relays_are_compared_in_every_form() {
 #[test]
 fn a_relay_that_does_not_start_costs_the_others_nothing() {
     let folder = Folder::new("missing");
-    let missing = "[[relay]]\nname = \"missing\"\nstart = [\"false\"]\nurl = \"moqt://127.0.0.1:9\"\nready_ms = 100\n";
+    let missing = "[[relay]]\nname = \"missing\"\nstart = [\"false\"]\nurl = \"moqt://127.0.0.1:9\"\nready_ms = 3000\n";
     let head = head().replace("warm_up_seconds = 1", "warm_up_seconds = 0");
     let file = description(&folder, &head, missing);
     let json = folder.file("runs.json");

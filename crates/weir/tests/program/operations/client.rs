@@ -26,6 +26,8 @@ use weir_quic::{
     web_transport::Request,
 };
 
+use crate::process::wait_for;
+
 /// How a client comes.
 pub(crate) struct Arrival {
     pub(crate) tls: ClientTls,
@@ -172,18 +174,6 @@ impl Drop for Client {
     }
 }
 
-/// Looks again and again, for at most ten seconds.
-pub(crate) fn wait_for<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = clock::now() + Duration::from_secs(10);
-    while clock::now() < end {
-        if let Some(found) = look() {
-            return Some(found);
-        }
-        std::thread::park_timeout(Duration::from_millis(20));
-    }
-    None
-}
-
 struct Role {
     handle: Handle,
     session: Session,
@@ -236,7 +226,7 @@ impl Role {
             let namespace = Namespace::new(&fields).unwrap();
             let track = FullTrackName::new(namespace, TrackName::new(name).unwrap()).unwrap();
             let parameters = Parameters {
-                rendezvous_timeout: Some(Duration::from_secs(30)),
+                rendezvous_timeout: Some(Duration::from_mins(5)),
                 ..Parameters::default()
             };
             if let Some(mut connection) = endpoint.connection(now, self.handle) {

@@ -2,7 +2,7 @@
 
 use weir_net::terminate;
 
-use super::program::{Folder, Relay, refusal, weir, weir_with};
+use crate::process::{Folder, Relay, refusal, weir, weir_with};
 
 fn printed(arguments: &[&str], variables: &[(&str, &str)]) -> toml::Table {
     let mut all = vec!["relay", "--print-config"];

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 use weir_net::clock;
 
-use super::program::{Folder, Relay, weir};
+use crate::process::{Folder, Relay, weir};
 
 /// Objects by datagram and by stream, each 20 ms, for three seconds.
 const PROFILE: &str = "[audio]

@@ -4,10 +4,10 @@ use std::fs;
 
 use weir_quic::tls::{ClientTls, Trust};
 
-use super::{
-    admin::expect_metric,
-    client::{Arrival, Client, PROTOCOLS},
-    program::{Folder, Relay},
+use super::client::{Arrival, Client, PROTOCOLS};
+use crate::{
+    metrics::expect_metric,
+    process::{Folder, Relay, wait_for},
 };
 
 /// A certificate for `localhost`, written to two files of `folder`.
@@ -105,11 +105,14 @@ fn a_file_that_changes_is_noticed() {
         "tls.watch=100ms",
     ];
     let relay = Relay::start(&arguments);
-    std::thread::park_timeout(std::time::Duration::from_millis(200));
-    let second = make(&folder);
-    let found = super::client::wait_for(|| {
-        let client = Client::connect(relay.address(), trusting(&second));
-        super::client::wait_for(|| client.heard().into_iter().next()).filter(|line| line == "ready")
+    // Another one is written until the relay has it: the first may be there before it begins to look.
+    let found = wait_for(|| {
+        let other = make(&folder);
+        let outcome = || {
+            let client = Client::connect(relay.address(), trusting(&other));
+            wait_for(|| client.heard().into_iter().next())
+        };
+        (0..50).find_map(|_| outcome().filter(|line| line == "ready"))
     });
     assert!(found.is_some());
 }

@@ -1,0 +1,55 @@
+//! Numbers of frames that go on from one publisher to the next.
+
+/// Numbers the frames of one publisher after the other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Numbering {
+    /// The number of the publisher's first frame, if there were frames of others before.
+    next: Option<u64>,
+    /// The publisher's own number of the first frame that came, and the number that this frame has here.
+    counts_as: Option<(u64, u64)>,
+}
+
+impl Numbering {
+    /// The numbers after `last`, the highest so far.
+    pub(super) fn after(last: Option<u64>) -> Self {
+        Self {
+            next: last.map(|last| last.saturating_add(1)),
+            counts_as: None,
+        }
+    }
+
+    /// The number of a frame to which its publisher gives the number `told`.
+    pub(super) fn number(&mut self, told: u64) -> u64 {
+        let begin = self.next.unwrap_or(told);
+        let (from, counts_as) = *self.counts_as.get_or_insert((told, begin));
+        match told.checked_sub(from) {
+            Some(after) => counts_as.saturating_add(after),
+            None => counts_as.saturating_sub(from - told),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_of_one_publisher_after_the_other_are_counted_on_whatever_their_numbers_are() {
+        let mut first = Numbering::default();
+        assert_eq!([7, 9, 6].map(|told| first.number(told)), [7, 9, 6]);
+        let mut next = Numbering {
+            next: Some(10),
+            counts_as: None,
+        };
+        assert_eq!([500, 502, 499].map(|told| next.number(told)), [10, 12, 9]);
+        assert_eq!(
+            [0, u64::MAX].map(|told| next.number(told)),
+            [0, u64::MAX - 490]
+        );
+        let mut last = Numbering {
+            next: Some(u64::MAX),
+            counts_as: None,
+        };
+        assert_eq!([0, 1].map(|told| last.number(told)), [u64::MAX; 2]);
+    }
+}

@@ -1,0 +1,251 @@
+//! Why a client refused the certificate of a server.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustls::{CertificateError, Error, pki_types::UnixTime};
+
+/// The latest certificate errors of a client's handshakes.
+///
+/// The engine reports a failed handshake with the text of the error and nothing else, so an error is found again by the
+/// text that it has itself.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    latest: Mutex<VecDeque<CertificateError>>,
+}
+
+impl Refusals {
+    /// Keeps an error that the verifier is about to return.
+    pub(super) fn note(&self, error: CertificateError) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        if latest.len() == REFUSALS_MAX {
+            latest.pop_front();
+        }
+        latest.push_back(error);
+    }
+
+    /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake failed for
+    /// another reason.
+    pub(crate) fn sentence(&self, text: &str) -> Option<String> {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = latest.iter();
+        let error = latest.find(|error| Error::from((*error).clone()).to_string() == text)?;
+        Some(sentence(error))
+    }
+}
+
+/// The reason as a sentence: the library's own texts are the names of its variants for the most part, and give times in seconds
+/// since 1970.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum is open, and one of its variants is deprecated"
+)]
+fn sentence(error: &CertificateError) -> String {
+    match error {
+        CertificateError::BadEncoding => "the certificate is not well formed".to_owned(),
+        CertificateError::Expired => EXPIRED.to_owned(),
+        CertificateError::ExpiredContext { time, not_after } => {
+            format!("{EXPIRED} ({} ago)", rounded(*not_after, *time))
+        }
+        CertificateError::NotValidYet => NOT_VALID_YET.to_owned(),
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!(
+                "{NOT_VALID_YET} ({} in the future)",
+                rounded(*time, *not_before)
+            )
+        }
+        CertificateError::Revoked => "the certificate was revoked".to_owned(),
+        CertificateError::UnhandledCriticalExtension => {
+            "the certificate has an extension that has to be understood, and is not".to_owned()
+        }
+        CertificateError::UnknownIssuer => {
+            "the certificate's issuer is unknown: it leads to none that is trusted".to_owned()
+        }
+        CertificateError::UnknownRevocationStatus => REVOCATION_UNKNOWN.to_owned(),
+        CertificateError::ExpiredRevocationList => {
+            format!("{REVOCATION_UNKNOWN}: the list has expired")
+        }
+        CertificateError::ExpiredRevocationListContext { time, next_update } => {
+            let since = rounded(*next_update, *time);
+            format!("{REVOCATION_UNKNOWN}: the list has expired ({since} ago)")
+        }
+        CertificateError::BadSignature => {
+            "a signature of the certificate, or by its key, is wrong".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate is signed in a way that is not supported".to_owned()
+        }
+        CertificateError::NotValidForName => {
+            "the certificate is not valid for the server's name".to_owned()
+        }
+        CertificateError::NotValidForNameContext {
+            expected,
+            presented,
+        } => {
+            let names = names(presented);
+            format!(
+                "the certificate is not valid for the name {}, {names}",
+                expected.to_str()
+            )
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the certificate is for another purpose".to_owned()
+        }
+        // Returned by our own verifier.
+        CertificateError::ApplicationVerificationFailure => {
+            "the certificate's hash is another one than those that are trusted".to_owned()
+        }
+        CertificateError::Other(other) => match other.0.downcast_ref() {
+            Some(webpki::Error::CaUsedAsEndEntity) => {
+                "the certificate is an issuer's, not a server's".to_owned()
+            }
+            Some(webpki::Error::UnsupportedCertVersion) => {
+                "the certificate is of another version than X.509 v3".to_owned()
+            }
+            Some(_) | None => refused(error),
+        },
+        error => refused(error),
+    }
+}
+
+fn refused(error: &CertificateError) -> String {
+    format!("the certificate was refused: {error}")
+}
+
+/// Which names a certificate has: `only for a, b or ::1`.
+fn names(presented: &[String]) -> String {
+    let plain: Vec<&str> = presented.iter().map(|name| plain_name(name)).collect();
+    match &plain[..] {
+        [] => "nor for any other".to_owned(),
+        [one] => format!("only for {one}"),
+        [first @ .., last] => format!("only for {} or {last}", first.join(", ")),
+    }
+}
+
+/// A name as the library writes it, `DnsName("a")` or `IpAddress(::1)`, without its kind.
+fn plain_name(name: &str) -> &str {
+    let inner = name
+        .split_once('(')
+        .and_then(|(_, inner)| inner.strip_suffix(')'));
+    inner.map_or(name, |inner| inner.trim_matches('"'))
+}
+
+/// The time from `start` to `end` in its largest unit of which there is more than one: `2 hours`.
+fn rounded(start: UnixTime, end: UnixTime) -> String {
+    let seconds = Duration::from_secs(end.as_secs().saturating_sub(start.as_secs())).as_secs();
+    let (unit, count) = [("days", 86_400), ("hours", 3600), ("seconds", 1)]
+        .map(|(unit, length)| (unit, seconds / length))
+        .into_iter()
+        .find(|(_, count)| *count > 1)
+        .unwrap_or(("seconds", seconds));
+    format!("{count} {unit}")
+}
+
+const EXPIRED: &str = "the certificate has expired";
+const NOT_VALID_YET: &str = "the certificate is not valid yet";
+const REVOCATION_UNKNOWN: &str = "whether the certificate was revoked is not known";
+
+/// Errors that are kept: many threads may refuse certificates at the same time, each reads its own error at once.
+const REFUSALS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::ServerName;
+
+    use super::*;
+
+    #[test]
+    fn reasons_are_sentences() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let name = |presented: &[&str]| CertificateError::NotValidForNameContext {
+            expected: ServerName::try_from("elsewhere").unwrap(),
+            presented: presented.iter().map(|one| (*one).to_owned()).collect(),
+        };
+        for (error, expected) in [
+            (CertificateError::Expired, "the certificate has expired"),
+            (
+                CertificateError::ExpiredContext {
+                    time: at(5000),
+                    not_after: at(2000),
+                },
+                "the certificate has expired (3000 seconds ago)",
+            ),
+            (
+                CertificateError::ExpiredContext {
+                    time: at(900_000),
+                    not_after: at(1000),
+                },
+                "the certificate has expired (10 days ago)",
+            ),
+            (
+                CertificateError::NotValidYetContext {
+                    time: at(5000),
+                    not_before: at(5060),
+                },
+                "the certificate is not valid yet (60 seconds in the future)",
+            ),
+            (
+                CertificateError::ExpiredRevocationListContext {
+                    time: at(5000),
+                    next_update: at(4000),
+                },
+                "whether the certificate was revoked is not known: the list has expired (1000 seconds ago)",
+            ),
+            (
+                CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
+                    signature_algorithm_id: vec![1],
+                    public_key_algorithm_id: vec![2],
+                },
+                "the certificate is signed in a way that is not supported",
+            ),
+            (
+                CertificateError::Other(rustls::OtherError(std::sync::Arc::new(
+                    webpki::Error::CaUsedAsEndEntity,
+                ))),
+                "the certificate is an issuer's, not a server's",
+            ),
+            (
+                CertificateError::InvalidOcspResponse,
+                "the certificate was refused: InvalidOcspResponse",
+            ),
+            (
+                name(&[]),
+                "the certificate is not valid for the name elsewhere, nor for any other",
+            ),
+            (
+                name(&["DnsName(\"a\")"]),
+                "the certificate is not valid for the name elsewhere, only for a",
+            ),
+            (
+                name(&["DnsName(\"a\")", "DnsName(\"b\")", "IpAddress(::1)"]),
+                "the certificate is not valid for the name elsewhere, only for a, b or ::1",
+            ),
+        ] {
+            assert_eq!(sentence(&error), expected);
+        }
+    }
+
+    #[test]
+    fn the_latest_errors_are_kept_up_to_the_limit() {
+        let refusals = Refusals::default();
+        let text = |error: CertificateError| Error::from(error).to_string();
+        assert_eq!(refusals.sentence("peer is incompatible"), None);
+        refusals.note(CertificateError::Revoked);
+        for _ in 1..REFUSALS_MAX {
+            refusals.note(CertificateError::UnknownIssuer);
+        }
+        let revoked = refusals.sentence(&text(CertificateError::Revoked));
+        assert_eq!(revoked.as_deref(), Some("the certificate was revoked"));
+        refusals.note(CertificateError::Expired);
+        assert_eq!(refusals.sentence(&text(CertificateError::Revoked)), None);
+        assert!(
+            refusals
+                .sentence(&text(CertificateError::Expired))
+                .is_some()
+        );
+    }
+}
