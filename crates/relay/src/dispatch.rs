@@ -117,7 +117,7 @@ impl Owners {
             return;
         };
         self.delivery.deliver_datagram(turn, admitted.track, &kept);
-        self.serving().refill(turn, admitted.track);
+        self.serving().on_cached(turn, admitted.track);
     }
 
     /// Sends on what arrived on subgroup streams in this turn: one write per subscriber and subgroup, however
@@ -131,7 +131,7 @@ impl Owners {
             if let Some(marks) = self.tracks.keep_subgroup(turn, (id, log)) {
                 self.delivery
                     .deliver_subgroup(turn, &mut self.tracks, (id, log), marks);
-                self.serving().refill(turn, id);
+                self.serving().on_cached(turn, id);
             }
         }
         self.tracks.recycle_grown(grown);
@@ -224,7 +224,7 @@ impl Owners {
             E::Payload { stream, data } => {
                 if !self.tracks.on_payload(turn, handle, stream, &data) {
                     let mut serving = self.serving();
-                    serving.on_feeder_payload(turn, handle, stream, &data);
+                    serving.on_payload(turn, handle, stream, &data);
                 }
             }
             E::StreamEnd { stream, end } => self.on_stream_end(turn, handle, stream, end),
@@ -233,10 +233,10 @@ impl Owners {
             }
             E::Fetched { stream, request } => {
                 let mut serving = self.serving();
-                serving.on_feeder_stream(turn, (handle, request), stream);
+                serving.on_stream(turn, (handle, request), stream);
             }
             E::FetchObject { stream, entry } => {
-                self.serving().on_feeder_entry(turn, handle, stream, entry);
+                self.serving().on_entry(turn, handle, stream, entry);
             }
             E::Violated(violation) => {
                 tracing::debug!(connection = handle.index(), %violation, "session closed");
@@ -283,8 +283,8 @@ impl Owners {
                 self.delivery
                     .on_offer_accepted(turn, tracks, who, &ok.parameters);
             }
-            (Part::Feeder(_), Accepted::Fetch(ok)) => {
-                self.serving().on_feeder_granted(turn, id, &ok);
+            (Part::UpstreamFetch(_), Accepted::Fetch(ok)) => {
+                self.serving().on_fetch_ok(turn, id, &ok);
             }
             (_, Accepted::Subscribe(_) | Accepted::Ok(_) | Accepted::Fetch(_)) => {}
         }
@@ -297,7 +297,7 @@ impl Owners {
                 let event = StatusEvent::Rejected(error.code);
                 self.catalogue.on_status_event(turn, requester, event);
             }
-            Some(Part::Feeder(_)) => self.serving().fail_feeder(turn, id, error.code),
+            Some(Part::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
             Some(Part::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
             Some(Part::Subscriber(_)) => turn.on_offer_rejected(id),
             Some(Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus)
@@ -349,7 +349,7 @@ impl Owners {
                 self.catalogue
                     .on_track_status(turn, tracks, id, status.track);
             }
-            Request::Fetch(fetch) => self.serving().on_fetch(turn, id.0, id.1, &fetch),
+            Request::Fetch(fetch) => self.serving().on_fetch(turn, id, &fetch),
             Request::SubscribeNamespace(subscribe) => {
                 let subscription = PrefixSubscription::to_namespaces(subscribe.prefix);
                 self.offering().on_subscribe_prefix(turn, id, subscription);
@@ -389,7 +389,7 @@ impl Owners {
                     .delivery
                     .on_update(turn, &mut self.tracks, who, parameters);
             }
-            Some(Part::Fetch(_)) => self.serving().update_fetch(turn, id, parameters),
+            Some(Part::Fetch(_)) => self.serving().on_update(turn, id, parameters),
             Some(_) | None => {}
         }
         turn.grant_update(id.0, id.1, answer);
@@ -411,7 +411,7 @@ impl Owners {
                     turn.note_expiry(id.0, joining, expires);
                 }
                 // It has tokens of its own from now on.
-                self.fetches.authorize(id);
+                self.fetches.use_own_authorization(id);
                 true
             }
             Err(denial) => {
@@ -435,7 +435,7 @@ impl Owners {
             }
             Part::Namespace(namespace) => (Action::Publish, namespace),
             Part::Prefix(prefix) => (Action::Subscribe, prefix),
-            Part::Feeder(_) | Part::TrackStatus | Part::UpstreamStatus(_) => return None,
+            Part::UpstreamFetch(_) | Part::TrackStatus | Part::UpstreamStatus(_) => return None,
         };
         Some(Subject { action, namespace })
     }
@@ -446,7 +446,7 @@ impl Owners {
         if self.fetches.is_upstream((handle, id)) {
             return self
                 .serving()
-                .on_feeder_closed(turn, (handle, id), is_clean);
+                .on_upstream_closed(turn, (handle, id), is_clean);
         }
         if let Some(track) = turn.published_track((handle, id)) {
             self.tracks.on_request_closed(turn, track, (handle, id));
@@ -468,7 +468,7 @@ impl Owners {
         end: StreamEnd,
     ) {
         self.tracks.on_stream_end(turn, handle, stream, end);
-        self.serving().on_feeder_end(turn, handle, stream, end);
+        self.serving().on_stream_end(turn, handle, stream, end);
         if end != StreamEnd::Fin {
             turn.note_reset(handle);
         }
@@ -490,7 +490,7 @@ impl Owners {
             Part::Subscriber(track) => {
                 self.offering().on_offer_goaway(turn, track, (handle, id));
             }
-            Part::Feeder(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Part::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
             Part::UpstreamStatus(requester) => {
                 let event = StatusEvent::GoAway;
                 self.catalogue.on_status_event(turn, requester, event);
@@ -551,7 +551,7 @@ impl Owners {
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
-            Timer::Fill(handle, id) => self.serving().on_fill_over(turn, (handle, id)),
+            Timer::Fill(handle, id) => self.serving().on_fill_timeout(turn, (handle, id)),
         }
         self.carry_effects(turn);
     }
@@ -615,7 +615,7 @@ impl Owners {
                 let what = (track, request, log);
                 self.delivery.resume(turn, &mut self.tracks, handle, what);
             }
-            Reader::Fetch(request) => self.serving().resume_fetch(turn, (handle, request)),
+            Reader::Fetch(request) => self.serving().resume(turn, (handle, request)),
         }
     }
 
@@ -627,7 +627,7 @@ impl Owners {
         match is_control {
             Some(true) => self.settle(turn, handle),
             Some(false) => {
-                if self.serving().stop_fetch(turn, handle, stream) {
+                if self.serving().on_stopped(turn, handle, stream) {
                     turn.counters.streams_stopped += 1;
                 } else {
                     self.delivery

@@ -1,11 +1,16 @@
-//! FETCH: fetches that the relay serves, and fetches that it makes to fill its cache.
+//! FETCH: fetches of peers, served from the cache, and fetches of the relay, which fill the cache.
 
 mod answers;
 mod range;
-pub(crate) mod served_fetch;
+mod served_fetch;
+mod served_stream;
 mod serving;
 mod upstream;
-pub(crate) mod upstream_fetch;
+mod upstream_fetch;
+mod upstream_stream;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +18,11 @@ use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 use weir_transport::StreamId;
 
-use self::{served_fetch::Fetch, upstream_fetch::Feeder};
+use self::{served_fetch::ServedFetch, upstream_fetch::UpstreamFetch};
 use crate::{
     catalogue::Catalogue,
     delivery::Delivery,
-    ids::FetchId,
-    ids::TrackId,
+    ids::{FetchId, TrackId},
     sessions::{Sessions, peer::Part},
     track::Tracks,
 };
@@ -27,17 +31,17 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Fetches {
     /// Fetches of peers.
-    served: BTreeMap<FetchId, Box<Fetch>>,
+    served: BTreeMap<FetchId, Box<ServedFetch>>,
     /// Fetches of the relay.
-    upstream: BTreeMap<FetchId, Feeder>,
+    upstream: BTreeMap<FetchId, UpstreamFetch>,
     /// The fetches of each track that has any.
     tracks: BTreeMap<TrackId, TrackFetches>,
     /// Streams being sent that answer fetches of peers.
     streams_sent: BTreeMap<(Handle, StreamId), RequestId>,
     /// Streams being received that answer fetches of the relay.
     streams_received: BTreeMap<(Handle, StreamId), RequestId>,
-    /// Sessions that have answered a FETCH with `NOT_SUPPORTED`.
-    unsupporting: BTreeSet<Handle>,
+    /// Sessions that have refused a FETCH as not supported.
+    without_support: BTreeSet<Handle>,
 }
 
 /// The fetches of one track.
@@ -51,7 +55,7 @@ struct TrackFetches {
     upstream: BTreeSet<FetchId>,
 }
 
-/// The fetches, and what they are served from.
+/// The fetches, with what they are served from.
 pub(crate) struct Serving<'a> {
     pub(crate) fetches: &'a mut Fetches,
     pub(crate) catalogue: &'a Catalogue,
@@ -80,48 +84,64 @@ impl Fetches {
         self.upstream.contains_key(&id)
     }
 
-    /// The fetches of a session that wait for the peer to allow another stream, each with its rank.
+    /// The fetches of a session that wait for the peer to allow another stream, each with its send priority.
     pub(crate) fn pending(&self, handle: Handle) -> impl Iterator<Item = (i32, RequestId)> {
-        let pending = self
-            .served_of(handle)
-            .filter(|(_, fetch)| fetch.is_pending());
+        let fetches = self.served_to(handle);
+        let pending = fetches.filter(|(_, fetch)| fetch.stream().is_pending());
         pending.map(|(request, fetch)| (fetch.rank(), request))
     }
 
     /// Whether a fetch waits for the peer to allow another stream.
     pub(crate) fn is_pending(&self, id: FetchId) -> bool {
         let fetch = self.served.get(&id);
-        fetch.is_some_and(|fetch| fetch.is_pending())
+        fetch.is_some_and(|fetch| fetch.stream().is_pending())
     }
 
-    /// The fetches of a session whose authorization is that of a subscription that they joined.
+    /// The fetches of a session whose authorization is that of the subscription `joined`.
     pub(crate) fn authorized_by(
         &self,
         handle: Handle,
         joined: RequestId,
     ) -> impl Iterator<Item = RequestId> {
-        let fetches = self.served_of(handle);
-        let heirs = fetches.filter(move |(_, fetch)| fetch.stands_with == Some(joined));
-        heirs.map(|(request, _)| request)
+        let fetches = self.served_to(handle);
+        let joining = fetches.filter(move |(_, fetch)| fetch.authorized_by() == Some(joined));
+        joining.map(|(request, _)| request)
     }
 
-    /// Notes that a fetch has an authorization of its own from now on, if there is such a fetch.
-    pub(crate) fn authorize(&mut self, id: FetchId) {
+    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now. Does
+    /// nothing for other requests.
+    pub(crate) fn use_own_authorization(&mut self, id: FetchId) {
         if let Some(fetch) = self.served.get_mut(&id) {
-            fetch.stands_with = None;
+            fetch.use_own_authorization();
         }
     }
 
-    /// Forgets what was learnt of a session that has ended and has no fetches any more.
+    /// Forgets a session that has ended, after its fetches were removed.
     pub(crate) fn forget_session(&mut self, handle: Handle) {
-        self.unsupporting.remove(&handle);
+        self.without_support.remove(&handle);
     }
 
-    /// The fetches of a session, by their requests.
-    fn served_of(&self, handle: Handle) -> impl Iterator<Item = (RequestId, &Fetch)> {
+    /// Notes that a session refused a FETCH as not supported.
+    fn note_unsupported(&mut self, handle: Handle) {
+        self.without_support.insert(handle);
+    }
+
+    /// Returns false if a session has refused a FETCH as not supported.
+    fn supports_fetch(&self, handle: Handle) -> bool {
+        !self.without_support.contains(&handle)
+    }
+
+    /// The fetches of a session, by request.
+    fn served_to(&self, handle: Handle) -> impl Iterator<Item = (RequestId, &ServedFetch)> {
         let own = (handle, RequestId(0))..=(handle, RequestId(u64::MAX));
         let fetches = self.served.range(own);
         fetches.map(|(&(_, request), fetch)| (request, &**fetch))
+    }
+
+    /// The fetch of the relay that a stream answers.
+    fn upstream_of(&self, handle: Handle, stream: StreamId) -> Option<FetchId> {
+        let request = self.streams_received.get(&(handle, stream))?;
+        Some((handle, *request))
     }
 
     /// The fetches of peers from a track.
@@ -129,7 +149,7 @@ impl Fetches {
         self.ids(track, |fetches| &fetches.served)
     }
 
-    /// The fetches of peers from a track that wait for objects to come into its cache.
+    /// The fetches of peers from a track that wait for objects to come into the cache.
     fn waiting_for(&self, track: TrackId) -> Vec<FetchId> {
         self.ids(track, |fetches| &fetches.waiting)
     }
@@ -148,102 +168,91 @@ impl Fetches {
         ids.into_iter().flatten().copied().collect()
     }
 
-    /// The same, the fetches themselves.
-    fn upstream_for(&self, track: TrackId) -> impl Iterator<Item = &Feeder> {
+    /// The fetches of the relay for a track themselves.
+    fn upstream_for(&self, track: TrackId) -> impl Iterator<Item = &UpstreamFetch> {
         let ids = self.tracks.get(&track).map(|fetches| &fetches.upstream);
         let ids = ids.into_iter().flatten();
         ids.filter_map(|id| self.upstream.get(id))
     }
 
-    /// Notes that a fetch of a peer waits for objects to come into the cache.
-    fn begin_wait(&mut self, track: TrackId, id: FetchId) {
+    /// Adds a fetch of a peer to those that wait for objects to come into the cache.
+    fn add_waiting(&mut self, track: TrackId, id: FetchId) {
         if let Some(fetches) = self.tracks.get_mut(&track) {
             fetches.waiting.insert(id);
         }
     }
 
-    /// Notes that a fetch of a peer waits no longer.
-    fn end_wait(&mut self, track: TrackId, id: FetchId) {
+    /// Removes a fetch of a peer from those that wait.
+    fn remove_waiting(&mut self, track: TrackId, id: FetchId) {
         if let Some(fetches) = self.tracks.get_mut(&track) {
             fetches.waiting.remove(&id);
         }
     }
 
-    /// Takes the fetches of peers from a track that wait, which wait no longer with that.
+    /// Removes and returns the fetches of peers from a track that wait.
     fn take_waiting(&mut self, track: TrackId) -> BTreeSet<FetchId> {
         let fetches = self.tracks.get_mut(&track);
-        fetches
-            .map(|fetches| std::mem::take(&mut fetches.waiting))
-            .unwrap_or_default()
-    }
-
-    /// The fetch of the relay that a stream answers.
-    fn upstream_of(&self, handle: Handle, stream: StreamId) -> Option<FetchId> {
-        let request = self.streams_received.get(&(handle, stream))?;
-        Some((handle, *request))
-    }
-
-    /// Whether a fetch of the relay is of use to a fetch of a peer, or to one of those that wait.
-    fn is_wanted(
-        &self,
-        upstream: &Feeder,
-        by: impl Fn(&TrackFetches) -> &BTreeSet<FetchId>,
-    ) -> bool {
-        let Some(fetches) = self.tracks.get(&upstream.track) else {
-            return false;
-        };
-        let mut served = by(fetches).iter().filter_map(|id| self.served.get(id));
-        served.any(|fetch| {
-            let at = fetch.at;
-            at.is_some_and(|at| upstream.is_wanted_by(&fetch.span, at))
+        fetches.map_or_else(BTreeSet::new, |fetches| {
+            std::mem::take(&mut fetches.waiting)
         })
     }
-}
 
-impl Serving<'_> {
-    /// Enters a fetch of a peer.
-    fn insert_served(&mut self, sessions: &mut Sessions, id: FetchId, fetch: Box<Fetch>) {
-        let track = fetch.track;
-        self.fetches.served.insert(id, fetch);
-        self.fetches
-            .tracks
-            .entry(track)
-            .or_default()
-            .served
-            .insert(id);
-        self.enter(sessions, id, Part::Fetch(track));
+    /// Whether a fetch of the relay is of use to any fetch of a peer.
+    fn is_wanted(&self, id: FetchId) -> bool {
+        self.is_of_use(id, |fetches| &fetches.served)
     }
 
-    /// Enters a fetch of the relay.
-    fn insert_upstream(&mut self, sessions: &mut Sessions, id: FetchId, fetch: Feeder) {
-        let track = fetch.track;
-        self.fetches.upstream.insert(id, fetch);
-        self.fetches
-            .tracks
-            .entry(track)
-            .or_default()
-            .upstream
-            .insert(id);
-        self.enter(sessions, id, Part::Feeder(track));
+    /// Whether a fetch of the relay is of use to a fetch of a peer that waits.
+    fn is_awaited(&self, id: FetchId) -> bool {
+        self.is_of_use(id, |fetches| &fetches.waiting)
     }
 
-    fn enter(&self, sessions: &mut Sessions, id: FetchId, part: Part) {
-        if let Some(peer) = sessions.get(id.0) {
-            peer.insert(id.1, part);
-        }
+    fn is_of_use(&self, id: FetchId, to: impl Fn(&TrackFetches) -> &BTreeSet<FetchId>) -> bool {
+        let Some(upstream) = self.upstream.get(&id) else {
+            return false;
+        };
+        let ids = self.tracks.get(&upstream.track()).map(to);
+        let fetches = ids.into_iter().flatten();
+        let mut fetches = fetches.filter_map(|id| self.served.get(id));
+        fetches.any(|fetch| {
+            let next = fetch.next();
+            next.is_some_and(|next| upstream.is_wanted_by(fetch.span(), next))
+        })
     }
 
-    /// Strikes a fetch of a peer or of the relay off its track.
-    fn leave(&mut self, track_id: TrackId, id: FetchId) {
-        let Some(fetches) = self.fetches.tracks.get_mut(&track_id) else {
+    /// Adds a fetch of a peer.
+    fn insert_served(&mut self, sessions: &mut Sessions, id: FetchId, fetch: ServedFetch) {
+        let track = fetch.track();
+        self.served.insert(id, Box::new(fetch));
+        self.tracks.entry(track).or_default().served.insert(id);
+        enter(sessions, id, Part::Fetch(track));
+    }
+
+    /// Adds a fetch of the relay.
+    fn insert_upstream(&mut self, sessions: &mut Sessions, id: FetchId, fetch: UpstreamFetch) {
+        let track = fetch.track();
+        self.upstream.insert(id, fetch);
+        self.tracks.entry(track).or_default().upstream.insert(id);
+        enter(sessions, id, Part::UpstreamFetch(track));
+    }
+
+    /// Removes a fetch from its track.
+    fn leave(&mut self, track: TrackId, id: FetchId) {
+        let Some(fetches) = self.tracks.get_mut(&track) else {
             return;
         };
         fetches.waiting.remove(&id);
-        if !fetches.served.remove(&id) && !fetches.upstream.remove(&id) {
-            return;
-        }
+        fetches.served.remove(&id);
+        fetches.upstream.remove(&id);
         if fetches.served.is_empty() && fetches.upstream.is_empty() {
-            self.fetches.tracks.remove(&track_id);
+            self.tracks.remove(&track);
         }
+    }
+}
+
+/// Adds a fetch to the requests of its session.
+fn enter(sessions: &mut Sessions, id: FetchId, part: Part) {
+    if let Some(peer) = sessions.get(id.0) {
+        peer.insert(id.1, part);
     }
 }

@@ -136,6 +136,12 @@ impl Track {
         &self.subgroups
     }
 
+    /// Whether a subgroup that is being received may bring the object at `location`.
+    pub(crate) fn is_arriving(&self, location: Location) -> bool {
+        let mut subgroups = self.subgroups.iter();
+        subgroups.any(|subgroup| subgroup.is_arriving(location))
+    }
+
     /// Bytes of subgroups that some subscriber has not taken yet.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.subgroups.iter().map(Subgroup::held).sum()

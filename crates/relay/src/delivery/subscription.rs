@@ -594,10 +594,10 @@ impl State {
                     reason: "a whole group waits".to_owned(),
                 }))
             }
-            (Self::Ending(done), Event::Forward(_) | Event::End(_)) => Self::Ending(done),
+            (Self::Ending(done), Event::Forward(_) | Event::End(_))
+            | (Self::Forwarding | Self::Paused, Event::End(done)) => Self::Ending(done),
             (Self::Forwarding | Self::Paused, Event::Forward(true)) => Self::Forwarding,
             (Self::Forwarding | Self::Paused, Event::Forward(false)) => Self::Paused,
-            (Self::Forwarding | Self::Paused, Event::End(done)) => Self::Ending(done),
         }
     }
 }

@@ -60,7 +60,7 @@ impl Owners {
                 self.on_publisher_gone(turn, track, publisher, code);
             }
             Effect::LinksUnserved(track) => self.linking().end_unserved(turn, track),
-            Effect::JoinsSettled(track) => self.serving().settle_joins(turn, track),
+            Effect::JoinsSettled(track) => self.serving().on_joins_settled(turn, track),
             Effect::MaybeDrained(track, handle, id) => {
                 self.delivery.end_if_drained(turn, track, handle, id);
             }
@@ -275,8 +275,8 @@ impl Owners {
                 }
             }
             Part::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
-            Part::Fetch(_) => self.serving().fetch_gone(turn, (handle, id)),
-            Part::Feeder(_) => self.serving().fail_feeder(turn, (handle, id), code),
+            Part::Fetch(_) => self.serving().cancel(turn, (handle, id)),
+            Part::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
             Part::TrackStatus => {
                 let event = StatusEvent::Cancelled;
                 self.catalogue.on_status_event(turn, (handle, id), event);
@@ -314,7 +314,10 @@ impl Owners {
                 }
             }
             Some(
-                Part::Source(_) | Part::Feeder(_) | Part::TrackStatus | Part::UpstreamStatus(_),
+                Part::Source(_)
+                | Part::UpstreamFetch(_)
+                | Part::TrackStatus
+                | Part::UpstreamStatus(_),
             )
             | None => {}
         }

@@ -1,119 +1,148 @@
-//! Which track and which range of it a fetch is for; those that join a subscription wait for it to be established.
+//! The track and the range of each FETCH of a peer. A fetch that joins a subscription waits until that is established.
 
 use weir_moqt::{
-    error::RequestErrorCode, location::Location, message::FetchKind, session::RequestId,
+    error::RequestErrorCode,
+    message::{Fetch, FetchKind},
 };
 use weir_quic::Handle;
 
 use crate::{
-    delivery::Joined, fetch::Serving, fetch::served_fetch::Fetch, ids::FetchId, ids::TrackId,
-    sessions::peer::Part, turn::Turn,
+    delivery::{Delivery, Joined},
+    effect::Effect,
+    fetch::Serving,
+    fetch::served_fetch::{Join, ServedFetch},
+    ids::{FetchId, TrackId},
+    sessions::peer::Part,
+    track::Track,
+    turn::Turn,
 };
 
 impl Serving<'_> {
+    /// Handles a FETCH of a peer.
+    pub(crate) fn on_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, message: &Fetch) {
+        let limits = &turn.config.limits;
+        let Some(peer) = turn.sessions.get(id.0) else {
+            return;
+        };
+        if !peer.is_link() && peer.counts.fetches >= limits.fetches_per_session_max {
+            turn.counters.refused_limit_fetches += 1;
+            return turn.refuse(id.0, id.1, RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let (draft, fill_max) = (peer.session.draft(), limits.fill_max);
+        let track = match self.fetched_track(turn, id.0, &message.kind) {
+            Ok(track) => track,
+            Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
+                turn.counters.refused_limit_tracks += 1;
+                return turn.refuse(id.0, id.1, code);
+            }
+            Err(code) => return turn.refuse_fetch(id, code),
+        };
+        if let FetchKind::Standalone { start, end, .. } = message.kind
+            && end < start
+        {
+            turn.push(Effect::Released(track));
+            return turn.refuse_fetch(id, RequestErrorCode::INVALID_RANGE);
+        }
+        let fetch = ServedFetch::new(draft, track, message, fill_max);
+        self.fetches.insert_served(turn.sessions, id, fetch);
+        self.start(turn, id);
+    }
+
     /// The track that a FETCH is for.
-    pub(super) fn fetched_track(
+    fn fetched_track(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
         kind: &FetchKind,
     ) -> Result<TrackId, RequestErrorCode> {
-        match kind {
-            FetchKind::Standalone { track, .. } => {
-                let max = turn.config.limits.tracks_max;
-                let track = self.tracks.find_or_create(track, max);
-                track.ok_or(RequestErrorCode::EXCESSIVE_LOAD)
-            }
-            &FetchKind::RelativeJoining { request_id, .. }
-            | &FetchKind::AbsoluteJoining { request_id, .. } => {
-                let peer = turn.sessions.get(handle);
-                let part = peer.and_then(|peer| peer.requests.get(&RequestId(request_id)));
-                match part {
-                    Some(&Part::Subscriber(track)) => Ok(track),
-                    Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
-                }
+        if let FetchKind::Standalone { track, .. } = kind {
+            let max = turn.config.limits.tracks_max;
+            let track = self.tracks.find_or_create(track, max);
+            return track.ok_or(RequestErrorCode::EXCESSIVE_LOAD);
+        }
+        let requests = turn.sessions.get(handle).map(|peer| &peer.requests);
+        let subscription = Join::of(kind).map(|join| join.subscription);
+        let part = requests.and_then(|requests| requests.get(&subscription?));
+        match part {
+            Some(&Part::Subscriber(track)) => Ok(track),
+            Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
+        }
+    }
+
+    /// Goes on with the fetches that join a subscription of a track, after some were established or refused.
+    pub(crate) fn on_joins_settled(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        for id in self.fetches.served_from(track) {
+            let fetch = self.fetches.served.get(&id);
+            if fetch.is_some_and(|fetch| fetch.join().is_some()) {
+                self.start(turn, id);
             }
         }
     }
 
-    /// Finds out which range a fetch covers, as far as that can be known, and begins to serve it.
-    pub(super) fn start_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
-        let Some(mut fetch) = self.fetches.served.remove(&id) else {
+    /// Determines the range of a fetch as far as it can be known, and begins to serve it.
+    fn start(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+        let Some(fetch) = self.fetches.served.get_mut(&id) else {
             return;
         };
-        match self.range_of(id.0, &mut fetch) {
-            Ok(true) => {
-                self.fetches.served.insert(id, fetch);
-                self.serve_fetch(turn, id);
+        let range = match (self.tracks.get(fetch.track()), fetch.join()) {
+            (None, _) => Err(RequestErrorCode::DOES_NOT_EXIST),
+            (Some(track), None) => set_standalone_range(fetch, track),
+            (Some(_), Some(join)) => set_joining_range(fetch, self.delivery, id.0, join),
+        };
+        match range {
+            Ok(Range::Set) => self.serve(turn, id),
+            Ok(Range::Awaited) => {}
+            Err(code) => {
+                if let Some(fetch) = self.fetches.served.remove(&id) {
+                    self.fail(turn, id, &fetch, code);
+                }
             }
-            Ok(false) => drop(self.fetches.served.insert(id, fetch)),
-            Err(code) => self.fail_fetch(turn, id, &fetch, code),
         }
     }
+}
 
-    /// Settles the range of a fetch; false if its subscription is not established yet.
-    fn range_of(&mut self, handle: Handle, fetch: &mut Fetch) -> Result<bool, RequestErrorCode> {
-        let Some(track) = self.tracks.get(fetch.track) else {
-            return Err(RequestErrorCode::DOES_NOT_EXIST);
-        };
-        let Some(kind) = fetch.joins.take() else {
-            return match track.known_end() {
-                _ if !track.is_live() => {
-                    if let Some((end, is_final)) = track.known_end()
-                        && (is_final || fetch.span.end <= end)
-                        && fetch.span.start <= end
-                    {
-                        fetch.set_end(end, is_final);
-                    }
-                    Ok(true)
-                }
-                Some((end, is_final)) if fetch.span.start <= end => {
-                    fetch.set_end(end, is_final);
-                    Ok(true)
-                }
-                Some(_) | None => Err(RequestErrorCode::INVALID_RANGE),
-            };
-        };
-        let (request_id, groups) = match kind {
-            FetchKind::RelativeJoining { request_id, groups } => (request_id, Ok(groups)),
-            FetchKind::AbsoluteJoining { request_id, group } => (request_id, Err(group)),
-            FetchKind::Standalone { .. } => return Ok(true),
-        };
-        let request = RequestId(request_id);
-        let joining = match self.delivery.joined(fetch.track, (handle, request)) {
-            Some(Joined::Pending) => {
-                fetch.joins = Some(kind);
-                return Ok(false);
+/// Whether a fetch has its range.
+enum Range {
+    Set,
+    /// The subscription that it joins is not established yet.
+    Awaited,
+}
+
+/// Limits the range of a standalone fetch to what has been published, if that is known.
+fn set_standalone_range(fetch: &mut ServedFetch, track: &Track) -> Result<Range, RequestErrorCode> {
+    let span = *fetch.span();
+    match track.known_end() {
+        Some((end, is_final)) if span.start <= end => {
+            if track.is_live() || is_final || span.end <= end {
+                fetch.set_end(end, is_final);
             }
-            Some(Joined::Forwarding(Some(joining))) => joining,
-            Some(Joined::Forwarding(None) | Joined::Paused) => {
-                return Err(RequestErrorCode::INVALID_RANGE);
-            }
-            None => return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
-        };
-        let group = match groups {
-            Ok(groups) => joining.group.saturating_sub(groups),
-            Err(group) => group,
-        };
-        let start = Location::new(group, 0);
-        if start > joining {
+            Ok(Range::Set)
+        }
+        Some(_) | None if track.is_live() => Err(RequestErrorCode::INVALID_RANGE),
+        Some(_) | None => Ok(Range::Set),
+    }
+}
+
+/// Sets the range of a joining fetch, which ends where the subscription begins.
+fn set_joining_range(
+    fetch: &mut ServedFetch,
+    delivery: &Delivery,
+    handle: Handle,
+    join: Join,
+) -> Result<Range, RequestErrorCode> {
+    let subscription = (handle, join.subscription);
+    let end = match delivery.joined(fetch.track(), subscription) {
+        None => return Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
+        Some(Joined::Pending) => return Ok(Range::Awaited),
+        Some(Joined::Paused | Joined::Forwarding(None)) => {
             return Err(RequestErrorCode::INVALID_RANGE);
         }
-        fetch.set_range(start, joining);
-        Ok(true)
+        Some(Joined::Forwarding(Some(end))) => end,
+    };
+    let start = join.start(end);
+    if start > end {
+        return Err(RequestErrorCode::INVALID_RANGE);
     }
-
-    /// Subscriptions of a track were established or refused: the fetches that join them go on, or end.
-    pub(crate) fn settle_joins(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        for id in self.fetches.served_from(track_id) {
-            if self
-                .fetches
-                .served
-                .get(&id)
-                .is_some_and(|f| f.joins.is_some())
-            {
-                self.start_fetch(turn, id);
-            }
-        }
-    }
+    fetch.set_range(start, end);
+    Ok(Range::Set)
 }

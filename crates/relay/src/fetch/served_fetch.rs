@@ -1,298 +1,370 @@
-//! One FETCH of a peer: what it asks for, how far it has come, and what its stream has not taken yet.
-//!
-//! It holds references to the bytes of one object at most; where the bytes come from is not its business.
+//! One FETCH of a peer: the range that it covers, how far it is served, and how far it is answered.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weir_moqt::{
-    data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject},
+    data::{FetchEntry, FetchObject},
     draft::Draft,
     error::RequestErrorCode,
     location::Location,
-    message::FetchKind,
+    message::{Fetch, FetchKind, FetchOk},
     parameter::{GroupOrder, Parameters},
     priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
+    property::Properties,
     session::RequestId,
 };
 use weir_quic::Connection;
-use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
-use crate::{cache::Span, ids::TrackId};
+use crate::{
+    cache::Span,
+    fetch::served_stream::{ServedStream, Written},
+    ids::TrackId,
+};
 
-/// One FETCH of a peer.
+/// One FETCH of a peer. Holds at most one object that its stream has not taken.
 #[derive(Debug)]
-pub(crate) struct Fetch {
-    pub(crate) track: TrackId,
-    /// The subscription that it joins and that is not established yet, and how.
-    pub(crate) joins: Option<FetchKind>,
-    /// The subscription that it joined and whose authorization it has, not one of its own.
-    pub(crate) stands_with: Option<RequestId>,
-    pub(crate) span: Span,
-    /// Whether the answer covers the span as it stands, and not less.
-    pub(crate) is_end_known: bool,
-    /// Whether the end of the span is the end of the track.
-    pub(crate) is_end_of_track: bool,
-    pub(crate) is_answered: bool,
-    /// The next location to look at.
-    pub(crate) at: Option<Location>,
-    /// Up to where, in its order, publishers were asked for all that was unknown.
-    pub(crate) asked: Option<Location>,
-    /// Why a publisher did not answer.
-    pub(crate) failure: Option<RequestErrorCode>,
+pub(crate) struct ServedFetch {
+    track: TrackId,
+    /// The subscription that it joined, if its authorization is that of the subscription.
+    authorized_by: Option<RequestId>,
+    span: Span,
+    answer: Answer,
+    /// The next location to serve; none once the whole range has been served.
+    next: Option<Location>,
+    /// The last location, in its order, up to which unknown ranges have been requested from publishers.
+    requested: Option<Location>,
+    /// The error with which a publisher refused a range that it needs.
+    failure: Option<RequestErrorCode>,
     /// How long it may still wait for publishers.
-    budget: Duration,
-    waits: Option<Wait>,
+    time_left: Duration,
+    wait: Option<Wait>,
     priority: u8,
+    /// The publisher's priority of the last object.
     publisher_priority: u8,
-    draft: Draft,
-    encoder: FetchEncoder,
-    /// Last location of a range without objects behind the last entry.
+    /// The last location of a range without objects that follows the last entry.
     skipped: Option<Location>,
-    has_entries: bool,
-    state: State,
-    unsent: VecDeque<Bytes>,
+    stream: ServedStream,
 }
 
-/// Since when it waits, and until when at most.
+/// How far the answer to a FETCH has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The range depends on a subscription that is not established yet.
+    Joining(Join),
+    /// The range may end before the end that the peer asked for; FETCH_OK has not been sent.
+    EndUnknown,
+    /// The end of the range is final; FETCH_OK has not been sent.
+    EndKnown { is_end_of_track: bool },
+    /// FETCH_OK has been sent.
+    Sent,
+}
+
+/// What changes the state of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerEvent {
+    /// The subscription that it joins was established.
+    Joined,
+    /// The end of the range became known.
+    EndLearned { is_end_of_track: bool },
+    /// FETCH_OK was sent.
+    FetchOk,
+}
+
+/// A subscription that a fetch joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Join {
+    pub(crate) subscription: RequestId,
+    first_group: FirstGroup,
+}
+
+/// The first group of a joining fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstGroup {
+    Absolute(u64),
+    /// Number of groups before the one that the subscription starts in.
+    Relative(u64),
+}
+
+/// A wait for publishers.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     since: Instant,
     until: Instant,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// Nothing is to be written yet.
-    Idle,
-    /// It has something to write, and the peer allows no further stream for now.
-    Pending,
-    /// Takes what is written.
-    Open(StreamId),
-    /// Takes nothing before the connection says so.
-    Full(StreamId),
+impl Answer {
+    /// The state after an event; an event that cannot happen in a state leaves it as it is.
+    pub(crate) fn after(self, event: AnswerEvent) -> Self {
+        match (self, event) {
+            (Self::Joining(_), AnswerEvent::Joined) => Self::EndKnown {
+                is_end_of_track: false,
+            },
+            (Self::EndUnknown, AnswerEvent::EndLearned { is_end_of_track }) => {
+                Self::EndKnown { is_end_of_track }
+            }
+            (Self::EndUnknown | Self::EndKnown { .. }, AnswerEvent::FetchOk) => Self::Sent,
+            (state, _) => state,
+        }
+    }
 }
 
-/// How a write went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    All,
-    /// The connection takes no more for now; a stream that is open waits for room.
-    Full,
-    /// The peer wants no more, or the stream is gone.
-    Gone,
+impl Join {
+    /// The subscription that a FETCH joins, if it joins one.
+    pub(crate) fn of(kind: &FetchKind) -> Option<Self> {
+        let (subscription, first_group) = match *kind {
+            FetchKind::Standalone { .. } => return None,
+            FetchKind::RelativeJoining { request_id, groups } => {
+                (request_id, FirstGroup::Relative(groups))
+            }
+            FetchKind::AbsoluteJoining { request_id, group } => {
+                (request_id, FirstGroup::Absolute(group))
+            }
+        };
+        Some(Self {
+            subscription: RequestId(subscription),
+            first_group,
+        })
+    }
+
+    /// The first location to fetch if the subscription starts behind `joining`.
+    pub(crate) fn start(self, joining: Location) -> Location {
+        let group = match self.first_group {
+            FirstGroup::Absolute(group) => group,
+            FirstGroup::Relative(groups) => joining.group.saturating_sub(groups),
+        };
+        Location::new(group, 0)
+    }
 }
 
-impl Fetch {
-    /// A fetch of the objects of `span` with the parameters of its FETCH, in a session of `draft`, which may wait for
-    /// `budget`.
-    pub(crate) fn new(
-        draft: Draft,
-        track: TrackId,
-        span: Span,
-        parameters: &Parameters,
-        budget: Duration,
-    ) -> Self {
+impl ServedFetch {
+    /// A fetch of a session of `draft`, which waits for publishers for `fill_max` at most.
+    pub(crate) fn new(draft: Draft, track: TrackId, message: &Fetch, fill_max: Duration) -> Self {
+        let parameters = &message.parameters;
+        let join = Join::of(&message.kind);
+        let (start, end) = match message.kind {
+            FetchKind::Standalone { start, end, .. } => (start, end),
+            // Set when the subscription is established.
+            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
+                (Location::ZERO, Location::ZERO)
+            }
+        };
+        let order = parameters.group_order.unwrap_or_default();
+        let span = Span { start, end, order };
+        let has_tokens = !parameters.authorization_tokens.is_empty();
         let priority = parameters.subscriber_priority;
         Self {
             track,
-            joins: None,
-            stands_with: None,
+            authorized_by: join.filter(|_| !has_tokens).map(|join| join.subscription),
             span,
-            is_end_known: false,
-            is_end_of_track: false,
-            is_answered: false,
-            at: Some(span.first()),
-            asked: None,
+            answer: join.map_or(Answer::EndUnknown, Answer::Joining),
+            next: Some(span.first()),
+            requested: None,
             failure: None,
-            budget,
-            waits: None,
+            time_left: parameters.fill_timeout.unwrap_or(fill_max).min(fill_max),
+            wait: None,
             priority: priority.unwrap_or(SUBSCRIBER_PRIORITY_DEFAULT),
             publisher_priority: 0,
-            draft,
-            encoder: FetchEncoder::new(draft, span.order),
             skipped: None,
-            has_entries: false,
-            state: State::Idle,
-            unsent: VecDeque::new(),
+            stream: ServedStream::new(draft, order),
         }
     }
 
-    /// It covers `start` to `end`, the end being final.
-    pub(crate) fn set_range(&mut self, start: Location, end: Location) {
-        self.span.start = start;
-        self.span.end = end;
-        self.is_end_known = true;
-        self.at = Some(self.span.first());
+    pub(crate) fn track(&self) -> TrackId {
+        self.track
     }
 
-    /// Its end is known: `end`, or what was asked for if that is less.
+    /// The range that it covers.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The next location to serve; none once the whole range has been served.
+    pub(crate) fn next(&self) -> Option<Location> {
+        self.next
+    }
+
+    /// The subscription that it waits for.
+    pub(crate) fn join(&self) -> Option<Join> {
+        match self.answer {
+            Answer::Joining(join) => Some(join),
+            Answer::EndUnknown | Answer::EndKnown { .. } | Answer::Sent => None,
+        }
+    }
+
+    /// The subscription whose authorization it has; none if it has its own.
+    pub(crate) fn authorized_by(&self) -> Option<RequestId> {
+        self.authorized_by
+    }
+
+    /// Detaches it from the authorization of the subscription that it joined.
+    pub(crate) fn use_own_authorization(&mut self) {
+        self.authorized_by = None;
+    }
+
+    /// Sets the range once the subscription that it joins is established.
+    pub(crate) fn set_range(&mut self, start: Location, end: Location) {
+        self.answer = self.answer.after(AnswerEvent::Joined);
+        self.span.start = start;
+        self.span.end = end;
+        self.next = Some(self.span.first());
+    }
+
+    /// Sets the end of the range to `end`, or to what the peer asked for if that is less.
     pub(crate) fn set_end(&mut self, end: Location, is_end_of_track: bool) {
-        self.is_end_known = true;
-        self.is_end_of_track = is_end_of_track && end <= self.span.end;
+        let is_end_of_track = is_end_of_track && end <= self.span.end;
+        let event = AnswerEvent::EndLearned { is_end_of_track };
+        self.answer = self.answer.after(event);
         if end >= self.span.end {
             return;
         }
         self.span.end = end;
         self.skipped = None;
-        self.at = self.at.and_then(|at| self.span.within(at));
+        self.next = self.next.and_then(|next| self.span.within(next));
     }
 
-    /// Whether anything stands on its stream.
-    pub(crate) fn has_entries(&self) -> bool {
-        self.has_entries
+    /// Whether the end of the range may still change.
+    pub(crate) fn is_end_unknown(&self) -> bool {
+        self.answer == Answer::EndUnknown
     }
 
-    /// Takes up an object, which is the next one.
+    /// Whether FETCH_OK is due: everything has been served, or the end is known and there is something to send.
+    pub(crate) fn is_answer_due(&self) -> bool {
+        match self.answer {
+            Answer::Joining(_) | Answer::Sent => false,
+            Answer::EndUnknown => self.next.is_none(),
+            Answer::EndKnown { .. } => self.next.is_none() || self.stream.has_entries(),
+        }
+    }
+
+    /// Whether FETCH_OK has been sent.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answer == Answer::Sent
+    }
+
+    /// Returns the FETCH_OK to send, for a track with `properties`.
+    pub(crate) fn answer(&mut self, properties: Properties) -> FetchOk {
+        let end_of_track = self.answer
+            == Answer::EndKnown {
+                is_end_of_track: true,
+            };
+        self.answer = self.answer.after(AnswerEvent::FetchOk);
+        FetchOk {
+            end_of_track,
+            end: self.span.end,
+            parameters: Parameters::default(),
+            properties,
+        }
+    }
+
+    /// Whether unknown ranges up to `location` have been requested from publishers.
+    pub(crate) fn is_requested(&self, location: Location) -> bool {
+        let requested = self.requested;
+        requested.is_some_and(|last| !self.span.is_before(last, location))
+    }
+
+    /// Notes that unknown ranges have been requested up to `last`, or that no publisher has them.
+    pub(crate) fn set_requested(&mut self, last: Location) {
+        self.requested = Some(last);
+    }
+
+    /// The error of the publisher that refused what it needs.
+    pub(crate) fn failure(&self) -> Option<RequestErrorCode> {
+        self.failure
+    }
+
+    /// Notes that a publisher refused what it needs. The first such error counts.
+    pub(crate) fn note_failure(&mut self, code: RequestErrorCode) {
+        self.failure.get_or_insert(code);
+    }
+
+    /// Takes over the end that a publisher granted for `span`, if its own end lies in there and is not known.
+    pub(crate) fn note_grant(&mut self, span: &Span, end: Location, is_end_of_track: bool) {
+        if !self.is_end_unknown() || !span.contains(self.span.end) {
+            return;
+        }
+        if end < self.span.start {
+            self.failure = Some(RequestErrorCode::INVALID_RANGE);
+        } else {
+            self.set_end(end, is_end_of_track);
+        }
+    }
+
+    /// Takes the next object.
     pub(crate) fn push_object(&mut self, object: FetchObject, payload: Vec<Bytes>) {
         let location = Location::new(object.group, object.object);
         self.publisher_priority = object.priority;
-        self.push_entry(&FetchEntry::Object(object));
-        let parts = payload.into_iter().filter(|part| !part.is_empty());
-        self.unsent.extend(parts);
+        self.stream.push(&FetchEntry::Object(object), payload);
         self.skipped = None;
-        self.at = self.span.after(location);
+        self.next = self.span.after(location);
     }
 
-    /// There are no objects up to `last`.
+    /// Skips locations up to `last`, where there are no objects.
     pub(crate) fn skip_absent(&mut self, last: Location) {
         self.skipped = Some(last);
-        self.at = self.span.after(last);
+        self.next = self.span.after(last);
     }
 
-    /// Nothing is known up to `last`, and will not be. What is known not to exist before that is told apart
-    /// [moqt-18 §11.4.4.2].
+    /// Skips locations up to `last`, of which nothing is known and nothing will be. A range without objects before them
+    /// has an entry of its own [moqt-18 §11.4.4.2].
     pub(crate) fn skip_unknown(&mut self, last: Location) {
         if let Some(location) = self.skipped.take() {
-            self.push_entry(&FetchEntry::EndOfRange {
-                unknown: false,
-                location,
-            });
+            let unknown = false;
+            let entry = FetchEntry::EndOfRange { unknown, location };
+            self.stream.push(&entry, Vec::new());
         }
-        self.push_entry(&FetchEntry::EndOfRange {
-            unknown: true,
-            location: last,
-        });
-        self.at = self.span.after(last);
+        let (unknown, location) = (true, last);
+        let entry = FetchEntry::EndOfRange { unknown, location };
+        self.stream.push(&entry, Vec::new());
+        self.next = self.span.after(last);
     }
 
-    fn push_entry(&mut self, entry: &FetchEntry) {
-        let mut encoded = BytesMut::with_capacity(ENTRY_BYTES);
-        self.encoder.encode(entry, &mut encoded);
-        self.unsent.push_back(encoded.freeze());
-        self.has_entries = true;
+    /// Writes what the connection takes, and finishes the stream once the whole range has been served.
+    pub(crate) fn write(&mut self, request: RequestId, connection: &mut Connection<'_>) -> Written {
+        let (rank, is_last) = (self.rank(), self.next.is_none());
+        self.stream.write(request, rank, is_last, connection)
     }
 
-    /// Writes what the connection takes. With `is_last`, the stream is finished behind it.
-    pub(crate) fn write(
-        &mut self,
-        request: RequestId,
-        connection: &mut Connection<'_>,
-        is_last: bool,
-    ) -> Written {
-        let stream = match self.state {
-            State::Idle if self.unsent.is_empty() && !is_last => return Written::All,
-            State::Idle | State::Pending => {
-                let Some(stream) = connection.open(Direction::Uni) else {
-                    self.state = State::Pending;
-                    return Written::Full;
-                };
-                let mut header = BytesMut::with_capacity(ENTRY_BYTES);
-                let request_id = request.0;
-                FetchHeader { request_id }.encode(self.draft, &mut header);
-                self.unsent.push_front(header.freeze());
-                self.state = State::Open(stream);
-                stream
-            }
-            State::Open(stream) => stream,
-            State::Full(_) => return Written::Full,
-        };
-        connection.set_priority(stream, self.rank());
-        while let Some(front) = self.unsent.front_mut() {
-            match connection.write(stream, front) {
-                Ok(()) => drop(self.unsent.pop_front()),
-                Err(WriteError::Blocked) => {
-                    self.state = State::Full(stream);
-                    return Written::Full;
-                }
-                Err(WriteError::Stopped(_) | WriteError::Closed) => return Written::Gone,
-            }
-        }
-        if is_last {
-            connection.finish(stream);
-        }
-        Written::All
+    /// The stream that answers it.
+    pub(crate) fn stream(&self) -> &ServedStream {
+        &self.stream
     }
 
-    /// The connection takes more, or another stream.
+    /// Lets it write again: the connection has room on its stream, or allows another stream.
     pub(crate) fn resume(&mut self) {
-        if let State::Full(stream) = self.state {
-            self.state = State::Open(stream);
-        }
+        self.stream.resume();
     }
 
-    /// Whether it waits for the peer to allow another stream.
-    pub(crate) fn is_pending(&self) -> bool {
-        self.state == State::Pending
-    }
-
-    /// Its stream, if that takes nothing for now.
-    pub(crate) fn full_stream(&self) -> Option<StreamId> {
-        match self.state {
-            State::Full(stream) => Some(stream),
-            State::Idle | State::Pending | State::Open(_) => None,
-        }
-    }
-
-    /// Its stream, if one is open.
-    pub(crate) fn stream(&self) -> Option<StreamId> {
-        match self.state {
-            State::Open(stream) | State::Full(stream) => Some(stream),
-            State::Idle | State::Pending => None,
-        }
-    }
-
-    /// Its place in the order in which the connection sends.
+    /// The send priority of its stream.
     pub(crate) fn rank(&self) -> i32 {
-        rank(
-            self.priority,
-            self.publisher_priority,
-            GroupOrder::Ascending,
-            0,
-            0,
-        )
+        let order = GroupOrder::Ascending;
+        rank(self.priority, self.publisher_priority, order, 0, 0)
     }
 
     pub(crate) fn set_priority(&mut self, priority: u8) {
         self.priority = priority;
     }
 
-    /// Waits from now on; gives the time until which it may, unless there is none left.
-    pub(crate) fn wait(&mut self, now: Instant) -> Option<Instant> {
-        if self.budget.is_zero() {
+    /// Begins to wait for publishers. Returns when the wait ends at the latest; none if no time is left.
+    pub(crate) fn begin_wait(&mut self, now: Instant) -> Option<Instant> {
+        if self.time_left.is_zero() {
             return None;
         }
-        let until = now + self.budget;
-        self.waits = Some(Wait { since: now, until });
+        let until = now + self.time_left;
+        self.wait = Some(Wait { since: now, until });
         Some(until)
     }
 
-    /// Waits no longer; gives the time until which it would have.
-    pub(crate) fn wake(&mut self, now: Instant) -> Option<Instant> {
-        let wait = self.waits.take()?;
+    /// Ends its wait, if it waits. Returns when that wait would have ended at the latest.
+    pub(crate) fn end_wait(&mut self, now: Instant) -> Option<Instant> {
+        let wait = self.wait.take()?;
         let waited = now.saturating_duration_since(wait.since);
-        self.budget = self.budget.saturating_sub(waited);
+        self.time_left = self.time_left.saturating_sub(waited);
         Some(wait.until)
     }
 
     /// Whether it may still wait for publishers.
     pub(crate) fn has_time(&self) -> bool {
-        !self.budget.is_zero()
+        !self.time_left.is_zero()
     }
 }
-
-/// Room for an entry without properties.
-const ENTRY_BYTES: usize = 48;

@@ -1,300 +1,246 @@
-//! FETCH: what peers ask for of the past, served from the cache as fast as they take it.
+//! Serving fetches of peers from the cache, as fast as their streams take the objects.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_moqt::{
     error::{RequestErrorCode, ResetCode},
     location::Location,
-    message::{Fetch as FetchMessage, FetchKind, FetchOk},
     parameter::Parameters,
-    session::RequestId,
 };
 use weir_quic::Handle;
 use weir_transport::{StreamId, Transport as _};
 
 use crate::{
-    cache::{Known, Span},
+    cache::Known,
     delivery::Reader,
     effect::Effect,
     fetch::Serving,
-    fetch::served_fetch::{Fetch, Written},
-    ids::FetchId,
-    ids::TrackId,
+    fetch::served_fetch::ServedFetch,
+    fetch::served_stream::Written,
+    ids::{FetchId, TrackId},
     timers::Timer,
     track::Track,
     turn::Turn,
 };
 
-/// How a fetch goes on.
-enum Step {
-    /// It has to wait: for publishers, or for its connection.
-    Rest,
-    /// It is complete.
-    Over,
+/// Where a fetch stands after it was served as far as possible.
+enum Outcome {
+    /// It waits for publishers or for its connection.
+    Waits,
+    /// All of its range has been sent.
+    Complete,
     /// It cannot be served.
     Failed(RequestErrorCode),
-    /// The peer wants no more.
+    /// The peer wants no more of it.
     Unwanted,
 }
 
-/// What to do about objects of which nothing is known.
+/// What to do at a range of which nothing is known.
 enum Gap {
+    /// Wait for publishers.
     Wait,
-    /// They stay unknown.
-    Pass,
-    /// The end of the fetch has changed with it.
-    Again,
+    /// Tell the peer that the range is unknown.
+    Skip,
+    /// Look again, because the end of the fetch has changed.
+    Retry,
     Fail(RequestErrorCode),
 }
 
 impl Serving<'_> {
-    /// A session asks for objects of the past.
-    pub(crate) fn on_fetch(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        id: RequestId,
-        message: &FetchMessage,
-    ) {
-        let limits = &turn.config.limits;
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        if !peer.is_link() && peer.counts.fetches >= limits.fetches_per_session_max {
-            turn.counters.refused_limit_fetches += 1;
-            return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
-        }
-        let draft = peer.session.draft();
-        let track_id = match self.fetched_track(turn, handle, &message.kind) {
-            Ok(track_id) => track_id,
-            Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
-                turn.counters.refused_limit_tracks += 1;
-                return turn.refuse(handle, id, code);
-            }
-            Err(code) => return turn.refuse_fetch(handle, id, code),
-        };
-        let parameters = &message.parameters;
-        let (start, end) = match &message.kind {
-            FetchKind::Standalone { start, end, .. } => (*start, *end),
-            // Until the subscription says what it is.
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => {
-                (Location::ZERO, Location::ZERO)
-            }
-        };
-        if end < start {
-            turn.push(Effect::Released(track_id));
-            let code = RequestErrorCode::INVALID_RANGE;
-            return turn.refuse_fetch(handle, id, code);
-        }
-        let order = parameters.group_order.unwrap_or_default();
-        let span = Span { start, end, order };
-        let longest = turn.config.limits.fill_max;
-        let budget = parameters.fill_timeout.unwrap_or(longest).min(longest);
-        let mut fetch = Fetch::new(draft, track_id, span, parameters, budget);
-        if let &FetchKind::RelativeJoining { request_id, .. }
-        | &FetchKind::AbsoluteJoining { request_id, .. } = &message.kind
-        {
-            fetch.joins = Some(message.kind.clone());
-            let has_tokens = !parameters.authorization_tokens.is_empty();
-            fetch.stands_with = (!has_tokens).then_some(RequestId(request_id));
-        }
-        self.insert_served(turn.sessions, (handle, id), Box::new(fetch));
-        self.start_fetch(turn, (handle, id));
-    }
-
-    /// Sends what there is of a fetch, as far as its connection takes it.
-    pub(crate) fn serve_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+    /// Sends what the cache has for a fetch, as far as its connection takes it.
+    pub(super) fn serve(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         let Some(mut fetch) = self.fetches.served.remove(&id) else {
             return;
         };
-        let (handle, request) = id;
-        if let Some(until) = fetch.wake(turn.now) {
-            turn.timers.cancel(until, Timer::Fill(handle, request));
-        }
-        self.fetches.end_wait(fetch.track, id);
-        match self.advance_fetch(turn, id, &mut fetch) {
-            Step::Rest => {
-                if let Some(stream) = fetch.full_stream() {
-                    let (rank, reader) = (fetch.rank(), Reader::Fetch(request));
-                    let is_new = self.delivery.block(handle, stream, rank, reader);
-                    turn.counters.streams_waited += u64::from(is_new);
+        self.end_wait(turn, id, &mut fetch);
+        match self.advance(turn, id, &mut fetch) {
+            Outcome::Waits => {
+                let (stream, reader) = (fetch.stream().id(), Reader::Fetch(id.1));
+                if let Some(stream) = stream {
+                    self.fetches.streams_sent.insert((id.0, stream), id.1);
                 }
-                if let Some(stream) = fetch.stream() {
-                    self.fetches.streams_sent.insert((handle, stream), request);
+                if let Some(stream) = fetch.stream().blocked_id() {
+                    let is_new = self.delivery.block(id.0, stream, fetch.rank(), reader);
+                    turn.counters.streams_waited += u64::from(is_new);
                 }
                 self.fetches.served.insert(id, fetch);
             }
-            Step::Over => {
+            Outcome::Complete => {
                 turn.counters.fetches_served += 1;
-                turn.with_session(handle, |session, connection| {
-                    session.finish(connection, request);
+                turn.with_session(id.0, |session, connection| {
+                    session.finish(connection, id.1);
                 });
-                self.drop_fetch(turn, id, &fetch);
+                self.remove(turn, id, &fetch);
             }
-            Step::Failed(code) => self.fail_fetch(turn, id, &fetch, code),
-            Step::Unwanted => self.cancel_fetch(turn, id, &fetch),
+            Outcome::Failed(code) => self.fail(turn, id, &fetch, code),
+            Outcome::Unwanted => self.abort(turn, id, &fetch, ResetCode::CANCELLED),
         }
     }
 
-    fn advance_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut Fetch) -> Step {
-        if !fetch.is_answered && self.is_unheard_of(fetch.track) && self.rest(turn, id, fetch) {
-            return Step::Rest;
+    fn advance(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) -> Outcome {
+        let is_premature = !fetch.is_answered() && self.awaits_properties(fetch.track());
+        if is_premature && self.begin_wait(turn, id, fetch) {
+            return Outcome::Waits;
         }
         loop {
-            if fetch.is_end_known && !fetch.is_answered && fetch.has_entries() {
-                self.answer_fetch(turn, id, fetch);
-            }
-            let is_last = fetch.at.is_none();
-            if is_last && !fetch.is_answered {
-                self.answer_fetch(turn, id, fetch);
+            if fetch.is_answer_due() {
+                self.send_answer(turn, id, fetch);
             }
             let Some(mut connection) = turn.endpoint.connection(turn.now, id.0) else {
-                return Step::Unwanted;
+                return Outcome::Unwanted;
             };
-            match fetch.write(id.1, &mut connection, is_last) {
-                Written::All if is_last => return Step::Over,
-                Written::All => {}
-                Written::Full => return Step::Rest,
-                Written::Gone => return Step::Unwanted,
-            }
-            let (Some(at), Some(track)) = (fetch.at, self.tracks.get(fetch.track)) else {
-                continue;
-            };
-            let track_priority = track.properties().publisher_priority();
-            let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
-            match track.cache().look(at, &fetch.span, oldest) {
-                Known::Object(entry) => {
-                    let (object, payload) = entry.fetched(at.group, track_priority);
-                    turn.counters.fetch_objects_sent += 1;
-                    fetch.push_object(object, payload);
-                }
-                Known::Absent(last) => fetch.skip_absent(last),
-                Known::Unknown(last) => match self.on_unknown(turn, id, fetch, (at, last)) {
-                    Gap::Wait => return Step::Rest,
-                    Gap::Again => {}
-                    Gap::Pass => {
-                        turn.counters.fetch_ranges_unknown += 1;
-                        fetch.skip_unknown(last);
+            match (fetch.write(id.1, &mut connection), fetch.next()) {
+                (Written::All, None) => return Outcome::Complete,
+                (Written::Blocked, _) => return Outcome::Waits,
+                (Written::Stopped, _) => return Outcome::Unwanted,
+                (Written::All, Some(next)) => {
+                    if let Some(outcome) = self.take_next(turn, id, fetch, next) {
+                        return outcome;
                     }
-                    Gap::Fail(code) => return Step::Failed(code),
-                },
+                }
             }
         }
     }
 
-    /// Whether nobody has said yet what track this is. Objects in answer to a fetch of the relay may come before that, and
-    /// cannot be passed on: the track may be one that has to be understood [moqt-18 §2.5.1].
-    fn is_unheard_of(&mut self, id: TrackId) -> bool {
-        if self.tracks.get(id).is_none_or(|track| track.is_known()) {
-            return false;
+    /// Has a fetch take what the cache knows about the location that is next. Returns the outcome if it goes no further.
+    fn take_next(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: FetchId,
+        fetch: &mut ServedFetch,
+        next: Location,
+    ) -> Option<Outcome> {
+        let Some(track) = self.tracks.get(fetch.track()) else {
+            return Some(Outcome::Failed(RequestErrorCode::DOES_NOT_EXIST));
+        };
+        let track_priority = track.properties().publisher_priority();
+        let oldest = oldest(turn.now, turn.config.limits.cache_age_max, track);
+        match track.cache().look(next, fetch.span(), oldest) {
+            Known::Object(entry) => {
+                let (object, payload) = entry.fetched(next.group, track_priority);
+                turn.counters.fetch_objects_sent += 1;
+                fetch.push_object(object, payload);
+            }
+            Known::Absent(last) => fetch.skip_absent(last),
+            Known::Unknown(last) => match self.on_unknown(turn, id, fetch, (next, last)) {
+                Gap::Wait => return Some(Outcome::Waits),
+                Gap::Retry => {}
+                Gap::Skip => {
+                    turn.counters.fetch_ranges_unknown += 1;
+                    fetch.skip_unknown(last);
+                }
+                Gap::Fail(code) => return Some(Outcome::Failed(code)),
+            },
         }
-        let mut feeders = self.fetches.upstream_for(id);
-        feeders.any(|feeder| feeder.granted.is_none())
+        None
     }
 
-    /// Lets a fetch wait for what comes into the cache; returns whether it has time to.
-    fn rest(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut Fetch) -> bool {
-        let Some(until) = fetch.wait(turn.now) else {
+    /// Whether the properties of a track are unknown and a publisher is about to send them. Its objects are not passed on
+    /// before: the track may have properties that a subscriber has to understand [moqt-18 §2.5.1].
+    fn awaits_properties(&mut self, track: TrackId) -> bool {
+        let is_known = self.tracks.get(track).is_none_or(|track| track.is_known());
+        let mut upstream = self.fetches.upstream_for(track);
+        !is_known && upstream.any(|upstream| !upstream.is_granted())
+    }
+
+    /// Lets a fetch wait for objects to come into the cache. Returns false if it has no time left.
+    fn begin_wait(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) -> bool {
+        let Some(until) = fetch.begin_wait(turn.now) else {
             return false;
         };
         turn.timers.set(until, Timer::Fill(id.0, id.1));
-        self.fetches.begin_wait(fetch.track, id);
+        self.fetches.add_waiting(fetch.track(), id);
         true
     }
 
-    /// A fetch has come to objects of which nothing is known: waits for them if they are coming, asks a publisher for
-    /// them, or goes on without them [moqt-18 §9.1, §10.2.5].
+    fn end_wait(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) {
+        if let Some(until) = fetch.end_wait(turn.now) {
+            turn.timers.cancel(until, Timer::Fill(id.0, id.1));
+            self.fetches.remove_waiting(fetch.track(), id);
+        }
+    }
+
+    /// Decides what a fetch does at a range of which nothing is known: wait if the objects are on their way, request them
+    /// from a publisher, or do without [moqt-18 §9.1, §10.2.5].
     fn on_unknown(
         &mut self,
         turn: &mut Turn<'_>,
         id: FetchId,
-        fetch: &mut Fetch,
-        (at, last): (Location, Location),
+        fetch: &mut ServedFetch,
+        (first, last): (Location, Location),
     ) -> Gap {
-        let Some(track) = self.tracks.get(fetch.track) else {
+        let Some(track) = self.tracks.get(fetch.track()) else {
             return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
         };
-        let mut subgroups = track.subgroups().iter();
-        let is_coming =
-            subgroups.any(|subgroup| subgroup.is_arriving(at)) || self.is_fed(turn, fetch, at);
-        let is_new = fetch.asked.is_none_or(|to| fetch.span.is_before(to, at));
+        let is_coming = track.is_arriving(first) || self.resume_upstream(turn, fetch, first);
         if fetch.has_time()
-            && (is_coming || is_new && self.ask_for(turn, id, fetch, (at, last)))
-            && self.rest(turn, id, fetch)
+            && (is_coming
+                || !fetch.is_requested(first) && self.request(turn, id, fetch, (first, last)))
+            && self.begin_wait(turn, id, fetch)
         {
             return Gap::Wait;
         }
-        let Some(track) = self.tracks.get(fetch.track) else {
-            return Gap::Fail(RequestErrorCode::DOES_NOT_EXIST);
-        };
-        let failure = fetch.failure;
-        if !fetch.is_end_known {
-            return match track.known_end() {
-                Some((end, is_final)) if end >= fetch.span.start => {
-                    fetch.set_end(end, is_final);
-                    Gap::Again
-                }
-                Some(_) => Gap::Fail(failure.unwrap_or(RequestErrorCode::INVALID_RANGE)),
-                None if fetch.has_time() => {
-                    Gap::Fail(failure.unwrap_or(RequestErrorCode::DOES_NOT_EXIST))
-                }
-                None => Gap::Fail(failure.unwrap_or(RequestErrorCode::TIMEOUT)),
-            };
+        if fetch.is_end_unknown() {
+            return self.find_end(fetch);
         }
-        match failure {
-            Some(code) if !fetch.is_answered && fetch.span.after(last).is_none() => Gap::Fail(code),
-            Some(_) | None => Gap::Pass,
+        let is_rest = fetch.span().after(last).is_none();
+        match fetch.failure() {
+            Some(code) if !fetch.is_answered() && is_rest => Gap::Fail(code),
+            Some(_) | None => Gap::Skip,
         }
     }
 
-    fn answer_fetch(&mut self, turn: &mut Turn<'_>, (handle, request): FetchId, fetch: &mut Fetch) {
-        let Some(track) = self.tracks.get(fetch.track) else {
-            return;
+    /// Ends a fetch whose end is unknown where the objects of the track end, as far as the relay knows.
+    fn find_end(&mut self, fetch: &mut ServedFetch) -> Gap {
+        let track = self.tracks.get(fetch.track());
+        let code = match track.and_then(|track| track.known_end()) {
+            Some((end, is_final)) if end >= fetch.span().start => {
+                fetch.set_end(end, is_final);
+                return Gap::Retry;
+            }
+            Some(_) => RequestErrorCode::INVALID_RANGE,
+            None if fetch.has_time() => RequestErrorCode::DOES_NOT_EXIST,
+            None => RequestErrorCode::TIMEOUT,
         };
-        let ok = FetchOk {
-            end_of_track: fetch.is_end_of_track,
-            end: fetch.span.end,
-            parameters: Parameters::default(),
-            properties: track.properties().clone(),
-        };
-        fetch.is_answered = true;
-        turn.with_session(handle, |session, connection| {
-            session.fetch_ok(connection, request, ok);
-        });
+        Gap::Fail(fetch.failure().unwrap_or(code))
     }
 
-    /// A fetch cannot be served: its peer is told, if it was told nothing else.
-    pub(super) fn fail_fetch(
+    fn send_answer(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &mut ServedFetch) {
+        if let Some(track) = self.tracks.get(fetch.track()) {
+            let ok = fetch.answer(track.properties().clone());
+            turn.with_session(id.0, |session, connection| {
+                session.fetch_ok(connection, id.1, ok);
+            });
+        }
+    }
+
+    /// Ends a fetch that cannot be served. If FETCH_OK has been sent, the peer is not told why.
+    pub(super) fn fail(
         &mut self,
         turn: &mut Turn<'_>,
         id: FetchId,
-        fetch: &Fetch,
+        fetch: &ServedFetch,
         code: RequestErrorCode,
     ) {
-        if fetch.is_answered {
-            return self.cancel_fetch(turn, id, fetch);
+        if fetch.is_answered() {
+            return self.abort(turn, id, fetch, ResetCode::CANCELLED);
         }
         reset(turn, id.0, fetch, ResetCode::UNKNOWN_OBJECT_STATUS);
-        turn.refuse_fetch(id.0, id.1, code);
-        self.drop_fetch(turn, id, fetch);
+        turn.refuse_fetch(id, code);
+        self.remove(turn, id, fetch);
     }
 
-    /// A fetch is over before it is complete.
-    fn cancel_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &Fetch) {
-        reset(turn, id.0, fetch, ResetCode::CANCELLED);
+    /// Ends a fetch that is not complete, with its stream.
+    fn abort(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &ServedFetch, code: ResetCode) {
+        reset(turn, id.0, fetch, code);
         turn.with_session(id.0, |session, connection| {
-            session.cancel(connection, id.1, ResetCode::CANCELLED);
+            session.cancel(connection, id.1, code);
         });
-        self.drop_fetch(turn, id, fetch);
+        self.remove(turn, id, fetch);
     }
 
-    /// Ends all fetches of a track that may not be passed on.
-    pub(crate) fn cut_fetches(
-        &mut self,
-        turn: &mut Turn<'_>,
-        track: TrackId,
-        code: RequestErrorCode,
-    ) {
+    /// Ends all fetches of peers from a track that may not be passed on.
+    pub(super) fn fail_all(&mut self, turn: &mut Turn<'_>, track: TrackId, code: RequestErrorCode) {
         let reset_code = match code {
             RequestErrorCode::MALFORMED_TRACK => ResetCode::MALFORMED_TRACK,
             _ => ResetCode::CANCELLED,
@@ -303,109 +249,99 @@ impl Serving<'_> {
             let Some(mut fetch) = self.fetches.served.remove(&id) else {
                 continue;
             };
-            if let Some(until) = fetch.wake(turn.now) {
-                turn.timers.cancel(until, Timer::Fill(id.0, id.1));
-            }
-            reset(turn, id.0, &fetch, reset_code);
-            if fetch.is_answered {
-                turn.with_session(id.0, |session, connection| {
-                    session.cancel(connection, id.1, reset_code);
-                });
+            self.end_wait(turn, id, &mut fetch);
+            if fetch.is_answered() {
+                self.abort(turn, id, &fetch, reset_code);
             } else {
-                turn.refuse_fetch(id.0, id.1, code);
+                reset(turn, id.0, &fetch, reset_code);
+                turn.refuse_fetch(id, code);
+                self.remove(turn, id, &fetch);
             }
-            self.drop_fetch(turn, id, &fetch);
         }
     }
 
-    /// Forgets a fetch that is over.
-    fn drop_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &Fetch) {
-        let (handle, request) = id;
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
+    /// Removes a fetch that has ended.
+    fn remove(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &ServedFetch) {
+        if let Some(stream) = fetch.stream().id() {
+            self.fetches.streams_sent.remove(&(id.0, stream));
+            self.delivery.unblock(id.0, stream);
         }
-        if let Some(stream) = fetch.stream() {
-            self.delivery.unblock(handle, stream);
-            self.fetches.streams_sent.remove(&(handle, stream));
+        if let Some(peer) = turn.sessions.get(id.0) {
+            peer.remove(id.1);
         }
-        self.leave(fetch.track, id);
-        self.release_feeders(turn, fetch.track);
-        turn.push(Effect::Released(fetch.track));
+        self.fetches.leave(fetch.track(), id);
+        self.cancel_unwanted(turn, fetch.track());
+        turn.push(Effect::Released(fetch.track()));
     }
 
-    /// The peer ended its FETCH, or is gone itself.
-    pub(crate) fn fetch_gone(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+    /// Ends a fetch that its peer has cancelled, or whose session has ended.
+    pub(crate) fn cancel(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(mut fetch) = self.fetches.served.remove(&id) {
-            if let Some(until) = fetch.wake(turn.now) {
-                turn.timers.cancel(until, Timer::Fill(id.0, id.1));
-            }
+            self.end_wait(turn, id, &mut fetch);
             turn.counters.fetches_cancelled += 1;
-            self.cancel_fetch(turn, id, &fetch);
+            self.abort(turn, id, &fetch, ResetCode::CANCELLED);
         }
     }
 
-    /// The peer wants no more of the stream of a fetch; returns whether it is one.
-    pub(crate) fn stop_fetch(
+    /// Ends the fetch whose stream the peer has stopped. Returns false if the stream answers no fetch.
+    pub(crate) fn on_stopped(
         &mut self,
         turn: &mut Turn<'_>,
         handle: Handle,
         stream: StreamId,
     ) -> bool {
-        let Some(&request) = self.fetches.streams_sent.get(&(handle, stream)) else {
+        let request = self.fetches.streams_sent.get(&(handle, stream));
+        let Some(&request) = request else {
             return false;
         };
-        self.fetch_gone(turn, (handle, request));
+        self.cancel(turn, (handle, request));
         true
     }
 
-    /// The peer changes one of its requests: of a FETCH only the priority can be.
-    pub(crate) fn update_fetch(
-        &mut self,
-        turn: &mut Turn<'_>,
-        id: FetchId,
-        parameters: &Parameters,
-    ) {
+    /// Changes the priority of a fetch, if the request is one; nothing else of a FETCH can be updated.
+    pub(crate) fn on_update(&mut self, turn: &mut Turn<'_>, id: FetchId, parameters: &Parameters) {
         let Some(fetch) = self.fetches.served.get_mut(&id) else {
             return;
         };
         if let Some(priority) = parameters.subscriber_priority {
             fetch.set_priority(priority);
         }
+        let stream = fetch.stream();
         if let (Some(stream), Some(mut connection)) =
-            (fetch.stream(), turn.endpoint.connection(turn.now, id.0))
+            (stream.id(), turn.endpoint.connection(turn.now, id.0))
         {
             connection.set_priority(stream, fetch.rank());
         }
-        if let Some(stream) = fetch.full_stream() {
+        if let Some(stream) = stream.blocked_id() {
             let reader = Reader::Fetch(id.1);
             self.delivery.block(id.0, stream, fetch.rank(), reader);
         }
     }
 
-    /// The connection takes more of a fetch, or another stream.
-    pub(crate) fn resume_fetch(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+    /// Goes on with a fetch whose stream has room again, or may be opened.
+    pub(crate) fn resume(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         if let Some(fetch) = self.fetches.served.get_mut(&id) {
             fetch.resume();
-            self.serve_fetch(turn, id);
+            self.serve(turn, id);
         }
     }
 
-    /// A fetch has waited for publishers long enough: what is missing stays unknown [moqt-18 §10.2.5].
-    pub(crate) fn on_fill_over(&mut self, turn: &mut Turn<'_>, id: FetchId) {
+    /// Goes on with a fetch that has waited for publishers for as long as it may [moqt-18 §10.2.5].
+    pub(crate) fn on_fill_timeout(&mut self, turn: &mut Turn<'_>, id: FetchId) {
         turn.counters.fetches_waited_out += 1;
-        self.serve_fetch(turn, id);
+        self.serve(turn, id);
     }
 
-    /// Something was added to the cache, or will not come: the fetches that wait for it look again.
-    pub(crate) fn refill(&mut self, turn: &mut Turn<'_>, track_id: TrackId) {
-        for id in self.fetches.take_waiting(track_id) {
-            self.serve_fetch(turn, id);
+    /// Goes on with the fetches that wait for the cache of a track, after an object was added or will not come.
+    pub(crate) fn on_cached(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        for id in self.fetches.take_waiting(track) {
+            self.serve(turn, id);
         }
     }
 }
 
 impl Turn<'_> {
-    pub(super) fn refuse_fetch(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
+    pub(super) fn refuse_fetch(&mut self, id: FetchId, code: RequestErrorCode) {
         let counters = &mut *self.counters;
         let count = match code {
             RequestErrorCode::DOES_NOT_EXIST => &mut counters.refused_does_not_exist,
@@ -414,21 +350,19 @@ impl Turn<'_> {
             _ => &mut counters.fetches_failed,
         };
         *count += 1;
-        self.refuse(handle, id, code);
+        self.refuse(id.0, id.1, code);
     }
 }
 
-/// When objects must have come to be served [moqt-18 §12.3].
-fn oldest(now: Instant, age_max: std::time::Duration, track: &Track) -> Option<Instant> {
+/// When an object must have arrived at the earliest to be served [moqt-18 §12.3].
+fn oldest(now: Instant, age_max: Duration, track: &Track) -> Option<Instant> {
     let duration = track.properties().max_cache_duration();
     now.checked_sub(duration.map_or(age_max, |duration| duration.min(age_max)))
 }
 
-/// Resets the stream of a fetch, if one is open.
-fn reset(turn: &mut Turn<'_>, handle: Handle, fetch: &Fetch, code: ResetCode) {
-    if let Some(mut connection) = turn.endpoint.connection(turn.now, handle)
-        && let Some(stream) = fetch.stream()
-    {
-        connection.reset(stream, code.0);
+/// Resets the stream of a fetch, if it is open.
+fn reset(turn: &mut Turn<'_>, handle: Handle, fetch: &ServedFetch, code: ResetCode) {
+    if let Some(mut connection) = turn.endpoint.connection(turn.now, handle) {
+        fetch.stream().reset(&mut connection, code);
     }
 }

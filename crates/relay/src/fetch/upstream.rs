@@ -1,6 +1,7 @@
-//! What the cache cannot serve: asked for upstream, once for all who wait for it.
+//! Requesting from publishers what the cache does not have, once for all fetches of peers that wait for it.
 
 use weir_moqt::{
+    error::ResetCode,
     location::Location,
     message::FetchKind,
     parameter::{GroupOrder, Parameters},
@@ -10,102 +11,99 @@ use weir_quic::Handle;
 use crate::{
     cache::{Known, Span},
     fetch::Serving,
-    fetch::served_fetch::Fetch,
-    fetch::upstream_fetch::Feeder,
-    ids::FetchId,
-    ids::TrackId,
+    fetch::served_fetch::ServedFetch,
+    fetch::upstream_fetch::UpstreamFetch,
+    fetch::upstream_stream::UpstreamEvent,
+    ids::{FetchId, TrackId},
     track::Publisher,
     turn::Turn,
 };
 
 impl Serving<'_> {
-    /// Whether an answer is on its way that brings the object at `at`. One that was held up goes on.
-    pub(crate) fn is_fed(&mut self, turn: &mut Turn<'_>, fetch: &Fetch, at: Location) -> bool {
-        let mut found = None;
-        for id in self.fetches.upstream_ids(fetch.track) {
-            if let Some(feeder) = self.fetches.upstream.get_mut(&id)
-                && feeder.span.order == fetch.span.order
-                && feeder.covers(at)
-            {
-                let was_paused = std::mem::take(&mut feeder.is_paused);
-                found = Some((id.0, feeder.stream.filter(|_| was_paused)));
-                break;
-            }
-        }
-        if let Some((handle, Some(stream))) = found {
+    /// Whether the answer to a fetch of the relay will contain the object at `location`. If its stream is paused, it is
+    /// read again.
+    pub(super) fn resume_upstream(
+        &mut self,
+        turn: &mut Turn<'_>,
+        fetch: &ServedFetch,
+        location: Location,
+    ) -> bool {
+        let order = fetch.span().order;
+        let ids = self.fetches.upstream_ids(fetch.track());
+        let id = ids.into_iter().find(|id| {
+            let upstream = self.fetches.upstream.get(id);
+            upstream
+                .is_some_and(|upstream| upstream.span().order == order && upstream.covers(location))
+        });
+        let Some(id) = id else {
+            return false;
+        };
+        if let Some(upstream) = self.fetches.upstream.get_mut(&id)
+            && upstream.on_stream(UpstreamEvent::Wanted)
+            && let Some(stream) = upstream.stream().id()
+        {
             let now = turn.now;
-            turn.with_session(handle, |session, connection| {
+            turn.with_session(id.0, |session, connection| {
                 session.resume_data(now, connection, stream);
             });
-            turn.sessions.settle_later(handle);
+            turn.sessions.settle_later(id.0);
         }
-        found.is_some()
+        true
     }
 
-    /// Asks a publisher for what a fetch is missing: the range from `at` to `last`, and the next few behind it
-    /// of which nothing is known. Returns whether somebody was asked.
-    pub(crate) fn ask_for(
+    /// Requests what a fetch is missing from a publisher: the range from `first` to `last`, and the next few unknown ranges
+    /// behind it. Returns whether a publisher was asked.
+    pub(super) fn request(
         &mut self,
         turn: &mut Turn<'_>,
         (handle, _): FetchId,
-        fetch: &mut Fetch,
-        (at, last): (Location, Location),
+        fetch: &mut ServedFetch,
+        (first, last): (Location, Location),
     ) -> bool {
-        let publishers = self.fetch_publishers(turn, fetch.track, handle);
-        let mut next = Some((at, last));
-        let mut is_asked = false;
-        for _ in 0..ASKED_AHEAD_MAX {
-            let Some((first, last)) = next else { break };
-            // A range of several descending groups holds all of them.
-            let is_descending = fetch.span.order == GroupOrder::Descending;
-            let (start, end) = if is_descending && first.group != last.group {
-                let (top, bottom) = (first.group, last.group);
-                (fetch.span.first_of(bottom), fetch.span.last_of(top))
-            } else {
-                (first, last)
-            };
-            let order = fetch.span.order;
-            let span = Span { start, end, order };
-            if !self.ask_publishers_for(turn, fetch.track, span, publishers.clone()) {
+        let publishers = self.publishers(turn, fetch.track(), handle);
+        let mut range = Some((first, last));
+        let mut is_requested = false;
+        for _ in 0..REQUESTS_AHEAD_MAX {
+            let Some((first, last)) = range else { break };
+            let span = span_between(fetch.span(), first, last);
+            if !self.ask_first(turn, fetch.track(), span, publishers.clone()) {
                 break;
             }
-            is_asked = true;
-            let last = span.last();
-            fetch.asked = Some(last);
-            next = self.next_unknown(fetch, last);
+            is_requested = true;
+            fetch.set_requested(span.last());
+            range = self.next_unknown(fetch, span.last());
         }
-        if !is_asked {
-            fetch.asked = Some(last);
+        if !is_requested {
+            fetch.set_requested(last);
         }
-        is_asked
+        is_requested
     }
 
     /// The next range behind `last` of which nothing is known.
-    fn next_unknown(&mut self, fetch: &Fetch, last: Location) -> Option<(Location, Location)> {
-        let track = self.tracks.get(fetch.track)?;
-        let mut at = fetch.span.after(last)?;
-        for _ in 0..LOOKED_AHEAD_MAX {
-            at = match track.cache().look(at, &fetch.span, None) {
+    fn next_unknown(
+        &mut self,
+        fetch: &ServedFetch,
+        last: Location,
+    ) -> Option<(Location, Location)> {
+        let track = self.tracks.get(fetch.track())?;
+        let span = fetch.span();
+        let mut next = span.after(last)?;
+        for _ in 0..LOOKUPS_AHEAD_MAX {
+            next = match track.cache().look(next, span, None) {
                 Known::Unknown(last) => {
-                    let mut subgroups = track.subgroups().iter();
-                    let is_coming = subgroups.any(|subgroup| subgroup.is_arriving(at));
-                    return (!is_coming).then_some((at, last));
+                    return (!track.is_arriving(next)).then_some((next, last));
                 }
-                Known::Absent(last) => fetch.span.after(last)?,
-                Known::Object(_) => fetch.span.after(at)?,
+                Known::Absent(last) => span.after(last)?,
+                Known::Object(_) => span.after(next)?,
             };
         }
         None
     }
 
-    /// The sessions that may have objects of a track, those that send it first [moqt-18 §9.5].
-    fn fetch_publishers(
-        &mut self,
-        turn: &mut Turn<'_>,
-        track_id: TrackId,
-        except: Handle,
-    ) -> Vec<Handle> {
-        let Some(track) = self.tracks.get(track_id) else {
+    /// The sessions that may have objects of a track: first those that send it, then those that announced its namespace
+    /// [moqt-18 §9.5]. `except` is the session that fetches it.
+    fn publishers(&mut self, turn: &mut Turn<'_>, track: TrackId, except: Handle) -> Vec<Handle> {
+        let Some(track) = self.tracks.get(track) else {
             return Vec::new();
         };
         let known = track.publishers().iter();
@@ -115,26 +113,34 @@ impl Serving<'_> {
             .collect();
         found.extend(self.catalogue.announcers_of(turn, &track.name().namespace));
         let mut publishers = Vec::new();
-        let for_link = turn.is_link(except);
         for handle in found {
-            let supports_fetch = !self.fetches.unsupporting.contains(&handle);
-            let can = turn.sessions.get(handle).is_some_and(|peer| {
-                let max = turn.config.limits.fetches_upstream_per_session_max;
-                let has_room = peer.is_link() || peer.counts.feeders < max;
-                let is_passed_on = peer.is_link() && for_link;
-                let may_be_asked = supports_fetch && !is_passed_on && handle != except;
-                let is_refused = may_be_asked && !has_room;
-                turn.counters.fetches_upstream_refused += u64::from(is_refused);
-                may_be_asked && has_room
-            });
-            if can && !publishers.contains(&handle) {
+            if self.may_ask(turn, handle, except) && !publishers.contains(&handle) {
                 publishers.push(handle);
             }
         }
         publishers
     }
 
-    pub(super) fn ask_publishers_for(
+    /// Whether a session may be asked for objects that `asker` fetches.
+    fn may_ask(&mut self, turn: &mut Turn<'_>, handle: Handle, asker: Handle) -> bool {
+        let from_link = turn.is_link(asker);
+        let max = turn.config.limits.fetches_upstream_per_session_max;
+        let Some(peer) = turn.sessions.get(handle) else {
+            return false;
+        };
+        // Another relay asks its own publishers itself.
+        let is_relayed = peer.is_link() && from_link;
+        if handle == asker || is_relayed || !self.fetches.supports_fetch(handle) {
+            return false;
+        }
+        let has_room = peer.is_link() || peer.counts.upstream_fetches < max;
+        turn.counters.fetches_upstream_refused += u64::from(!has_room);
+        has_room
+    }
+
+    /// Sends FETCH to the first of some publishers that takes it. The others are asked if that one refuses. Returns whether
+    /// any takes it.
+    pub(super) fn ask_first(
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
@@ -162,17 +168,42 @@ impl Serving<'_> {
                 continue;
             };
             turn.counters.fetches_upstream += 1;
-            let id = (handle, request);
-            let session = (!turn.is_link(handle)).then_some(handle);
-            let feeder = Feeder::new(track_id, session, span, publishers);
-            self.insert_upstream(turn.sessions, id, feeder);
+            let account = (!turn.is_link(handle)).then_some(handle);
+            let upstream = UpstreamFetch::new(track_id, account, span, publishers);
+            self.fetches
+                .insert_upstream(turn.sessions, (handle, request), upstream);
             return true;
         }
         false
     }
+
+    /// Cancels the fetches of the relay for a track that are of use to no fetch of a peer.
+    pub(super) fn cancel_unwanted(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+        let mut unwanted = self.fetches.upstream_ids(track);
+        unwanted.retain(|id| !self.fetches.is_wanted(*id));
+        for id in unwanted {
+            self.remove_upstream(turn, id);
+            turn.with_session(id.0, |session, connection| {
+                session.cancel(connection, id.1, ResetCode::CANCELLED);
+            });
+        }
+    }
 }
 
-/// How many ranges one fetch asks for at once.
-const ASKED_AHEAD_MAX: usize = 4;
-/// How many objects and ranges are looked at to find the next one to ask for.
-const LOOKED_AHEAD_MAX: usize = 1000;
+/// The locations from `first` to `last`, in the order of `of`. A range over several descending groups covers these groups
+/// whole.
+fn span_between(of: &Span, first: Location, last: Location) -> Span {
+    let order = of.order;
+    let is_descending = order == GroupOrder::Descending;
+    let (start, end) = if is_descending && first.group != last.group {
+        (of.first_of(last.group), of.last_of(first.group))
+    } else {
+        (first, last)
+    };
+    Span { start, end, order }
+}
+
+/// Ranges that one fetch of a peer has requested at once.
+const REQUESTS_AHEAD_MAX: usize = 4;
+/// Objects and ranges that are looked up in the cache to find the next range to request.
+const LOOKUPS_AHEAD_MAX: usize = 1000;

@@ -1,59 +1,63 @@
-//! One FETCH of the relay's own: what it asked a publisher for, and how far the answer has come.
+//! One FETCH of the relay: the range that was requested from a publisher, and how far the answer has come.
 
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{FetchEntry, FetchObject},
+    data::{FetchEntry, FetchObject, ObjectStatus},
     location::Location,
 };
 use weir_quic::Handle;
-use weir_transport::StreamId;
 
 use crate::{
     cache::{Content, Contradiction, Keeper, LAST, Span, TrackCache, after, before},
+    fetch::upstream_stream::{UpstreamEvent, UpstreamStream},
     ids::TrackId,
 };
 
-/// One FETCH of the relay's own.
+/// One FETCH of the relay.
 #[derive(Debug)]
-pub(crate) struct Feeder {
-    pub(crate) track: TrackId,
-    /// The session that was asked, unless that is a link.
-    pub(crate) session: Option<Handle>,
-    /// What was asked for; once it is granted, as far as there are objects.
-    pub(crate) span: Span,
-    /// The first location of which nothing was said yet, or whose object has not come in full.
-    pub(crate) at: Option<Location>,
-    /// Who else may be asked if this publisher has no answer.
-    pub(crate) others: Vec<Handle>,
-    pub(crate) stream: Option<StreamId>,
-    /// Its stream is not read at present.
-    pub(crate) is_paused: bool,
-    /// The last location granted, and whether the track ends there.
-    pub(crate) granted: Option<(Location, bool)>,
-    /// Its stream has come to its end.
-    pub(crate) has_ended: bool,
-    object: Option<Arriving>,
+pub(crate) struct UpstreamFetch {
+    track: TrackId,
+    /// The session whose account its partial object is on; none if the publisher is a link.
+    account: Option<Handle>,
+    /// The range that was requested; once it is granted, as far as there are objects.
+    span: Span,
+    /// The first location that the answer has not covered; none once it has covered the range.
+    next: Option<Location>,
+    /// Publishers to ask if this one has no answer.
+    alternatives: Vec<Handle>,
+    grant: Option<Grant>,
+    stream: UpstreamStream,
+    object: Option<PartialObject>,
 }
 
-/// An object whose payload is coming.
+/// What FETCH_OK said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Grant {
+    end: Location,
+    is_end_of_track: bool,
+}
+
+/// An object whose payload is arriving.
 #[derive(Debug)]
-struct Arriving {
+struct PartialObject {
     header: FetchObject,
+    /// When its header arrived.
     received: Instant,
     payload: BytesMut,
+    /// Payload bytes that have not arrived.
     missing: u64,
-    /// It is too large, or there was no room for it.
+    /// Whether it is not kept: it is too large, or there was no room for it.
     is_dropped: bool,
 }
 
 /// What is wrong with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The publisher sends what it was not asked for, or not in that order.
+    /// A location outside the range that was requested, or not in its order.
     OutOfOrder,
-    /// It contradicts what is known of the track.
+    /// The answer contradicts what is known of the track.
     Contradiction,
 }
 
@@ -63,61 +67,113 @@ impl From<Contradiction> for Fault {
     }
 }
 
-impl Feeder {
+impl UpstreamFetch {
+    /// A request for `span`; `alternatives` are asked if it is refused.
     pub(crate) fn new(
         track: TrackId,
-        session: Option<Handle>,
+        account: Option<Handle>,
         span: Span,
-        others: Vec<Handle>,
+        alternatives: Vec<Handle>,
     ) -> Self {
         Self {
             track,
-            session,
+            account,
             span,
-            at: Some(span.first()),
-            others,
-            stream: None,
-            is_paused: false,
-            granted: None,
-            has_ended: false,
+            next: Some(span.first()),
+            alternatives,
+            grant: None,
+            stream: UpstreamStream::Awaited,
             object: None,
         }
     }
 
-    /// Whether it may still bring the object at `location`.
-    pub(crate) fn covers(&self, location: Location) -> bool {
-        let is_ahead = |at| !self.span.is_before(location, at);
-        self.span.contains(location) && self.at.is_some_and(is_ahead)
+    pub(crate) fn track(&self) -> TrackId {
+        self.track
     }
 
-    /// Whether what it may still bring is of use to somebody who reads on from `at` in `span`.
+    /// The session whose account its partial object is on.
+    pub(crate) fn account(&self) -> Option<Handle> {
+        self.account
+    }
+
+    /// The range that was requested; once it is granted, as far as there are objects.
+    pub(crate) fn span(&self) -> &Span {
+        &self.span
+    }
+
+    /// The publishers to ask for the same range instead; none once part of it has been answered.
+    pub(crate) fn alternatives(&self) -> &[Handle] {
+        if self.next == Some(self.span.first()) {
+            &self.alternatives
+        } else {
+            &[]
+        }
+    }
+
+    /// Has a publisher asked first if this request is refused.
+    pub(crate) fn prefer(&mut self, publisher: Handle) {
+        self.alternatives.insert(0, publisher);
+    }
+
+    /// Whether the publisher has granted it.
+    pub(crate) fn is_granted(&self) -> bool {
+        self.grant.is_some()
+    }
+
+    /// Whether its answer is complete.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_granted() && self.stream == UpstreamStream::Finished
+    }
+
+    /// The stream with its objects.
+    pub(crate) fn stream(&self) -> UpstreamStream {
+        self.stream
+    }
+
+    /// Takes note of what happened to its stream. Returns whether that changed anything.
+    pub(crate) fn on_stream(&mut self, event: UpstreamEvent) -> bool {
+        let before = self.stream;
+        self.stream = before.after(event);
+        self.stream != before
+    }
+
+    /// Whether its answer may still contain the object at `location`.
+    pub(crate) fn covers(&self, location: Location) -> bool {
+        let is_ahead = |at| !self.span.is_before(location, at);
+        self.span.contains(location) && self.next.is_some_and(is_ahead)
+    }
+
+    /// Whether the rest of its answer is of use to a fetch of `span` that is served up to `at`.
     pub(crate) fn is_wanted_by(&self, span: &Span, at: Location) -> bool {
-        let Some(own) = self.at else { return false };
+        let Some(own) = self.next else { return false };
         span.order == self.span.order
             && !self.span.is_before(self.span.last(), at)
             && !span.is_before(span.last(), own)
     }
 
-    /// It was granted up to `end`.
+    /// Notes that the publisher granted it up to `end`.
     pub(crate) fn grant(&mut self, end: Location, is_end_of_track: bool) {
-        self.granted = Some((end, is_end_of_track));
+        self.grant = Some(Grant {
+            end,
+            is_end_of_track,
+        });
         if end < self.span.start {
             // There is nothing in the range yet.
-            self.at = None;
+            self.next = None;
         } else if end < self.span.end {
             self.span.end = end;
-            self.at = self.at.and_then(|at| self.span.within(at));
+            self.next = self.next.and_then(|next| self.span.within(next));
         }
     }
 
-    /// The next entry of its stream has come.
+    /// Takes the next entry of its stream.
     pub(crate) fn take_entry(
         &mut self,
         cache: &mut TrackCache,
         keeper: &mut Keeper<'_>,
         entry: FetchEntry,
     ) -> Result<(), Fault> {
-        let at = self.at.ok_or(Fault::OutOfOrder)?;
+        let at = self.next.ok_or(Fault::OutOfOrder)?;
         let (location, is_unknown) = match &entry {
             FetchEntry::Object(object) => (Location::new(object.group, object.object), false),
             FetchEntry::EndOfRange { unknown, location } => (self.span.clamp(*location), *unknown),
@@ -128,29 +184,23 @@ impl Feeder {
         match entry {
             FetchEntry::Object(header) => {
                 self.exclude_before(cache, keeper, at, location);
-                self.at = Some(location);
-                self.object = Some(Arriving {
-                    received: keeper.now,
-                    payload: BytesMut::new(),
-                    missing: header.payload_len,
-                    is_dropped: false,
-                    header,
-                });
-                self.settle_object(cache, keeper)?;
+                self.next = Some(location);
+                self.object = Some(PartialObject::new(header, keeper.now));
+                self.store_if_complete(cache, keeper)?;
             }
             FetchEntry::EndOfRange { .. } => {
                 if !is_unknown {
                     self.exclude_before(cache, keeper, at, location);
                     cache.exclude(keeper, location, location);
                 }
-                self.at = self.span.after(location);
+                self.next = self.span.after(location);
             }
         }
         Ok(())
     }
 
-    /// The next bytes of the object have come. What is too large to be kept, by itself or beside what of other objects
-    /// has come in part, is dropped: to those who fetch it, it is unknown.
+    /// Takes the next bytes of an object's payload. An object that is too large to be kept, or for which other partial
+    /// objects leave no room, is dropped; its location stays unknown.
     pub(crate) fn take_payload(
         &mut self,
         cache: &mut TrackCache,
@@ -165,17 +215,17 @@ impl Feeder {
         let is_too_large = object.header.payload_len > keeper.limits.cache_object_bytes_max;
         let is_part = object.missing > 0;
         let is_past_room =
-            is_part && held + data.len() as u64 > keeper.fetched_partial_max(self.session, held);
+            is_part && held + data.len() as u64 > keeper.fetched_partial_max(self.account, held);
         object.is_dropped |= is_too_large || is_past_room;
         if object.is_dropped {
             object.payload = BytesMut::new();
         } else {
             object.payload.extend_from_slice(data);
         }
-        self.settle_object(cache, keeper)
+        self.store_if_complete(cache, keeper)
     }
 
-    fn settle_object(
+    fn store_if_complete(
         &mut self,
         cache: &mut TrackCache,
         keeper: &mut Keeper<'_>,
@@ -183,33 +233,30 @@ impl Feeder {
         let Some(object) = self.object.take_if(|object| object.missing == 0) else {
             return Ok(());
         };
-        let Arriving {
-            header,
-            received,
-            payload,
-            ..
-        } = object;
-        let location = Location::new(header.group, header.object);
-        self.at = self.span.after(location);
-        if header.payload_len != payload.len() as u64 {
+        self.next = self.span.after(object.location());
+        if object.is_dropped {
             keeper.counters.fetched_objects_dropped += 1;
             return Ok(());
         }
-        cache.insert_fetched(keeper, &header, received, payload.freeze())
+        object.store(cache, keeper)
     }
 
-    /// Bytes held of an object that has not come in full.
+    /// Payload bytes that it holds of an incomplete object.
     pub(crate) fn held_bytes(&self) -> u64 {
         let payload = self.object.as_ref().map(|object| object.payload.len());
         payload.unwrap_or(0) as u64
     }
 
-    /// Its stream has ended and it was granted: what did not come does not exist [moqt-18 §10.12.3].
-    pub(crate) fn conclude(&self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) {
-        let Some((end, is_end_of_track)) = self.granted else {
+    /// Notes that objects that a complete answer does not contain do not exist [moqt-18 §10.12.3].
+    pub(crate) fn exclude_rest(&self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) {
+        let Some(Grant {
+            end,
+            is_end_of_track,
+        }) = self.grant
+        else {
             return;
         };
-        if let Some(at) = self.at {
+        if let Some(at) = self.next {
             for (first, last) in self.span.ranges(at, self.span.last()) {
                 cache.exclude(keeper, first, last);
             }
@@ -219,7 +266,7 @@ impl Feeder {
         }
     }
 
-    /// There is nothing from `at` up to `location`, which is not included.
+    /// Notes that there are no objects from `at` up to `location`, which is not included.
     fn exclude_before(
         &self,
         cache: &mut TrackCache,
@@ -242,26 +289,33 @@ impl Feeder {
     }
 }
 
-impl TrackCache {
-    /// Remembers an object that came in answer to a fetch.
-    fn insert_fetched(
-        &mut self,
-        keeper: &mut Keeper<'_>,
-        header: &FetchObject,
-        received: Instant,
-        payload: Bytes,
-    ) -> Result<(), Contradiction> {
-        let location = Location::new(header.group, header.object);
-        let status = weir_moqt::data::ObjectStatus::Normal;
-        self.learn(keeper, location, status, &header.properties)?;
+impl PartialObject {
+    fn new(header: FetchObject, received: Instant) -> Self {
+        Self {
+            received,
+            payload: BytesMut::new(),
+            missing: header.payload_len,
+            is_dropped: false,
+            header,
+        }
+    }
+
+    fn location(&self) -> Location {
+        Location::new(self.header.group, self.header.object)
+    }
+
+    /// Puts it into the cache.
+    fn store(self, cache: &mut TrackCache, keeper: &mut Keeper<'_>) -> Result<(), Contradiction> {
+        let (location, header) = (self.location(), self.header);
+        cache.learn(keeper, location, ObjectStatus::Normal, &header.properties)?;
         // A copy, so that not whole packets are kept for its sake.
         let properties = Bytes::copy_from_slice(header.properties.as_bytes());
         let content = Content::Fetched {
             subgroup: header.subgroup,
             priority: header.priority,
             properties,
-            payload,
+            payload: self.payload.freeze(),
         };
-        self.insert(keeper, location, received, content)
+        cache.insert(keeper, location, self.received, content)
     }
 }

@@ -70,7 +70,7 @@ pub(crate) enum Part {
     /// It fetches objects of the track.
     Fetch(TrackId),
     /// The relay fetches objects of the track from it.
-    Feeder(TrackId),
+    UpstreamFetch(TrackId),
     /// The session sent TRACK_STATUS and waits for the answer of a publisher.
     TrackStatus,
     /// The relay sent TRACK_STATUS for this request of another session.
@@ -85,7 +85,7 @@ pub(crate) struct Counts {
     pub(crate) namespaces: usize,
     pub(crate) prefixes: usize,
     pub(crate) fetches: usize,
-    pub(crate) feeders: usize,
+    pub(crate) upstream_fetches: usize,
     pub(crate) inquiries: usize,
 }
 
@@ -127,7 +127,7 @@ impl Peer {
             Part::Namespace(_) => self.counts.namespaces += 1,
             Part::Prefix(_) => self.counts.prefixes += 1,
             Part::Fetch(_) => self.counts.fetches += 1,
-            Part::Feeder(_) => self.counts.feeders += 1,
+            Part::UpstreamFetch(_) => self.counts.upstream_fetches += 1,
             Part::TrackStatus => self.counts.inquiries += 1,
             Part::UpstreamStatus(_) => {}
         }
@@ -150,7 +150,7 @@ impl Peer {
             Part::Namespace(_) => self.counts.namespaces -= 1,
             Part::Prefix(_) => self.counts.prefixes -= 1,
             Part::Fetch(_) => self.counts.fetches -= 1,
-            Part::Feeder(_) => self.counts.feeders -= 1,
+            Part::UpstreamFetch(_) => self.counts.upstream_fetches -= 1,
             Part::TrackStatus => self.counts.inquiries -= 1,
             Part::UpstreamStatus(_) => {}
         }
@@ -182,7 +182,7 @@ impl Peer {
                 | Part::Namespace(_)
                 | Part::Prefix(_)
                 | Part::Fetch(_)
-                | Part::Feeder(_)
+                | Part::UpstreamFetch(_)
                 | Part::TrackStatus
                 | Part::UpstreamStatus(_) => None,
             })
