@@ -8,6 +8,8 @@ mod deadlines;
 mod ending;
 mod fan_out;
 mod outgoing;
+mod range;
+mod state;
 mod stream;
 mod subscribe;
 mod subscription;

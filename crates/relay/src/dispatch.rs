@@ -1,10 +1,13 @@
 //! Hands events and timers to the owners of what they concern, and each owner's effects to the others.
 
 mod effects;
+mod inspection;
 
+pub use self::inspection::TrackState;
+pub(crate) use self::inspection::track_states;
 use weir_moqt::{
     data::ObjectDatagram,
-    error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError},
+    error::{RequestErrorCode, SessionError},
     message::{Publish, RequestError, RequestOk, Setup},
     parameter::Parameters,
     session::{self, Accepted, CloseReason, Request, StreamEnd},
@@ -13,14 +16,13 @@ use weir_quic::{Event, Handle};
 use weir_transport::{Direction, StreamId};
 
 use crate::{
-    Gauges, TrackState,
     authority::{Action, Subject},
     catalogue::{Catalogue, Offering, PrefixSubscription, StatusEvent},
-    delivery::{Delivery, Reader},
+    delivery::Delivery,
     fetch::{Fetches, Serving},
     ids::Sender,
     links::{Linking, Links},
-    sessions::{Sessions, authorization::joined, peer::Part},
+    sessions::{authorization::joined, peer::Part},
     timers::Timer,
     track::Tracks,
     turn::Turn,
@@ -37,48 +39,6 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// What is held now. Looks at every track.
-    pub(crate) fn gauges(&self, sessions: &Sessions) -> Gauges {
-        let totals = self.delivery.totals();
-        let (cache_objects, cache_bytes) = self.tracks.cached();
-        let mut gauges = Gauges {
-            sessions: sessions.len() as u64,
-            lag_bytes: self.delivery.lag_bytes(),
-            tracks: self.tracks.len() as u64,
-            namespaces: self.links.client_namespaces(&self.catalogue, sessions) as u64,
-            prefixes: self.catalogue.prefixes_len() as u64,
-            tracks_resting: self.tracks.resting_len() as u64,
-            fetches: self.fetches.served_len() as u64,
-            fetches_upstream: self.fetches.upstream_len() as u64,
-            cache_objects,
-            cache_bytes,
-            crossings: totals.links as u64,
-            subscriptions: totals.clients as u64,
-            waiting: totals.pending as u64,
-            ..Gauges::default()
-        };
-        for (_, track) in self.tracks.iter() {
-            gauges.subgroups += track.subgroups().len() as u64;
-            gauges.log_bytes += track.log_bytes();
-        }
-        gauges
-    }
-
-    /// Every track. Looks at all of them.
-    pub(crate) fn track_states(&self) -> impl Iterator<Item = TrackState<'_>> {
-        self.tracks.iter().map(|(id, track)| {
-            let (subscribers, waiting) = self.delivery.lens(id);
-            TrackState {
-                name: track.name(),
-                publishers: track.publishers().len(),
-                subscribers,
-                waiting,
-                largest: track.largest(),
-                log_bytes: track.log_bytes(),
-            }
-        })
-    }
-
     /// The fetches, with what they are served from.
     fn serving(&mut self) -> Serving<'_> {
         Serving {
@@ -499,40 +459,6 @@ impl Owners {
         }
     }
 
-    /// The time of some requests of a session may be over.
-    fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        peer.expiry_timer = None;
-        // The end of one may be that of others, which are not revoked then: they were told why.
-        while let Some(peer) = turn.sessions.get(handle)
-            && let Some(id) = peer.expiries.pop_due(turn.now)
-        {
-            self.revoke(turn, (handle, id));
-            self.carry_effects(turn);
-        }
-        turn.set_expiry_timer(handle);
-    }
-
-    /// Ends a request of a session since its bearer's time is over.
-    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
-        turn.counters.requests_expired += 1;
-        if let Some(Part::Subscriber(track)) = turn.part((handle, id)) {
-            let who = (track, handle, id);
-            let code = PublishDoneCode::EXPIRED;
-            return self.delivery.cut(turn, &mut self.tracks, who, code);
-        }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
-        });
-        let part = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
-        if let Some(part) = part {
-            self.on_ended(turn, (handle, id), part);
-        }
-        self.publish_grown(turn);
-    }
-
     pub(crate) fn on_timer(&mut self, turn: &mut Turn<'_>, timer: Timer) {
         match timer {
             Timer::Session(handle) => {
@@ -563,59 +489,8 @@ impl Owners {
         });
         match is_control {
             Some(true) => self.settle(turn, handle),
-            Some(false) => self.resume_stream(turn, handle, stream),
+            Some(false) => self.serving().resume_stream(turn, handle, stream),
             None => {}
-        }
-    }
-
-    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
-    fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
-        let Some((rank, own)) = self.delivery.unblock(handle, stream) else {
-            return;
-        };
-        for other in self.delivery.blocked_above(handle, rank) {
-            if let Some((_, reader)) = self.delivery.unblock(handle, other) {
-                self.resume(turn, handle, reader);
-            }
-        }
-        self.resume(turn, handle, own);
-    }
-
-    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
-    fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        loop {
-            let mut pending = self.delivery.pending_streams(turn, handle);
-            let fetches = self.fetches.pending(handle);
-            pending.extend(fetches.map(|(rank, id)| (std::cmp::Reverse(rank), Reader::Fetch(id))));
-            pending.sort_unstable();
-            if pending.is_empty() {
-                return;
-            }
-            for (_, reader) in pending {
-                self.resume(turn, handle, reader);
-                if self.is_pending(handle, reader) {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn is_pending(&self, handle: Handle, reader: Reader) -> bool {
-        match reader {
-            Reader::Subgroup(track, request, log) => {
-                self.delivery.is_pending(handle, (track, request, log))
-            }
-            Reader::Fetch(request) => self.fetches.is_pending((handle, request)),
-        }
-    }
-
-    fn resume(&mut self, turn: &mut Turn<'_>, handle: Handle, reader: Reader) {
-        match reader {
-            Reader::Subgroup(track, request, log) => {
-                let what = (track, request, log);
-                self.delivery.resume(turn, &mut self.tracks, handle, what);
-            }
-            Reader::Fetch(request) => self.serving().resume(turn, (handle, request)),
         }
     }
 
@@ -688,7 +563,7 @@ impl Owners {
                     session.handle_streams_available(now, connection, direction);
                 });
                 if direction == Direction::Uni {
-                    self.resume_pending(turn, handle);
+                    self.serving().resume_pending(turn, handle);
                 }
                 self.settle(turn, handle);
             }

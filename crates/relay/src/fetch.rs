@@ -2,6 +2,7 @@
 
 mod answers;
 mod range;
+mod resume;
 mod served_fetch;
 mod served_stream;
 mod serving;

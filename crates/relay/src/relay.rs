@@ -6,8 +6,12 @@ use weir_moqt::session;
 use weir_quic::{App, Endpoint, Event};
 
 use crate::{
-    Authority, Config, Counters, Gauges, Load, Open, TrackState, dispatch::Owners, effect::Effects,
-    sessions::Sessions, timers::Timers, turn::Turn,
+    Authority, Config, Counters, Gauges, Load, Open, TrackState,
+    dispatch::{Owners, track_states},
+    effect::Effects,
+    sessions::Sessions,
+    timers::Timers,
+    turn::Turn,
 };
 
 /// A MOQT relay.
@@ -47,7 +51,7 @@ impl Relay {
 
     /// What is held now. Looks at every track.
     pub fn gauges(&self) -> Gauges {
-        self.owners.gauges(&self.sessions)
+        Gauges::of(&self.owners, &self.sessions)
     }
 
     /// What sessions with peers did not pass on, including sessions that have ended. Looks at every session.
@@ -57,7 +61,7 @@ impl Relay {
 
     /// Every track. Looks at all of them.
     pub fn tracks(&self) -> impl Iterator<Item = TrackState<'_>> {
-        self.owners.track_states()
+        track_states(&self.owners)
     }
 
     /// Whether new sessions and requests are refused because of the load.

@@ -6,10 +6,10 @@ use std::{
 };
 
 use weir_moqt::{
-    error::{PublishDoneCode, ResetCode},
+    error::ResetCode,
     location::Location,
     message::PublishDone,
-    parameter::{Filter, GroupOrder, Parameters},
+    parameter::{GroupOrder, Parameters},
     priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank},
     session::RequestId,
 };
@@ -18,6 +18,8 @@ use weir_transport::{Direction, StreamId, Transport as _};
 
 use super::{
     deadlines::Deadline,
+    range::range,
+    state::{Event, State},
     stream::{FanOut, OutState, OutStream, Outcome, Wait},
     timeouts::{Timeouts, smaller},
 };
@@ -51,18 +53,6 @@ pub(super) struct Subscription {
     /// The largest location that it was told of when it was established or woken up: where fetches that join it
     /// end [moqt-18 §5.1].
     pub(super) joining: Option<Location>,
-}
-
-/// Whether a subscription gets objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum State {
-    /// Objects are sent as they come [moqt-18 §5.1].
-    Forwarding,
-    /// It wants no objects now.
-    Paused,
-    /// Its track has ended, or it is too slow: no new streams are opened, and PUBLISH_DONE follows once those that are open
-    /// are complete.
-    Ending(Box<PublishDone>),
 }
 
 /// How a subscriber stands with a subgroup after a look at it.
@@ -570,123 +560,5 @@ impl Subscription {
         self.give_up(connection, fan_out, |_| true);
         self.change(Event::TooSlow);
         fan_out.ended.push((self.handle, self.request));
-    }
-}
-
-/// What happens to the state of a subscription.
-#[derive(Clone, Debug)]
-enum Event {
-    /// The subscriber says whether it wants objects.
-    Forward(bool),
-    /// Its track ends, or its link is no longer served.
-    End(Box<PublishDone>),
-    /// It is too slow for a single group.
-    TooSlow,
-}
-
-impl State {
-    fn after(self, event: Event) -> Self {
-        match (self, event) {
-            (Self::Ending(_) | Self::Forwarding | Self::Paused, Event::TooSlow) => {
-                Self::Ending(Box::new(PublishDone {
-                    code: PublishDoneCode::TOO_FAR_BEHIND,
-                    stream_count: None,
-                    reason: "a whole group waits".to_owned(),
-                }))
-            }
-            (Self::Ending(done), Event::Forward(_) | Event::End(_))
-            | (Self::Forwarding | Self::Paused, Event::End(done)) => Self::Ending(done),
-            (Self::Forwarding | Self::Paused, Event::Forward(true)) => Self::Forwarding,
-            (Self::Forwarding | Self::Paused, Event::Forward(false)) => Self::Paused,
-        }
-    }
-}
-
-/// The range that a filter stands for, given the largest object so far [moqt-18 §5.1.2].
-fn range(filter: Filter, largest: Option<Location>) -> (Location, u64) {
-    let origin = Location {
-        group: 0,
-        object: 0,
-    };
-    match filter {
-        Filter::LargestObject => {
-            let start = largest.map_or(origin, |largest| Location {
-                group: largest.group,
-                object: largest.object.saturating_add(1),
-            });
-            (start, u64::MAX)
-        }
-        Filter::NextGroupStart => {
-            let start = largest.map_or(origin, |largest| Location {
-                group: largest.group.saturating_add(1),
-                object: 0,
-            });
-            (start, u64::MAX)
-        }
-        Filter::AbsoluteStart(start) => (start, u64::MAX),
-        Filter::AbsoluteRange { start, end_group } => (start, end_group),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn filters_become_ranges() {
-        let largest = Some(Location {
-            group: 7,
-            object: 3,
-        });
-        let at = |group, object| Location { group, object };
-        assert_eq!(range(Filter::LargestObject, largest), (at(7, 4), u64::MAX));
-        assert_eq!(range(Filter::NextGroupStart, largest), (at(8, 0), u64::MAX));
-        assert_eq!(range(Filter::LargestObject, None), (at(0, 0), u64::MAX));
-        assert_eq!(range(Filter::NextGroupStart, None), (at(0, 0), u64::MAX));
-        assert_eq!(
-            range(Filter::AbsoluteStart(at(2, 2)), largest),
-            (at(2, 2), u64::MAX)
-        );
-        let range_filter = Filter::AbsoluteRange {
-            start: at(2, 2),
-            end_group: 9,
-        };
-        assert_eq!(range(range_filter, largest), (at(2, 2), 9));
-    }
-
-    #[test]
-    fn every_event_of_a_subscription_has_one_outcome() {
-        use std::fmt::Write as _;
-
-        let done = |reason: &str| PublishDone {
-            code: PublishDoneCode::TRACK_ENDED,
-            stream_count: None,
-            reason: reason.to_owned(),
-        };
-        let text = |state: &State| match state {
-            State::Ending(done) => format!("Ending({:?})", done.reason),
-            State::Forwarding | State::Paused => format!("{state:?}"),
-        };
-        let mut table = String::new();
-        for state in [
-            State::Forwarding,
-            State::Paused,
-            State::Ending(Box::new(done("first"))),
-        ] {
-            for event in [
-                Event::Forward(true),
-                Event::Forward(false),
-                Event::End(Box::new(done("second"))),
-                Event::TooSlow,
-            ] {
-                let name = match &event {
-                    Event::End(_) => "End".to_owned(),
-                    Event::Forward(_) | Event::TooSlow => format!("{event:?}"),
-                };
-                let (before, after) = (text(&state), text(&state.clone().after(event)));
-                writeln!(table, "{before:20} {name:16} {after}").unwrap();
-            }
-        }
-        insta::assert_snapshot!(table);
     }
 }

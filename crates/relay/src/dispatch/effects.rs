@@ -336,4 +336,38 @@ impl Owners {
         });
         self.on_lost(turn, handle);
     }
+
+    /// The time of some requests of a session may be over.
+    pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let Some(peer) = turn.sessions.get(handle) else {
+            return;
+        };
+        peer.expiry_timer = None;
+        // The end of one may be that of others, which are not revoked then: they were told why.
+        while let Some(peer) = turn.sessions.get(handle)
+            && let Some(id) = peer.expiries.pop_due(turn.now)
+        {
+            self.revoke(turn, (handle, id));
+            self.carry_effects(turn);
+        }
+        turn.set_expiry_timer(handle);
+    }
+
+    /// Ends a request of a session since its bearer's time is over.
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
+        turn.counters.requests_expired += 1;
+        if let Some(Part::Subscriber(track)) = turn.part((handle, id)) {
+            let who = (track, handle, id);
+            let code = PublishDoneCode::EXPIRED;
+            return self.delivery.cut(turn, &mut self.tracks, who, code);
+        }
+        turn.with_session(handle, |session, connection| {
+            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
+        });
+        let part = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
+        if let Some(part) = part {
+            self.on_ended(turn, (handle, id), part);
+        }
+        self.publish_grown(turn);
+    }
 }

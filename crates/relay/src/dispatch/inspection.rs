@@ -1,0 +1,67 @@
+//! What is held now, for operators.
+
+use weir_moqt::{location::Location, name::FullTrackName};
+
+use super::Owners;
+use crate::{Gauges, sessions::Sessions};
+
+/// How a track stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrackState<'a> {
+    /// Its name.
+    pub name: &'a FullTrackName,
+    /// Sessions that it comes from.
+    pub publishers: usize,
+    /// Subscriptions that get its objects.
+    pub subscribers: usize,
+    /// Requests that wait for a publisher.
+    pub waiting: usize,
+    /// The largest location that is known.
+    pub largest: Option<Location>,
+    /// Bytes of subgroups that some subscriber has not taken yet.
+    pub log_bytes: u64,
+}
+
+impl Gauges {
+    /// What is held now. Looks at every track.
+    pub(crate) fn of(owners: &Owners, sessions: &Sessions) -> Self {
+        let totals = owners.delivery.totals();
+        let (cache_objects, cache_bytes) = owners.tracks.cached();
+        let mut gauges = Self {
+            sessions: sessions.len() as u64,
+            lag_bytes: owners.delivery.lag_bytes(),
+            tracks: owners.tracks.len() as u64,
+            namespaces: owners.links.client_namespaces(&owners.catalogue, sessions) as u64,
+            prefixes: owners.catalogue.prefixes_len() as u64,
+            tracks_resting: owners.tracks.resting_len() as u64,
+            fetches: owners.fetches.served_len() as u64,
+            fetches_upstream: owners.fetches.upstream_len() as u64,
+            cache_objects,
+            cache_bytes,
+            crossings: totals.links as u64,
+            subscriptions: totals.clients as u64,
+            waiting: totals.pending as u64,
+            ..Self::default()
+        };
+        for (_, track) in owners.tracks.iter() {
+            gauges.subgroups += track.subgroups().len() as u64;
+            gauges.log_bytes += track.log_bytes();
+        }
+        gauges
+    }
+}
+
+/// Every track. Looks at all of them.
+pub(crate) fn track_states(owners: &Owners) -> impl Iterator<Item = TrackState<'_>> {
+    owners.tracks.iter().map(|(id, track)| {
+        let (subscribers, waiting) = owners.delivery.lens(id);
+        TrackState {
+            name: track.name(),
+            publishers: track.publishers().len(),
+            subscribers,
+            waiting,
+            largest: track.largest(),
+            log_bytes: track.log_bytes(),
+        }
+    })
+}

@@ -1,0 +1,61 @@
+//! Streams that wait for room, whether they carry a subgroup or the answer to a fetch: which goes on first.
+
+use std::cmp::Reverse;
+
+use weir_quic::Handle;
+use weir_transport::StreamId;
+
+use crate::{delivery::Reader, fetch::Serving, turn::Turn};
+
+impl Serving<'_> {
+    /// A stream that was full takes more. What ranks higher and waits too has the first claim to the room.
+    pub(crate) fn resume_stream(&mut self, turn: &mut Turn<'_>, handle: Handle, stream: StreamId) {
+        let Some((rank, own)) = self.delivery.unblock(handle, stream) else {
+            return;
+        };
+        for other in self.delivery.blocked_above(handle, rank) {
+            if let Some((_, reader)) = self.delivery.unblock(handle, other) {
+                self.resume_reader(turn, handle, reader);
+            }
+        }
+        self.resume_reader(turn, handle, own);
+    }
+
+    /// The peer allows more streams: they go to its subscriptions in turn, as long as their rank is the same.
+    pub(crate) fn resume_pending(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        loop {
+            let mut pending = self.delivery.pending_streams(turn, handle);
+            let fetches = self.fetches.pending(handle);
+            pending.extend(fetches.map(|(rank, id)| (Reverse(rank), Reader::Fetch(id))));
+            pending.sort_unstable();
+            if pending.is_empty() {
+                return;
+            }
+            for (_, reader) in pending {
+                self.resume_reader(turn, handle, reader);
+                if self.is_pending(handle, reader) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn is_pending(&self, handle: Handle, reader: Reader) -> bool {
+        match reader {
+            Reader::Subgroup(track, request, log) => {
+                self.delivery.is_pending(handle, (track, request, log))
+            }
+            Reader::Fetch(request) => self.fetches.is_pending((handle, request)),
+        }
+    }
+
+    fn resume_reader(&mut self, turn: &mut Turn<'_>, handle: Handle, reader: Reader) {
+        match reader {
+            Reader::Subgroup(track, request, log) => {
+                let what = (track, request, log);
+                self.delivery.resume(turn, self.tracks, handle, what);
+            }
+            Reader::Fetch(request) => self.resume(turn, (handle, request)),
+        }
+    }
+}
