@@ -59,6 +59,11 @@ fn source_files_are_short() {
 }
 
 #[test]
+fn functions_are_short() {
+    assert_kept(&sources::check_functions(&read_tree()));
+}
+
+#[test]
 fn file_names_say_something() {
     assert_kept(&text::check_names(&read_tree()));
 }

@@ -5,12 +5,18 @@ use crate::tree::{Finding, SourceFile, has_word};
 /// Longest source file, in lines.
 const LINES_MAX: usize = 600;
 
+/// Longest function, from the line of `fn` to its closing brace.
+const FUNCTION_LINES_MAX: usize = 70;
+
 /// The files, and the folder, that may hold unsafe code: system calls, and the benchmark of system calls.
 const UNSAFE_PLACES: [&str; 3] = [
     "crates/net/src/sys.rs",
     "crates/net/src/sys/",
     "crates/net/benches/floor/traffic.rs",
 ];
+
+/// What may stand before `fn`, besides `pub`.
+const QUALIFIERS: [&str; 5] = ["const", "async", "unsafe", "extern", "default"];
 
 /// How unsafe code looks.
 const UNSAFE: [&str; 6] = [
@@ -56,6 +62,55 @@ pub(crate) fn check_length(files: &[SourceFile]) -> Vec<Finding> {
             (count > LINES_MAX).then(|| file.finding(LINES_MAX + 1, rule))
         })
         .collect()
+}
+
+/// Functions fit on a screen or two.
+pub(crate) fn check_functions(files: &[SourceFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is_rust()) {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let Some(name) = function_name(line) else {
+                continue;
+            };
+            let count = function_lines(&lines[index..]);
+            if count > FUNCTION_LINES_MAX {
+                let rule = format!(
+                    "{name} has {count} lines, more than {FUNCTION_LINES_MAX}: split it by step"
+                );
+                findings.push(file.finding(index + 1, rule));
+            }
+        }
+    }
+    findings
+}
+
+/// The name of the function that begins on this line.
+fn function_name(line: &str) -> Option<&str> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_item = before
+        .split_whitespace()
+        .all(|word| word.starts_with("pub") || QUALIFIERS.contains(&word) || word.starts_with('"'));
+    let is_spaced = before.is_empty() || before.ends_with(' ');
+    let name = after.split(['(', '<']).next()?;
+    (is_item && is_spaced).then_some(name)
+}
+
+/// The lines of the function that begins on the first one, as rustfmt lays it out.
+fn function_lines(lines: &[&str]) -> usize {
+    let first = lines.first().copied().unwrap_or_default();
+    let indent = &first[..first.len() - first.trim_start().len()];
+    let ends_function = |line: &&str| {
+        let line = line.trim_end();
+        line.strip_prefix(indent).is_some_and(|rest| {
+            rest == "}" || !rest.starts_with(' ') && (rest.ends_with(';') || rest.ends_with("{}"))
+        })
+    };
+    if first.trim_end().ends_with('}') {
+        return 1;
+    }
+    let end = lines.iter().position(|line| ends_function(line));
+    end.map_or(lines.len(), |end| end + 1)
 }
 
 fn find(
@@ -105,6 +160,32 @@ mod tests {
             let findings = check_allow(&[SourceFile::new("crates/moqt/src/lib.rs", line)]);
             assert_eq!(!findings.is_empty(), is_bad, "{line}");
         }
+    }
+
+    #[test]
+    fn finds_functions_one_line_too_long() {
+        let found = |text: &str| {
+            let findings = check_functions(&[SourceFile::new("crates/moqt/src/lib.rs", text)]);
+            let lines = findings.iter().map(|finding| finding.line);
+            lines.collect::<Vec<_>>()
+        };
+        let body = |lines| "        step();\n".repeat(lines);
+        for head in [
+            "pub(crate) const fn f()",
+            "async fn f<T>(\n        x: T,\n    )",
+        ] {
+            let head = format!("impl A {{\n    {head} {{\n");
+            let lines = FUNCTION_LINES_MAX - head.lines().count();
+            let function = |lines| format!("{head}{}    }}\n}}\n", body(lines));
+            assert_eq!(found(&function(lines)), [0; 0]);
+            assert_eq!(found(&function(lines + 1)), [2]);
+        }
+        // Declarations and functions of one line end where they begin.
+        let short = "fn f();\nfn g() {}\nfn h(\n    x: u8,\n);\n// fn ends here\n";
+        assert_eq!(
+            found(&format!("{short}{}", body(FUNCTION_LINES_MAX))),
+            [0; 0]
+        );
     }
 
     #[test]
