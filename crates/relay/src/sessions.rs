@@ -4,7 +4,6 @@ pub(crate) mod admission;
 pub(crate) mod authorization;
 pub(crate) mod drain;
 pub(crate) mod expiries;
-pub(crate) mod load;
 pub(crate) mod peer;
 pub(crate) mod rate;
 pub(crate) mod refusal;
@@ -15,7 +14,7 @@ use weir_moqt::session;
 use weir_quic::Handle;
 
 use crate::{
-    LoadLimits, Shedder,
+    load::{Load, LoadLimits, Shedder},
     sessions::{admission::Origin, drain::Stage, peer::Peer},
     timers::Timer,
     turn::Turn,
@@ -173,5 +172,18 @@ impl Turn<'_> {
             session.handle_timeout(now, connection);
         });
         acted.is_some()
+    }
+
+    /// Takes note of how the relay's host keeps up.
+    pub(crate) fn observe_load(&mut self, load: Load) {
+        let shedder = &mut self.sessions.shedder;
+        let before = shedder.is_shedding();
+        let is_shedding = shedder.observe(self.now, load);
+        if is_shedding != before {
+            tracing::info!(?load, is_shedding, "load");
+            self.counters.load_sheddings += u64::from(is_shedding);
+            let is_refusing = is_shedding || self.sessions.is_draining();
+            self.endpoint.refuse_incoming(is_refusing);
+        }
     }
 }

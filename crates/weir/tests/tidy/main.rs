@@ -5,6 +5,7 @@
 //! tree keeps the rule, here, and one that the rule finds what it is there to find, beside it.
 
 mod architecture;
+mod floors;
 mod purity;
 mod shown;
 mod sources;
@@ -21,6 +22,11 @@ fn crates_depend_in_the_permitted_directions() {
 #[test]
 fn every_crate_has_its_place() {
     assert_kept(&architecture::check_places(&read_tree()));
+}
+
+#[test]
+fn the_relays_folders_use_only_what_stands_below_them() {
+    assert_kept(&floors::check(&read_tree()));
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn function_lines(lines: &[&str]) -> usize {
     if first.trim_end().ends_with('}') {
         return 1;
     }
-    let end = lines.iter().position(|line| ends_function(line));
+    let end = lines.iter().position(ends_function);
     end.map_or(lines.len(), |end| end + 1)
 }
 

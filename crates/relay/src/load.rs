@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::turn::Turn;
-
 /// What a host observes of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
@@ -77,21 +75,6 @@ impl Shedder {
     /// Whether new sessions and requests are to be refused.
     pub fn is_shedding(&self) -> bool {
         self.is_shedding
-    }
-}
-
-impl Turn<'_> {
-    /// Takes note of how the relay's host keeps up.
-    pub(crate) fn observe_load(&mut self, load: Load) {
-        let shedder = &mut self.sessions.shedder;
-        let before = shedder.is_shedding();
-        let is_shedding = shedder.observe(self.now, load);
-        if is_shedding != before {
-            tracing::info!(?load, is_shedding, "load");
-            self.counters.load_sheddings += u64::from(is_shedding);
-            let is_refusing = is_shedding || self.sessions.is_draining();
-            self.endpoint.refuse_incoming(is_refusing);
-        }
     }
 }
 
