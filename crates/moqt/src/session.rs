@@ -40,7 +40,6 @@ pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd}
 use self::fetches::Fetches;
 use self::request_ids::RequestIds;
 pub use self::request_ids::{RequestId, Side};
-use self::request_state::End;
 use self::requests::Requests;
 use self::state::State;
 use self::stream_state::Stream;
@@ -246,7 +245,8 @@ impl Session {
         }
         match self.streams.get(&stream) {
             Some(&Stream::Request(id)) => {
-                self.on_end(now, transport, id, End::Stopped, ResetCode(code));
+                let reason = CloseReason::Stopped(ResetCode(code));
+                self.on_request_end(now, transport, id, reason);
                 true
             }
             Some(Stream::Opening(_)) => {

@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 
+use super::event::CloseReason;
 use super::state::GoAways;
 use crate::message::{MessageKind, RequestKind, RequestOk};
 use crate::name::Namespace;
@@ -187,18 +188,7 @@ pub(super) enum Input {
     /// It sends a message.
     Message(MessageKind),
     /// It ends a direction.
-    End(End),
-}
-
-/// How a peer can end a direction of a request stream.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum End {
-    /// A clean end of its own direction.
-    Fin,
-    /// A reset of its own direction.
-    Reset,
-    /// `STOP_SENDING` for this endpoint's direction.
-    Stopped,
+    End(CloseReason),
 }
 
 /// What the session does about it.
@@ -328,22 +318,24 @@ fn from_requester(kind: RequestKind, updating: bool, message: MessageKind) -> Ve
     }
 }
 
-fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: End) -> Verdict {
+fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: CloseReason) -> Verdict {
     let closes = match (state, end) {
         (State::Ended(EndedBy::Here), _)
-        | (State::Ended(EndedBy::Peer { .. }), End::Stopped)
-        | (State::DoneUnanswered { .. }, End::Stopped | End::Fin) => false,
-        (State::Ended(EndedBy::Peer { .. }), End::Fin | End::Reset)
+        | (State::Ended(EndedBy::Peer { .. }), CloseReason::Stopped(_))
+        | (State::DoneUnanswered { .. }, CloseReason::Stopped(_) | CloseReason::Fin) => false,
+        (State::Ended(EndedBy::Peer { .. }), CloseReason::Fin | CloseReason::Reset(_))
         | (
             State::DoneUnanswered { .. } | State::Pending { .. } | State::Established(_),
-            End::Reset,
+            CloseReason::Reset(_),
         ) => true,
-        (State::Pending { .. }, End::Stopped) => {
+        (State::Pending { .. }, CloseReason::Stopped(_)) => {
             opener == Opener::Peer && is_receiver(opener, kind)
         }
-        (State::Established(_), End::Stopped) => is_receiver(opener, kind),
-        (State::Pending { .. }, End::Fin) => opener == Opener::Here || fin_closes(opener, kind),
-        (State::Established(_), End::Fin) => fin_closes(opener, kind),
+        (State::Established(_), CloseReason::Stopped(_)) => is_receiver(opener, kind),
+        (State::Pending { .. }, CloseReason::Fin) => {
+            opener == Opener::Here || fin_closes(opener, kind)
+        }
+        (State::Established(_), CloseReason::Fin) => fin_closes(opener, kind),
     };
     if closes {
         Verdict::Close

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::request_state::{End, EndedBy, Input, State, Verdict, judge};
+use super::request_state::{EndedBy, Input, State, Verdict, judge};
 use super::requests::{Entry, Subject};
 use super::requests_received::unsupported_extension;
 use super::{Accepted, CloseReason, Event, RequestId, Session};
@@ -36,32 +36,26 @@ impl Session {
     }
 
     /// Takes note of the end of a direction of a request stream.
-    pub(super) fn on_end(
+    pub(super) fn on_request_end(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
         id: RequestId,
-        end: End,
-        code: ResetCode,
+        reason: CloseReason,
     ) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        let reason = match end {
-            End::Fin => CloseReason::Fin,
-            End::Reset => CloseReason::Reset(code),
-            End::Stopped => CloseReason::Stopped(code),
-        };
-        match end {
-            End::Fin | End::Reset => request.reader = None,
-            End::Stopped => request.sending.reset(transport, code.0),
+        match reason {
+            CloseReason::Fin | CloseReason::Reset(_) => request.reader = None,
+            CloseReason::Stopped(code) => request.sending.reset(transport, code.0),
         }
         let is_gone = request.is_live() && request.is_gone();
         let verdict = judge(
             request.opener,
             request.kind,
             &request.state,
-            Input::End(end),
+            Input::End(reason),
         );
         if is_gone || verdict == Verdict::Close {
             self.close_request(now, transport, id, reason);
@@ -195,12 +189,8 @@ impl Session {
         let track = track.clone();
         self.claim_alias(alias, id, &track)?;
         if ok.properties.mandatory().is_some() {
-            self.cancel(transport, id, ResetCode::CANCELLED);
+            self.give_up(transport, id);
             self.drop_waiting(transport, alias);
-            self.events.push_back(Event::Rejected {
-                id,
-                error: unsupported_extension(),
-            });
             return Ok(());
         }
         self.events.push_back(Event::Accepted {
@@ -226,11 +216,7 @@ impl Session {
             return Err(Violation::protocol("FETCH_OK ends before the fetch starts"));
         }
         if ok.properties.mandatory().is_some() {
-            self.cancel(transport, id, ResetCode::CANCELLED);
-            self.events.push_back(Event::Rejected {
-                id,
-                error: unsupported_extension(),
-            });
+            self.give_up(transport, id);
             return Ok(());
         }
         self.events.push_back(Event::Accepted {
@@ -242,6 +228,13 @@ impl Session {
             self.finish_request(transport, id);
         }
         Ok(())
+    }
+
+    /// Ends an own request whose answer has a mandatory property that this endpoint does not understand.
+    fn give_up(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        self.cancel(transport, id, ResetCode::CANCELLED);
+        let error = unsupported_extension();
+        self.events.push_back(Event::Rejected { id, error });
     }
 
     fn on_ok(

@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 
-use super::request_state::End;
 use super::stream_state::{FetchStream, Owner, Stream, SubgroupStream};
-use super::{Session, StreamEnd};
+use super::{CloseReason, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::reader::{FetchReader, SubgroupReader};
@@ -32,8 +31,11 @@ impl Session {
             }
             match transport.read(stream) {
                 Read::Data(data) => self.on_data(now, transport, stream, data)?,
-                Read::Fin => return self.on_fin(now, transport, stream),
-                Read::Reset(code) => return self.on_reset(now, transport, stream, ResetCode(code)),
+                Read::Fin => return self.on_stream_end(now, transport, stream, StreamEnd::Fin),
+                Read::Reset(code) => {
+                    let end = StreamEnd::Reset(ResetCode(code));
+                    return self.on_stream_end(now, transport, stream, end);
+                }
                 Read::Blocked => return Ok(()),
             }
         }
@@ -73,76 +75,52 @@ impl Session {
         }
     }
 
-    fn on_fin(
+    /// Takes note of the end of the peer's direction of a stream.
+    fn on_stream_end(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
         stream: StreamId,
+        end: StreamEnd,
     ) -> Result<(), DecodeError> {
+        let is_fin = end == StreamEnd::Fin;
         match self.streams.get(&stream) {
-            Some(Stream::Control) => {
-                self.on_control_closed(now, CONTROL_ENDED);
-                Ok(())
-            }
+            Some(Stream::Control) => self.on_control_closed(now, CONTROL_ENDED),
             Some(&Stream::Request(id)) => {
-                if let Some(request) = self.requests.get(id)
-                    && let Some(reader) = &request.reader
-                {
+                let reader = self
+                    .requests
+                    .get(id)
+                    .and_then(|request| request.reader.as_ref());
+                if is_fin && let Some(reader) = reader {
                     reader.fin()?;
                 }
-                self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
-                Ok(())
+                let reason = match end {
+                    StreamEnd::Fin => CloseReason::Fin,
+                    StreamEnd::Reset(code) => CloseReason::Reset(code),
+                };
+                self.on_request_end(now, transport, id, reason);
             }
             Some(Stream::Opening(reader)) => {
-                reader.fin()?;
+                if is_fin {
+                    reader.fin()?;
+                }
+                self.counters.streams_reset_early += u64::from(!is_fin);
                 transport.reset(stream, ResetCode::CANCELLED.0);
                 self.forget_stream(stream);
-                Ok(())
             }
-            Some(Stream::Typeless(start)) if !start.is_empty() => Err(DecodeError::Short),
-            Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Fin)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn on_reset(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-        code: ResetCode,
-    ) -> Result<(), DecodeError> {
-        match self.streams.get(&stream) {
-            Some(Stream::Control) => {
-                self.on_control_closed(now, CONTROL_ENDED);
-                Ok(())
-            }
-            Some(&Stream::Request(id)) => {
-                self.on_end(now, transport, id, End::Reset, code);
-                Ok(())
-            }
-            Some(Stream::Opening(_)) => {
-                self.counters.streams_reset_early += 1;
-                transport.reset(stream, ResetCode::CANCELLED.0);
-                self.forget_stream(stream);
-                Ok(())
+            Some(Stream::Typeless(start)) if is_fin && !start.is_empty() => {
+                return Err(DecodeError::Short);
             }
             Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.counters.streams_reset_early += 1;
+                self.counters.streams_reset_early += u64::from(!is_fin);
                 self.forget_stream(stream);
-                Ok(())
             }
             Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Reset(code))
+                self.on_data_end(transport, stream, end)?;
             }
-            None => Ok(()),
+            None => {}
         }
+        Ok(())
     }
 
     pub(super) fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {

@@ -36,9 +36,7 @@ fn subscribed() -> (Pair, RequestId) {
 }
 
 fn subscribe(pair: &mut Pair) -> RequestId {
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run();
     id
 }
@@ -118,9 +116,7 @@ fn subgroups_are_passed_on_to_their_end() {
 fn both_sides_agree_whatever_the_order() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         pair.run_events(Side::Server);
         // The answer and two groups race.
         let streams = pair.server(|session, view| {

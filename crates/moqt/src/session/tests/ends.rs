@@ -199,9 +199,7 @@ fn a_cancel_resets_and_stops_and_is_heard_once() {
     each_seed(|seed| {
         for by_server in [false, true] {
             let mut pair = Pair::ready(seed);
-            let id = pair
-                .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-                .unwrap();
+            let id = pair.client_subscribes();
             pair.run_events(Side::Server);
             pair.server(|session, view| session.subscribe_ok(view, id, subscribe_ok(1)));
             pair.run_events(Side::Client);

@@ -134,9 +134,7 @@ fn the_end_of_the_publisher_is_one_event() {
             pair.run_events(Side::Client),
             [Event::Closed { id, reason }]
         );
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 

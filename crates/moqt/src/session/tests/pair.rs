@@ -94,6 +94,19 @@ impl Pair {
         pair
     }
 
+    /// Lets the client subscribe to the track "t".
+    pub(super) fn client_subscribes(&mut self) -> RequestId {
+        self.client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
+            .expect("the client has room for a request")
+    }
+
+    /// Asserts that neither session keeps state for a request.
+    pub(super) fn assert_no_requests(&self) {
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(self.session(side).requests_len(), 0, "{side:?}");
+        }
+    }
+
     /// One started session; the test speaks for the other side.
     pub(super) fn alone(config: Config) -> Self {
         let side = config.side;

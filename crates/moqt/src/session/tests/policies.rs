@@ -172,9 +172,7 @@ fn a_mandatory_property_nobody_understands_ends_the_request() {
 #[test]
 fn an_answer_too_long_for_a_message_is_an_error() {
     let mut pair = Pair::ready(1);
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run_events(Side::Server);
     let half = vec![0; 40_000];
     let properties = Properties::builder()

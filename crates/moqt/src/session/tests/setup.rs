@@ -38,8 +38,7 @@ fn both_sides_become_ready_and_see_what_the_other_said() {
 #[test]
 fn control_and_request_streams_go_before_data() {
     let mut pair = Pair::ready(1);
-    pair.client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    pair.client_subscribes();
     pair.run();
     let priorities: Vec<i32> = pair.link.priorities.values().copied().collect();
     assert_eq!(
@@ -53,9 +52,7 @@ fn a_client_may_ask_before_the_server_has_said_a_word() {
     each_seed(|seed| {
         let mut pair = Pair::new(seed, config(Side::Client), config(Side::Server));
         pair.start();
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         let events = pair.run_events(Side::Server);
         assert!(
             matches!(
@@ -129,9 +126,7 @@ fn the_control_stream_waits_for_the_stream_limit() {
     let mut pair = Pair::new(3, config(Side::Client), config(Side::Server));
     pair.link.limit_streams(Side::Client, Direction::Uni, 0);
     pair.start();
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run();
     assert!(!pair.session(Side::Server).is_ready());
     pair.link.limit_streams(Side::Client, Direction::Uni, 1);
