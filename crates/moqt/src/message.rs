@@ -280,6 +280,18 @@ pub struct RequestError {
     pub redirect: Option<Redirect>,
 }
 
+impl RequestError {
+    /// Makes an error that does not say when or where to try again.
+    pub fn new(code: RequestErrorCode, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            retry_after: None,
+            reason: reason.into(),
+            redirect: None,
+        }
+    }
+}
+
 /// Where a request may succeed [moqt-18 §10.6.1].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redirect {

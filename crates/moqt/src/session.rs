@@ -395,13 +395,9 @@ impl Session {
         match timer {
             Timer::Setup => {
                 self.counters.setup_overdue += 1;
-                let code = SessionError::CONTROL_MESSAGE_TIMEOUT;
                 self.violate(
                     transport,
-                    Violation {
-                        code,
-                        reason: "no SETUP came in time",
-                    },
+                    SessionError::CONTROL_MESSAGE_TIMEOUT.violation("no SETUP came in time"),
                 );
             }
             Timer::ControlClosed => {

@@ -148,12 +148,9 @@ impl Session {
             check_server_setup(&setup)?;
         }
         if !self.tokens.resolve_setup(&mut setup.authorization_tokens)? {
-            let code = SessionError::MALFORMED_AUTH_TOKEN;
-            return Err(Violation {
-                code,
-                reason: "a token twice in SETUP",
-            }
-            .into());
+            return Err(SessionError::MALFORMED_AUTH_TOKEN
+                .violation("a token twice in SETUP")
+                .into());
         }
         self.state.on_setup(Box::new(setup.clone()));
         self.events.push_back(Event::Ready { peer: setup });
@@ -183,11 +180,8 @@ impl Session {
             ));
         };
         if request_id % 2 != parity(self.side) {
-            let code = SessionError::INVALID_REQUEST_ID;
-            return Err(Violation {
-                code,
-                reason: "GOAWAY names a Request ID of its sender",
-            });
+            return Err(SessionError::INVALID_REQUEST_ID
+                .violation("GOAWAY names a Request ID of its sender"));
         }
         self.check_uri_received(&goaway.new_session_uri)?;
         self.state.on_goaway_received();
@@ -206,18 +200,10 @@ impl Session {
 /// Refuses what only clients say in SETUP [moqt-18 §10.3.1].
 fn check_server_setup(setup: &Setup) -> Result<(), Violation> {
     if setup.path.is_some() {
-        let code = SessionError::INVALID_PATH;
-        return Err(Violation {
-            code,
-            reason: "a server sends PATH",
-        });
+        return Err(SessionError::INVALID_PATH.violation("a server sends PATH"));
     }
     if setup.authority.is_some() {
-        let code = SessionError::INVALID_AUTHORITY;
-        return Err(Violation {
-            code,
-            reason: "a server sends AUTHORITY",
-        });
+        return Err(SessionError::INVALID_AUTHORITY.violation("a server sends AUTHORITY"));
     }
     Ok(())
 }

@@ -96,14 +96,14 @@ impl Session {
     /// Why the session itself refuses a request, if it does.
     fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
         if judge(&self.state, Input::Request) == Verdict::Reject {
-            return Some(error(
+            return Some(RequestError::new(
                 RequestErrorCode::GOING_AWAY,
                 "this session is going away",
             ));
         }
         if self.requests.peer_live() > self.limits.requests_max {
             self.counters.requests_over_limit += 1;
-            let error = error(
+            let error = RequestError::new(
                 RequestErrorCode::EXCESSIVE_LOAD,
                 "too many requests are open",
             );
@@ -113,14 +113,14 @@ impl Session {
             });
         }
         if !tokens_are_unique {
-            return Some(error(
+            return Some(RequestError::new(
                 RequestErrorCode::MALFORMED_AUTH_TOKEN,
                 "a token stands twice",
             ));
         }
         if request.namespace().is_some_and(is_reserved_here) {
             let reason = "the namespace is reserved and nothing is in it";
-            return Some(error(RequestErrorCode::DOES_NOT_EXIST, reason));
+            return Some(RequestError::new(RequestErrorCode::DOES_NOT_EXIST, reason));
         }
         if request
             .properties()
@@ -146,11 +146,8 @@ impl Session {
                     ..
                 }) if other == track => {}
                 Some(_) => {
-                    let code = SessionError::DUPLICATE_TRACK_ALIAS;
-                    return Err(Violation {
-                        code,
-                        reason: "another track has this alias",
-                    });
+                    return Err(SessionError::DUPLICATE_TRACK_ALIAS
+                        .violation("another track has this alias"));
                 }
                 None => self.retire(user),
             }
@@ -276,17 +273,8 @@ fn is_reserved_here(namespace: &Namespace) -> bool {
 }
 
 pub(super) fn unsupported_extension() -> RequestError {
-    error(
+    RequestError::new(
         RequestErrorCode::UNSUPPORTED_EXTENSION,
         "a mandatory property is not understood",
     )
-}
-
-fn error(code: RequestErrorCode, reason: &str) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: String::from(reason),
-        redirect: None,
-    }
 }

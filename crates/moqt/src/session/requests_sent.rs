@@ -9,7 +9,7 @@ use super::state::{Input, Verdict, judge};
 use super::stream_state::Stream;
 use super::streams::refuse;
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
-use crate::error::{ResetCode, SessionError, Violation};
+use crate::error::{ResetCode, SessionError};
 use crate::message::{
     Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
     SubscribeNamespace, SubscribeTracks, TrackStatus,
@@ -267,9 +267,10 @@ impl Session {
         request.sending.push(transport, bytes);
         if request.sending.waiting_bytes() > self.limits.outgoing_bytes_max {
             self.counters.outgoing_over_limit += 1;
-            let code = SessionError::INTERNAL_ERROR;
-            let reason = "the peer does not read control messages";
-            self.violate(transport, Violation { code, reason });
+            self.violate(
+                transport,
+                SessionError::INTERNAL_ERROR.violation("the peer does not read control messages"),
+            );
         }
     }
 

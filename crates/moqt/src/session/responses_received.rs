@@ -156,11 +156,7 @@ impl Session {
             return Ok(());
         }
         // A REQUEST_ERROR would end more than the update; the draft allows this [moqt-18 §3.5].
-        let code = SessionError::MALFORMED_AUTH_TOKEN;
-        Err(Violation {
-            code,
-            reason: "a token stands twice in an update",
-        })
+        Err(SessionError::MALFORMED_AUTH_TOKEN.violation("a token stands twice in an update"))
     }
 
     fn check_error(&self, error: &RequestError, kind: RequestKind) -> Result<(), Violation> {

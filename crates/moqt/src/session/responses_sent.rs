@@ -9,7 +9,7 @@
 use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
 use super::requests::Entry;
 use super::{CloseReason, Event, RequestId, Session};
-use crate::error::{RequestErrorCode, SessionError, Violation};
+use crate::error::{RequestErrorCode, SessionError};
 use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
 };
@@ -288,8 +288,7 @@ impl Session {
     fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
         debug_assert!(false, "{reason}");
         self.counters.misused += 1;
-        let code = SessionError::INTERNAL_ERROR;
-        self.violate(transport, Violation { code, reason });
+        self.violate(transport, SessionError::INTERNAL_ERROR.violation(reason));
     }
 
     fn announce(
@@ -333,12 +332,10 @@ impl Session {
     /// Only properties can make an answer too long; they are the publisher's, so the request fails
     /// and not the session. The role hears of it, for it believes that it was answered.
     fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
-        let error = RequestError {
-            code: RequestErrorCode::INTERNAL_ERROR,
-            retry_after: None,
-            reason: String::from("the answer does not fit a message"),
-            redirect: None,
-        };
+        let error = RequestError::new(
+            RequestErrorCode::INTERNAL_ERROR,
+            "the answer does not fit a message",
+        );
         match self.encode(message) {
             Ok(bytes) => self.send_bytes(transport, id, bytes),
             Err(_) if message.kind() != Message::RequestError(error.clone()).kind() => {
@@ -354,13 +351,9 @@ impl Session {
                 }
             }
             Err(_) => {
-                let code = SessionError::INTERNAL_ERROR;
                 self.violate(
                     transport,
-                    Violation {
-                        code,
-                        reason: "an error does not fit",
-                    },
+                    SessionError::INTERNAL_ERROR.violation("an error does not fit"),
                 );
             }
         }

@@ -189,10 +189,8 @@ impl Session {
     }
 }
 
-const CONTROL_ENDED: Violation = Violation {
-    code: SessionError::PROTOCOL_VIOLATION,
-    reason: "the control stream was closed",
-};
+const CONTROL_ENDED: Violation =
+    SessionError::PROTOCOL_VIOLATION.violation("the control stream was closed");
 
 /// Turns away a stream nothing is known of.
 pub(super) fn refuse(

@@ -398,12 +398,7 @@ pub(super) fn subscribe_ok(track_alias: u64) -> SubscribeOk {
 }
 
 pub(super) fn request_error(code: RequestErrorCode) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: String::new(),
-        redirect: None,
-    }
+    RequestError::new(code, "")
 }
 
 pub(super) fn ok() -> RequestOk {
