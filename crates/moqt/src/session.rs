@@ -33,6 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, StreamId, Transport};
 
 use self::control::Control;
 pub use self::counters::Counters;
@@ -53,7 +54,6 @@ use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::request_ids::parity;
 use super::send_stream::SendStream;
@@ -11,7 +12,6 @@ use super::{CONTROL_PRIORITY, Event, Session, Side};
 use crate::error::{DecodeError, SessionError, Violation};
 use crate::message::{GoAway, Message, Setup};
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 /// Both control streams of a session.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::BytesMut;
+use weir_transport::{StreamId, Transport};
 
 use super::stream_state::{Owner, Stream};
 use super::track_aliases::Resolved;
@@ -12,7 +13,6 @@ use crate::data::{FetchHeader, ObjectDatagram, SubgroupHeader};
 use crate::error::{DecodeError, ResetCode, Violation};
 use crate::message::RequestKind;
 use crate::reader::{FetchItem, SubgroupItem};
-use weir_transport::{StreamId, Transport};
 
 impl Session {
     /// Asks the peer to stop an inbound data stream; nothing more comes of it.

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use weir_transport::{StreamId, Transport};
+
 use super::request_state::Opener;
 use super::requests::{Entry, Subject};
 use super::send_stream::SendStream;
@@ -10,11 +12,8 @@ use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
-use crate::message::{FetchKind, Message, RequestError, RequestKind};
+use crate::message::RequestError;
 use crate::name::{FullTrackName, Namespace};
-use crate::parameter::Parameters;
-use crate::property::Properties;
-use weir_transport::{StreamId, Transport};
 
 /// When a peer over `requests_max` may try again.
 const RETRY_AFTER_LOAD: Duration = Duration::from_secs(1);
@@ -157,112 +156,6 @@ impl Session {
         }
         self.aliases.insert(TrackAlias { alias, request: id });
         Ok(())
-    }
-}
-
-impl Request {
-    /// The request a first message makes, if it makes one.
-    fn from_message(message: Message) -> Option<Self> {
-        match message {
-            Message::Subscribe(request) => Some(Self::Subscribe(request)),
-            Message::Publish(request) => Some(Self::Publish(request)),
-            Message::Fetch(request) => Some(Self::Fetch(request)),
-            Message::TrackStatus(request) => Some(Self::TrackStatus(request)),
-            Message::PublishNamespace(request) => Some(Self::PublishNamespace(request)),
-            Message::SubscribeNamespace(request) => Some(Self::SubscribeNamespace(request)),
-            Message::SubscribeTracks(request) => Some(Self::SubscribeTracks(request)),
-            Message::Setup(_)
-            | Message::GoAway(_)
-            | Message::SubscribeOk(_)
-            | Message::PublishDone(_)
-            | Message::FetchOk(_)
-            | Message::Namespace(_)
-            | Message::NamespaceDone(_)
-            | Message::PublishBlocked { .. }
-            | Message::RequestUpdate(_)
-            | Message::RequestOk(_)
-            | Message::RequestError(_) => None,
-        }
-    }
-
-    /// What kind of request this is.
-    pub fn kind(&self) -> RequestKind {
-        match self {
-            Self::Subscribe(_) => RequestKind::Subscribe,
-            Self::Publish(_) => RequestKind::Publish,
-            Self::Fetch(_) => RequestKind::Fetch,
-            Self::TrackStatus(_) => RequestKind::TrackStatus,
-            Self::PublishNamespace(_) => RequestKind::PublishNamespace,
-            Self::SubscribeNamespace(_) => RequestKind::SubscribeNamespace,
-            Self::SubscribeTracks(_) => RequestKind::SubscribeTracks,
-        }
-    }
-
-    /// Its ID.
-    pub fn id(&self) -> RequestId {
-        RequestId(match self {
-            Self::Subscribe(request) => request.request_id,
-            Self::Publish(request) => request.request_id,
-            Self::Fetch(request) => request.request_id,
-            Self::TrackStatus(request) => request.request_id,
-            Self::PublishNamespace(request) => request.request_id,
-            Self::SubscribeNamespace(request) => request.request_id,
-            Self::SubscribeTracks(request) => request.request_id,
-        })
-    }
-
-    /// The namespace or prefix it names; a joining fetch names none.
-    pub fn namespace(&self) -> Option<&Namespace> {
-        match self {
-            Self::Subscribe(request) => Some(&request.track.namespace),
-            Self::Publish(request) => Some(&request.track.namespace),
-            Self::Fetch(request) => match &request.kind {
-                FetchKind::Standalone { track, .. } => Some(&track.namespace),
-                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
-            },
-            Self::TrackStatus(request) => Some(&request.track.namespace),
-            Self::PublishNamespace(request) => Some(&request.namespace),
-            Self::SubscribeNamespace(request) => Some(&request.prefix),
-            Self::SubscribeTracks(request) => Some(&request.prefix),
-        }
-    }
-
-    /// Its parameters.
-    pub fn parameters(&self) -> &Parameters {
-        match self {
-            Self::Subscribe(request) => &request.parameters,
-            Self::Publish(request) => &request.parameters,
-            Self::Fetch(request) => &request.parameters,
-            Self::TrackStatus(request) => &request.parameters,
-            Self::PublishNamespace(request) => &request.parameters,
-            Self::SubscribeNamespace(request) => &request.parameters,
-            Self::SubscribeTracks(request) => &request.parameters,
-        }
-    }
-
-    /// Its parameters, in which the tokens are to be resolved.
-    fn parameters_mut(&mut self) -> &mut Parameters {
-        match self {
-            Self::Subscribe(request) => &mut request.parameters,
-            Self::Publish(request) => &mut request.parameters,
-            Self::Fetch(request) => &mut request.parameters,
-            Self::TrackStatus(request) => &mut request.parameters,
-            Self::PublishNamespace(request) => &mut request.parameters,
-            Self::SubscribeNamespace(request) => &mut request.parameters,
-            Self::SubscribeTracks(request) => &mut request.parameters,
-        }
-    }
-
-    fn properties(&self) -> Option<&Properties> {
-        match self {
-            Self::Publish(request) => Some(&request.properties),
-            Self::Subscribe(_)
-            | Self::Fetch(_)
-            | Self::TrackStatus(_)
-            | Self::PublishNamespace(_)
-            | Self::SubscribeNamespace(_)
-            | Self::SubscribeTracks(_) => None,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The requests of this endpoint: sent, updated, cancelled.
 
 use bytes::Bytes;
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::request_state::{EndedBy, Opener};
 use super::requests::{Announced, Entry, Subject};
@@ -18,7 +19,6 @@ use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 impl Session {
     /// Asks for the new objects of a track [moqt-18 §10.7].

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_transport::Transport;
 
 use super::request_state::{EndedBy, Input, State, Verdict, judge};
 use super::requests::{Entry, Subject};
@@ -16,7 +17,6 @@ use crate::message::{
 };
 use crate::name::Namespace;
 use crate::parameter::Step;
-use weir_transport::Transport;
 
 impl Session {
     /// Reads the messages of a request stream after the first.

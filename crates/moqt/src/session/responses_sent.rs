@@ -6,6 +6,8 @@
 //! it makes may hang on what a peer does and when, so it costs that peer's session and no other
 //! ([`Counters::misused`](super::Counters::misused)).
 
+use weir_transport::Transport;
+
 use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
 use super::requests::Entry;
 use super::{CloseReason, Event, RequestId, Session};
@@ -14,7 +16,6 @@ use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
 };
 use crate::name::{Namespace, TrackName};
-use weir_transport::Transport;
 
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of

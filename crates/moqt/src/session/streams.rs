@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::stream_state::{FetchStream, Owner, Stream, SubgroupStream};
 use super::{CloseReason, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::reader::{FetchReader, SubgroupReader};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 impl Session {
     pub(super) fn is_control(&self, stream: StreamId) -> bool {

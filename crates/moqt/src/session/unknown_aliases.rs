@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_transport::StreamId;
 
 use crate::limits::Limits;
-use weir_transport::StreamId;
 
 /// Datagrams in full, copied out of their receive buffers; streams unread; both in the order they
 /// came.

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::pair::{
     DRAFT, Pair, config, datagram, done, each_seed, header, namespace, object, ok, publish,
@@ -20,7 +21,6 @@ use crate::message::{FetchKind, FetchOk, Message};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, Event, RequestId, Side, StreamEnd};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 const SIDE: Side = Side::Client;
 /// The first own request stream.

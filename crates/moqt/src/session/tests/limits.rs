@@ -1,6 +1,7 @@
 //! Every limit, at the limit and one past it.
 
 use bytes::BytesMut;
+use weir_transport::{Direction, Read, Transport};
 
 use super::pair::{
     DRAFT, Pair, config_with, datagram, done, each_seed, namespace, ok, publish, subgroup,
@@ -12,7 +13,6 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, Refused, RequestId, Side};
-use weir_transport::{Direction, Read, Transport};
 
 #[test]
 fn requests_of_the_peer() {

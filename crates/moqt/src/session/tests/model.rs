@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use weir_transport::{Direction, Transport};
 
 use super::link::index;
 use super::pair::{
@@ -15,7 +16,6 @@ use crate::message::{FetchKind, FetchOk, RequestKind};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, RequestId, Session, Side};
-use weir_transport::{Direction, Transport};
 
 /// One thing a role or the link does. `which` picks among the requests the side may do it to.
 #[derive(Clone, Debug)]

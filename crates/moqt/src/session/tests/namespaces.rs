@@ -1,12 +1,13 @@
 //! Subscriptions to namespaces and to the tracks in them.
 
+use weir_transport::{Direction, Read, StreamId};
+
 use super::pair::{Pair, each_seed, namespace, ok};
 use crate::error::SessionError;
 use crate::message::{Message, SubscribeNamespace, SubscribeTracks};
 use crate::name::TrackName;
 use crate::parameter::Parameters;
 use crate::session::{CloseReason, Event, Request, RequestId, Side};
-use weir_transport::{Direction, Read, StreamId};
 
 fn subscribed(seed: u64) -> (Pair, RequestId) {
     let mut pair = Pair::ready(seed);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::epoch;
 use super::link::{Link, Note, View, index};
@@ -19,7 +20,6 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
 use crate::session::{Config, Event, RequestId, Session, Side};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 pub(super) const DRAFT: Draft = Draft::Draft18;
 

@@ -1,5 +1,7 @@
 //! What the session decides on its own: tokens, reserved namespaces, mandatory properties.
 
+use weir_transport::{Direction, Read};
+
 use super::pair::{Pair, config, mandatory, namespace, subscribe_ok, track};
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
@@ -8,7 +10,6 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, Refused, Request, Side};
 use crate::token::Token;
-use weir_transport::{Direction, Read};
 
 #[test]
 fn tokens_are_resolved_across_requests() {

@@ -1,5 +1,7 @@
 //! Requests of each kind from the question to the last answer, and their updates.
 
+use weir_transport::Direction;
+
 use super::pair::{
     Pair, config_with, done, each_seed, namespace, ok, request_error, subscribe_ok, track, update,
 };
@@ -11,7 +13,6 @@ use crate::message::{
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Side};
-use weir_transport::Direction;
 
 #[test]
 fn a_subscription_from_subscribe_to_done() {

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use weir_transport::Transport;
+
 use super::pair::{Pair, done, each_seed, ok, request_error, subscribe_ok};
 use crate::error::RequestErrorCode;
 use crate::message::{RequestOk, SubscribeOk};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Session, Side};
-use weir_transport::Transport;
 
 /// A subscription of the client whose SUBSCRIBE the server has and did not answer, with so many updates.
 fn unanswered(seed: u64, updates: usize) -> (Pair, RequestId) {

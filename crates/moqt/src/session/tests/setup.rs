@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use weir_transport::{Direction, Read, StreamId};
 
 use super::pair::{
     Pair, config, config_with, datagram, each_seed, goaway, ok, subgroup, subscribe, track,
@@ -12,7 +13,6 @@ use crate::message::{GoAway, Message, Setup};
 use crate::parameter::Parameters;
 use crate::session::{CONTROL_PRIORITY, Event, REQUEST_PRIORITY, Refused, Request, Side};
 use crate::token::Token;
-use weir_transport::{Direction, Read, StreamId};
 
 #[test]
 fn both_sides_become_ready_and_see_what_the_other_said() {

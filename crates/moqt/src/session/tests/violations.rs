@@ -6,6 +6,7 @@ mod requests;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::pair::{
     DRAFT, Pair, config, done, goaway, header, mandatory, namespace, object, ok, publish,
@@ -25,7 +26,6 @@ use crate::property::Properties;
 use crate::session::{Session, Side};
 use crate::token::Token;
 use crate::varint;
-use weir_transport::{Direction, StreamId, Transport};
 
 const SERVER: Side = Side::Server;
 const CLIENT: Side = Side::Client;
