@@ -138,6 +138,10 @@ memory: ## What a session costs the relay in memory, idle and subscribed; more t
 	$(CARGO) build --release --locked -p weir --bin weir --example memory
 	target/release/examples/memory target/release/weir
 
+.PHONY: lines
+lines: ## Lines of shipped Rust, tests, JavaScript and documents, per crate (in COMMIT, or in the working tree)
+	@scripts/count-lines.sh $(COMMIT)
+
 .PHONY: deny
 deny: ## Licences, advisories and sources of the dependencies (needs cargo-deny)
 	$(CARGO) deny --locked check

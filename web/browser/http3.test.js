@@ -9,13 +9,13 @@ import { after, test } from "node:test";
 
 import { chromium } from "playwright-core";
 
-import { Stage, WEIR } from "./stage.js";
+import { STORY_MS, Stage, WEIR } from "./stage.js";
 
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
 const stage = new Stage();
 after(() => stage.end());
 
-test("Chromium fetches files and sizes from our HTTP/3 server, several at once", { skip, timeout: 60_000 }, async () => {
+test("Chromium fetches files and sizes from our HTTP/3 server, several at once", { skip, timeout: STORY_MS }, async () => {
   const { certificate, key } = stage.certificate();
   const root = join(stage.folder, "root");
   mkdirSync(root);

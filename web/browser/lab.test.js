@@ -8,13 +8,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
 
-import { WEIR } from "./stage.js";
+import { STORY_MS, WEIR } from "./stage.js";
 
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
 /** Of the link in each direction, in milliseconds. */
 const DELAY_MS = 150;
 
-test("the testbed plays to a browser behind a link, and tells what was seen there", { skip, timeout: 120_000 }, async () => {
+test("the testbed plays to a browser behind a link, and tells what was seen there", { skip, timeout: STORY_MS }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "weir-lab-"));
   try {
     const [trace, report] = [join(folder, "generous.mahimahi"), join(folder, "runs.json")];

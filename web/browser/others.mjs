@@ -68,10 +68,12 @@ async function play(one, program) {
   const address = one.relay === "weir" ? (await stage.relay("127.0.0.1:0")).ready.listening : await theirRelay();
   const pipe = stage.start("bash", ["-c", `${SOURCE} | exec "$0" ${one.publish(`https://${address}`)}`, program]);
   const watched = await stage.open(await stage.page(address));
+  // Whoever cannot be played does not hold up the rest for long.
+  watched.page.setDefaultTimeout(40_000);
   try {
-    await watched.says("live", 40);
+    await watched.says("live");
     await watched.page.click("#sound");
-    await watched.draws(FRAMES, 30);
+    await watched.draws(FRAMES);
     const picture = await watched.picture();
     await watched.draws(12);
     const { audio, video, plan, inSync } = await watched.figures();

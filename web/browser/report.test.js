@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
 
-import { Stage, WEIR } from "./stage.js";
+import { STORY_MS, Stage, WEIR } from "./stage.js";
 
 const skip = WEIR === "" ? "WEIR does not name the program" : false;
 const SCREENSHOTS = process.env.SCREENSHOTS;
@@ -31,7 +31,7 @@ before(() => {
   // Exit code 1 says that a service level was not held, which nobody asks of a busy machine.
   const weir = (/** @type {string[]} */ parameters) => {
     try {
-      execFileSync(WEIR, parameters, { stdio: "ignore", timeout: 120_000 });
+      execFileSync(WEIR, parameters, { stdio: "ignore", timeout: STORY_MS });
     } catch (error) {
       if (/** @type {{ status?: number }} */ (error).status !== 1) throw error;
     }
@@ -45,7 +45,7 @@ after(() => stage.end());
 for (const [name, path] of Object.entries(reports)) {
   for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
     for (const { device, options } of DEVICES) {
-      test(`the report of a ${name} is legible on a ${device}, ${colorScheme}, and asks the network for nothing`, { skip, timeout: 60_000 }, async () => {
+      test(`the report of a ${name} is legible on a ${device}, ${colorScheme}, and asks the network for nothing`, { skip, timeout: STORY_MS }, async () => {
         const { page } = await stage.open("about:blank", { ...options, colorScheme });
         /** @type {string[]} */
         const requests = [];

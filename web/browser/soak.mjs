@@ -50,7 +50,7 @@ const stage = new Stage();
 try {
   const { program, ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0"]);
   const watched = await stage.open(ready.page);
-  await watched.says("live", 60);
+  await watched.says("live");
   await watched.page.click("#sound");
   const samples = await play(/** @type {number} */ (program.child.pid), watched);
   const found = trends(samples, BOUNDS);

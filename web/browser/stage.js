@@ -16,6 +16,12 @@ export const WEIR = process.env.WEIR ?? "";
 /** A folder with the page's scripts and styles, such as `web`, to be tried instead of those in the program, without building it. */
 const PAGE = process.env.PAGE ?? "";
 
+/** How long anything may take on a machine that has much else to do, in milliseconds; only what hangs takes longer. */
+export const PATIENCE_MS = 300_000;
+
+/** How long a whole story may take there. */
+export const STORY_MS = 3 * PATIENCE_MS;
+
 /** How long a program may take to leave, in milliseconds. A relay says good-bye for up to ten seconds. */
 const LEAVE_MS = 15_000;
 
@@ -185,6 +191,7 @@ export class Stage {
     // Not the documents: a browser lets a page reach a relay on this machine only if it came from this machine.
     if (PAGE !== "") await context.route(/\.(js|css)$/, (route) => route.fulfill({ path: join(PAGE, new URL(route.request().url()).pathname) }));
     if (script !== undefined) await context.addInitScript({ content: script });
+    context.setDefaultTimeout(PATIENCE_MS);
     const page = await context.newPage();
     page.on("console", (message) => {
       if (message.type() === "error") this.complaints.push(message.text());
@@ -223,25 +230,19 @@ class Watched {
    * Waits until the page says so.
    *
    * @param {string} state
-   * @param {number} [seconds]
    */
-  async says(state, seconds = 20) {
-    await this.page.waitForFunction(`document.getElementById("state").textContent === ${JSON.stringify(state)}`, undefined, {
-      timeout: seconds * 1000,
-    });
+  async says(state) {
+    await this.page.waitForFunction(`document.getElementById("state").textContent === ${JSON.stringify(state)}`);
   }
 
   /**
    * Waits until it tells the viewer so, in plain words on the picture.
    *
    * @param {string} words
-   * @param {number} [seconds]
    */
-  async tells(words, seconds = 30) {
+  async tells(words) {
     await this.page.waitForFunction(
       `document.getElementById("notice").checkVisibility() && document.getElementById("notice").textContent.includes(${JSON.stringify(words)})`,
-      undefined,
-      { timeout: seconds * 1000 },
     );
   }
 
@@ -249,13 +250,10 @@ class Watched {
    * Waits until so many more frames were drawn.
    *
    * @param {number} frames
-   * @param {number} [seconds]
    */
-  async draws(frames, seconds = 20) {
+  async draws(frames) {
     const { video } = await this.figures();
-    await this.page.waitForFunction(`weir.figures().video.drawn >= ${video.drawn + frames}`, undefined, {
-      timeout: seconds * 1000,
-    });
+    await this.page.waitForFunction(`weir.figures().video.drawn >= ${video.drawn + frames}`);
   }
 
   /**

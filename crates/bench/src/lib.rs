@@ -1,5 +1,4 @@
-//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure, report. And, in [`http3`], what is
-//! reported of HTTP/3 servers.
+//! The relay benchmark of draft-evens-moq-bench-00: profile, schedule, drive, measure.
 //!
 //! The crate is pure: it opens no socket, reads no clock, starts no thread and draws no random
 //! number. What it is *not*: a runner. The binary hosts its roles on sockets and the `sim` crate
@@ -9,14 +8,9 @@
 //! in by [`interpolate`], a [`schedule::Schedule`] says what each track sends and when, the messages
 //! of [`message`] travel with the synthetic content of [`payload`], and a
 //! [`metrics::TrackReceiver`] turns what arrives into the figures of the draft's section 5.5, which
-//! a [`service_level::ServiceLevel`] judges.
+//! [`outcome`] makes into a report.
 
-pub mod archive;
 pub mod clock;
-pub mod compare;
-pub mod find_max;
-mod handles;
-pub mod http3;
 pub mod interpolate;
 pub mod limits;
 pub mod lookout;
@@ -26,19 +20,13 @@ pub mod metrics;
 pub mod null_relay;
 pub mod outcome;
 pub mod payload;
-mod peer;
-mod peers;
 pub mod profile;
 pub mod publisher;
 pub mod qperf;
-pub mod report;
 pub mod scenario;
 pub mod schedule;
-pub mod series;
-pub mod service_level;
 #[cfg(test)]
 mod stories;
 pub mod subscriber;
-pub mod target;
 #[cfg(test)]
 mod test_transport;

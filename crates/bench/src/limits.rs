@@ -69,9 +69,6 @@ pub const PER_SECOND_MAX: u32 = 100_000;
 /// Subscriptions measured by one process: 2.5 GiB of figures, at 20 KiB each (decision 36).
 pub const SUBSCRIPTIONS_MAX: usize = 1 << 17;
 
-/// Windows of a [`crate::series::Series`]; when they are used up, neighbours are merged.
-pub const SERIES_WINDOWS_MAX: usize = 512;
-
 /// Rows of a heat map; where there are more subscribers, neighbours share one.
 pub const HEAT_ROWS_MAX: usize = 40;
 
@@ -83,9 +80,6 @@ pub const NULL_RELAY_TRACKS_MAX: usize = 1 << 17;
 
 /// Bytes that wait before one blocked stream of the null relay; beyond, the stream is reset.
 pub const NULL_RELAY_BACKLOG_BYTES_MAX: usize = 4 << 20;
-
-/// Clauses of a service level.
-pub const CLAUSES_MAX: usize = 32;
 
 /// Objects that wait before one blocked stream of a publisher. The next is not sent.
 pub const STREAM_QUEUE_OBJECTS_MAX: usize = 1024;
@@ -107,6 +101,3 @@ pub const CONNECTS_PER_TURN_MAX: usize = 64;
 
 /// Streams of one subscriber whose objects are followed at once.
 pub const INCOMING_STREAMS_MAX: usize = 1024;
-
-/// Lines of an archive: 64 tracks with a histogram for each window, twice over.
-pub const ARCHIVE_LINES_MAX: usize = 100_000;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::clock::nanoseconds;
 use crate::metrics::TrackPlan;
 use crate::profile::Pattern;
-use crate::report::Clause;
-use crate::service_level::{Midway, ServiceLevel};
 use crate::subscriber::SubscriberRole;
+use weir_report::relay::Clause;
+use weir_report::service_level::{Midway, ServiceLevel};
 
 /// Looks at a run now and then.
 #[derive(Clone, Debug)]
@@ -137,27 +137,6 @@ impl Due {
         let due: u64 = self.objects[first..end].iter().sum();
         due.saturating_sub(subscribers.heat(self.plan).received_in(first..end))
     }
-}
-
-/// Why a run was ended early, in a sentence.
-pub fn reason(clauses: &[Clause]) -> String {
-    let clauses: Vec<String> = clauses
-        .iter()
-        .map(|clause| {
-            let measured = clause.measured.map_or_else(String::new, |measured| {
-                let unit = match clause.unit.as_str() {
-                    "" => String::new(),
-                    unit => format!(" {unit}"),
-                };
-                format!(" (by then {measured:.0}{unit})")
-            });
-            format!("{}{measured}", clause.text)
-        })
-        .collect();
-    format!(
-        "ended early, since it could not hold any more: {}",
-        clauses.join(", ")
-    )
 }
 
 /// How long a run is judged before it is given up for loss or latency: long enough to see whether the generator keeps up.

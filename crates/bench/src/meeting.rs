@@ -12,9 +12,9 @@ use weir_quic::{App, Endpoint, Event};
 
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::End;
-use crate::peer::{Peer, Rest};
 use crate::publisher::{PublisherConfig, PublisherRole};
 use crate::subscriber::{SubscriberConfig, SubscriberRole, drain_of};
+use weir_client::peer::DataEvent;
 
 /// Clients that publish and subscribe.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl MeetingRole {
             subscribers.subscribers.len(),
             "every client of a meeting publishes and subscribes"
         );
-        publishers.session_limits.done_linger = drain_of(&publishers.plans);
+        publishers.target.limits.done_linger = drain_of(&publishers.plans);
         Self {
             publishers: PublisherRole::held_open(publishers, now),
             subscribers: SubscriberRole::new(subscribers),
@@ -72,8 +72,10 @@ impl MeetingRole {
         endpoint: &mut Endpoint,
     ) -> Result<(), crate::publisher::ReleaseError> {
         self.publishers.release(now, endpoint)?;
-        let peers = &mut self.publishers.peers;
-        self.subscribers.subscribers.release(now, endpoint, peers);
+        let connections = &mut self.publishers.connections;
+        self.subscribers
+            .subscribers
+            .release(now, endpoint, connections);
         Ok(())
     }
 
@@ -85,10 +87,10 @@ impl MeetingRole {
 
     fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
         let subscribers = &mut self.subscribers.subscribers;
-        while let Some(event) = self.publishers.peers.poll_event(number) {
+        while let Some(event) = self.publishers.connections[number].poll_event() {
             if subscribers.takes(number, &event) {
-                let peers = &mut self.publishers.peers;
-                subscribers.on_session_event(now, endpoint, peers, number, event);
+                let client = &mut self.publishers.connections[number];
+                subscribers.on_session_event(now, endpoint, client, number, event);
                 continue;
             }
             if let SessionEvent::Violated(violation) = &event {
@@ -102,7 +104,7 @@ impl MeetingRole {
                 .on_session_event(now, endpoint, number, event);
         }
         self.publishers.note_failure(number);
-        subscribers.note_connection(&self.publishers.peers, number);
+        subscribers.note_connection(&self.publishers.connections[number], number);
     }
 
     /// Lets those subscribe whose turn it is.
@@ -112,15 +114,13 @@ impl MeetingRole {
             let Some(number) = subscribers.next_to_join(now) else {
                 return;
             };
-            match self.publishers.peers.peer_mut(number) {
-                Some(peer) if peer.is_ready() => {
-                    subscribers.subscribe(now, endpoint, peer, number);
-                }
-                peer => {
-                    let reason = peer.as_deref().and_then(Peer::failure);
-                    let reason = reason.unwrap_or("the session was not open in time");
-                    subscribers.fail(number, reason.to_owned());
-                }
+            let client = &mut self.publishers.connections[number];
+            if client.is_ready() {
+                subscribers.subscribe(now, endpoint, client, number);
+            } else {
+                let reason = client.failure();
+                let reason = reason.unwrap_or("the session was not open in time");
+                subscribers.fail(number, reason.to_owned());
             }
         }
     }
@@ -128,15 +128,21 @@ impl MeetingRole {
 
 impl App for MeetingRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let Some(number) = self.publishers.peers.client_of(&event) else {
+        let Some(number) = self.publishers.connections.number_of(&event) else {
             return;
         };
-        let rest = self.publishers.take_event(now, endpoint, number, event);
-        if let Rest::Datagram(request, datagram) = rest {
-            let subscribers = &mut self.subscribers.subscribers;
-            return subscribers.on_datagram(now, number, request, &datagram);
+        let client = &mut self.publishers.connections[number];
+        match client.handle_event(now, endpoint, event) {
+            Some(DataEvent::Datagram(request, datagram)) => {
+                let subscribers = &mut self.subscribers.subscribers;
+                return subscribers.on_datagram(now, number, request, &datagram);
+            }
+            Some(event) => {
+                let publishers = &mut self.publishers;
+                publishers.on_data_event(now, endpoint, number, &event);
+            }
+            None => {}
         }
-        self.publishers.on_rest(now, endpoint, number, &rest);
         self.drain(now, endpoint, number);
     }
 
@@ -157,7 +163,7 @@ impl App for MeetingRole {
         if self.next_check <= now {
             self.next_check = now + CHECK_PERIOD;
             for number in 0..self.publishers.len() {
-                self.publishers.peers.handle_timeout(now, endpoint, number);
+                self.publishers.connections[number].handle_timeout(now, endpoint);
                 self.drain(now, endpoint, number);
             }
         }

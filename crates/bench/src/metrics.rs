@@ -5,8 +5,6 @@
 //! any time. A [`TrackSender`] is the publisher's view. What both know beforehand is the
 //! [`TrackPlan`]. None of them reads a clock or touches a connection.
 
-pub mod figures;
-
 mod groups;
 mod heat;
 mod plan;

@@ -11,14 +11,14 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use weir_moqt::draft::Draft;
+use weir_client::peer::{DataEvent, Peer};
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::limits::Limits;
 use weir_moqt::message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk};
 use weir_moqt::name::{FullTrackName, Namespace};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
-use weir_moqt::session::{Accepted, Config, Event as SessionEvent, Request, RequestId};
+use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_moqt::session::{Session, Side, StreamEnd};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use weir_transport::{StreamId, Transport as _};
@@ -62,7 +62,7 @@ pub struct Forwarding {
 #[derive(Debug, Default)]
 pub struct NullRelay {
     faults: Faults,
-    peers: BTreeMap<Handle, Session>,
+    peers: BTreeMap<Handle, Peer>,
     /// Who publishes what is under a namespace.
     namespaces: BTreeMap<Vec<Vec<u8>>, (Namespace, Handle)>,
     numbers: BTreeMap<FullTrackName, usize>,
@@ -113,13 +113,27 @@ impl NullRelay {
         handle: Handle,
         action: impl FnOnce(&mut Session, &mut Connection<'_>) -> R,
     ) -> Option<R> {
-        let session = self.peers.get_mut(&handle)?;
-        let mut connection = endpoint.connection(now, handle)?;
+        let (session, mut connection) = self.peers.get_mut(&handle)?.open(now, endpoint)?;
         Some(action(session, &mut connection))
     }
 
+    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        let setup = Setup {
+            implementation: Some("null relay".to_owned()),
+            ..Setup::default()
+        };
+        let limits = Limits::default();
+        if let Some(peer) = Peer::start(now, &mut connection, Side::Server, setup, limits) {
+            self.peers.insert(handle, peer);
+            self.drain(now, endpoint, handle);
+        }
+    }
+
     fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        while let Some(event) = self.peers.get_mut(&handle).and_then(Session::poll_event) {
+        while let Some(event) = self.peers.get_mut(&handle).and_then(Peer::poll_event) {
             self.on_session_event(now, endpoint, handle, event);
         }
     }
@@ -431,65 +445,23 @@ impl NullRelay {
 
 impl App for NullRelay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let handle = crate::handles::handle_of(&event);
+        let handle = event.handle();
         if let Event::Lost { .. } = event {
             return self.on_lost(now, endpoint, handle);
         }
-        if let Event::Connected { .. } = event
-            && let Some(mut connection) = endpoint.connection(now, handle)
-        {
-            let protocol = connection.protocol().unwrap_or_default();
-            let draft = Draft::ALL
-                .into_iter()
-                .find(|draft| draft.alpn() == protocol);
-            let Some(draft) = draft else {
-                connection.close(SessionError::VERSION_NEGOTIATION_FAILED.0, b"unknown ALPN");
-                return;
-            };
-            let setup = Setup {
-                implementation: Some("null relay".to_owned()),
-                ..Setup::default()
-            };
-            let config = Config {
-                draft,
-                side: Side::Server,
-                limits: Limits::default(),
-                setup,
-            };
-            self.peers.insert(handle, Session::new(config));
+        if let Event::Connected { .. } = event {
+            return self.on_connected(now, endpoint, handle);
         }
-        let arrived = self.act(now, endpoint, handle, |session, connection| {
-            match event {
-                Event::Connected { .. } => session.start(now, connection),
-                Event::Opened {
-                    stream, direction, ..
-                } => session.handle_opened(now, connection, stream, direction),
-                Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
-                Event::Writable { stream, .. } => {
-                    return (
-                        None,
-                        (!session.handle_writable(now, connection, stream)).then_some(stream),
-                    );
-                }
-                Event::Stopped { stream, code, .. } => {
-                    session.handle_stopped(now, connection, stream, code);
-                }
-                Event::StreamsAvailable { direction, .. } => {
-                    session.handle_streams_available(now, connection, direction);
-                }
-                Event::Datagram { data, .. } => {
-                    return (session.handle_datagram(now, connection, data), None);
-                }
-                Event::Lost { .. } | Event::Finished { .. } => {}
+        let peer = self.peers.get_mut(&handle);
+        match peer.and_then(|peer| peer.handle_event(now, endpoint, event)) {
+            Some(DataEvent::Writable(stream)) => self.on_writable(now, endpoint, (handle, stream)),
+            Some(DataEvent::Datagram(request, datagram)) => {
+                self.on_datagram(now, endpoint, (handle, request), datagram);
             }
-            (None, None)
-        });
-        let (datagram, writable) = arrived.unwrap_or_default();
-        if let Some(stream) = writable {
-            self.on_writable(now, endpoint, (handle, stream));
-        }
-        if let Some((request, datagram)) = datagram {
-            self.on_datagram(now, endpoint, (handle, request), datagram);
+            Some(
+                DataEvent::Stopped(..) | DataEvent::Acknowledged(_) | DataEvent::StreamsAvailable,
+            )
+            | None => {}
         }
         self.drain(now, endpoint, handle);
     }

@@ -7,17 +7,19 @@ use weir_histogram::Histogram;
 use weir_moqt::name::FullTrackName;
 
 use crate::{
-    archive::Archive,
     clock::milliseconds,
-    metrics::{SentTotals, TrackPlan, figures},
-    profile::{Conduct, Profile, TrackMode, TrackProfile},
+    metrics::{SentTotals, TrackPlan},
+    profile::{Profile, TrackMode, TrackProfile},
     publisher::{PublicationResult, PublisherRole},
-    report::{
-        Altered, Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status,
-        SubscriberReport, TrackDefinition, TrackReport,
+    subscriber::{SubscriberRole, SubscriptionResult},
+};
+use weir_report::{
+    latency,
+    relay::{
+        Altered, Conduct, Generator, HeatMap, HeatMapRow, Published, Relay, Report, Run, Status,
+        SubscriberReport, TrackDefinition, TrackReport, archive::Archive,
     },
     service_level::{Measured, ServiceLevel},
-    subscriber::{SubscriberRole, SubscriptionResult},
 };
 
 /// What a host knows of a run beside what its roles measured.
@@ -92,14 +94,14 @@ pub fn report(
     for (number, track) in profile.tracks.iter().enumerate() {
         let rows = rows(&subscriptions, number);
         let published = published(&publications, publishers, number);
-        let variance = figures::distribution(&subscribers.receive_variance(number));
+        let variance = latency::distribution(&subscribers.receive_variance(number));
         let series = subscribers.latency(number);
         latency.merge(&series.total_between(judged.arrived_from, Duration::MAX));
         let of_plan = loss_of(subscribers, &plans[number], number, &subscriptions, judged);
         loss.lost += of_plan.lost;
         loss.judged += of_plan.judged;
         lateness.merge(&publishers.lateness(number));
-        let latency = figures::latency(series);
+        let latency = latency::over_time(series);
         tracks.push(TrackReport::new(
             definition(track),
             published,
@@ -109,7 +111,7 @@ pub fn report(
             rows,
         ));
     }
-    generator.publisher_lateness = figures::distribution(&lateness);
+    generator.publisher_lateness = latency::distribution(&lateness);
     if let Some(late) = generator.publisher_lateness
         && late.p99_ms > LATENESS_P99_MAX_MS
     {
@@ -137,7 +139,7 @@ fn blame_for_drops(generator: &mut Generator, publications: &[PublicationResult]
         .iter()
         .map(|result| result.sender.refusals.expired + result.sender.refusals.queue_full)
         .sum();
-    let is_late = |late: &crate::report::Distribution| late.max_ms > LATENESS_P99_MAX_MS;
+    let is_late = |late: &weir_report::statistics::Distribution| late.max_ms > LATENESS_P99_MAX_MS;
     if dropped > 0 && generator.publisher_lateness.as_ref().is_some_and(is_late) {
         generator.healthy = false;
         generator.reasons.push(format!(
@@ -252,7 +254,7 @@ fn published(
         published.expired_objects += refusals.expired + dropped.expired;
         published.crowded_out_objects += refusals.queue_full + dropped.crowded_out;
     }
-    published.lateness = figures::distribution(&publishers.lateness(plan));
+    published.lateness = latency::distribution(&publishers.lateness(plan));
     published
 }
 

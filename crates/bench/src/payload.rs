@@ -8,7 +8,6 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use weir_moqt::property::Properties;
 
 use crate::message::{DATA_HEADER_BYTES, DataHeader};
-use crate::profile::ExtensionHeaders;
 
 /// Bytes of a [`Tag`].
 pub const TAG_BYTES: usize = 36;
@@ -126,12 +125,12 @@ impl Content {
     }
 }
 
-/// Extension headers of synthetic content: properties of types that no draft defines, each with bytes from the
-/// seed.
-pub fn extension_headers(headers: ExtensionHeaders, seed: u64) -> Properties {
-    let content = Content::new(seed, u32::from(headers.size));
+/// Extension headers of synthetic content: `count` properties of types that no draft defines, each with `size_bytes` bytes
+/// from the seed.
+pub fn extension_headers(count: u8, size_bytes: u16, seed: u64) -> Properties {
+    let content = Content::new(seed, u32::from(size_bytes));
     let types = (EXTENSION_TYPE_FIRST..).step_by(2);
-    let properties = types.take(usize::from(headers.count));
+    let properties = types.take(usize::from(count));
     properties
         .fold(Properties::builder(), |builder, property_type| {
             builder.bytes(property_type, content.bytes.clone())

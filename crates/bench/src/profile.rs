@@ -9,6 +9,7 @@ mod audience;
 mod error;
 mod ini;
 mod key;
+pub mod load;
 mod print;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,7 @@ mod value;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-pub use self::audience::{Audience, Conduct};
+pub use self::audience::Audience;
 pub use self::error::{Problem, ProfileError};
 use crate::interpolate::TrackTemplate;
 use crate::limits::{

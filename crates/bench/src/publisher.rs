@@ -7,7 +7,7 @@
 //! subscribers, and opens no socket.
 
 mod client;
-mod fetching;
+mod fetch_response;
 mod offer;
 mod outgoing;
 mod publication;
@@ -20,7 +20,6 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use thiserror::Error;
 use weir_moqt::draft::Draft;
-use weir_moqt::limits::Limits;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::Event as SessionEvent;
 use weir_moqt::token::Token;
@@ -29,9 +28,10 @@ use weir_quic::{App, ConnectionStats, Endpoint, Event};
 use self::client::PublisherClient;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
-use crate::peer::{Peer, Rest};
-use crate::peers::Peers;
-use crate::target::Target;
+use weir_client::client::Client;
+use weir_client::clients::Clients;
+use weir_client::peer::DataEvent;
+use weir_client::target::Target;
 use weir_histogram::Histogram;
 
 /// What publishers are made from.
@@ -49,8 +49,6 @@ pub struct PublisherConfig {
     pub ramp_per_second: u32,
     /// What is shown with every offer.
     pub tokens: Vec<Token>,
-    /// Bounds of the sessions.
-    pub session_limits: Limits,
 }
 
 /// One track to publish.
@@ -133,8 +131,8 @@ pub struct PublisherProgress {
 pub struct PublisherRole {
     config: PublisherConfig,
     clients: Vec<PublisherClient>,
-    /// Shared with subscribers in a meeting.
-    pub(crate) peers: Peers,
+    /// Their connections, shared with subscribers in a meeting.
+    pub(crate) connections: Clients,
     started: Instant,
     connected: usize,
     released: Option<Instant>,
@@ -157,7 +155,7 @@ impl PublisherRole {
             .map(|tracks| PublisherClient::new(tracks, &config.plans))
             .collect();
         Self {
-            peers: Peers::new(clients.len()),
+            connections: Clients::new(config.target.clone(), clients.len()),
             config,
             clients,
             started: now,
@@ -209,9 +207,8 @@ impl PublisherRole {
             return Ok(());
         }
         for (number, client) in self.clients.iter_mut().enumerate() {
-            if let Some(peer) = self.peers.peer_mut(number) {
-                client.check_datagram_sizes(now, endpoint, peer, &self.config.plans)?;
-            }
+            let connection = &mut self.connections[number];
+            client.check_datagram_sizes(now, endpoint, connection, &self.config.plans)?;
         }
         self.released = Some(now);
         for (client, publisher) in self.config.publishers.iter().enumerate() {
@@ -235,8 +232,7 @@ impl PublisherRole {
             }
         }
         for number in 0..self.clients.len() {
-            self.peers
-                .close(now, endpoint, number, "the benchmark is over");
+            self.connections[number].close(now, endpoint, "the benchmark is over");
         }
         self.connected = self.clients.len();
         self.agenda.clear();
@@ -247,7 +243,7 @@ impl PublisherRole {
     pub fn progress(&self) -> PublisherProgress {
         let mut progress = PublisherProgress::default();
         for (number, client) in self.clients.iter().enumerate() {
-            client.add_to(&mut progress, self.peers.peer(number));
+            client.add_to(&mut progress, self.connections[number].is_ready());
         }
         progress
     }
@@ -284,8 +280,7 @@ impl PublisherRole {
 
     /// The draft that sessions agreed on, by the first publisher that has one.
     pub fn draft(&self) -> Option<Draft> {
-        let mut numbers = 0..self.clients.len();
-        numbers.find_map(|number| self.peers.peer(number)?.draft())
+        self.connections.iter().find_map(Client::draft)
     }
 
     /// Figures of the publishers' connections that are still open, by their numbers.
@@ -294,8 +289,9 @@ impl PublisherRole {
         now: Instant,
         endpoint: &mut Endpoint,
     ) -> Vec<(usize, ConnectionStats)> {
-        let stats = (0..self.clients.len()).filter_map(|number| {
-            let connection = endpoint.connection(now, self.peers.handle(number)?)?;
+        let clients = self.connections.iter().enumerate();
+        let stats = clients.filter_map(|(number, client)| {
+            let connection = endpoint.connection(now, client.handle()?)?;
             Some((number, connection.stats()))
         });
         stats.collect()
@@ -303,7 +299,7 @@ impl PublisherRole {
 
     /// Whether the event belongs to one of these publishers.
     pub fn owns(&self, event: &Event) -> bool {
-        self.peers.client_of(event).is_some()
+        self.connections.number_of(event).is_some()
     }
 
     /// When client number `client` starts to connect.
@@ -329,25 +325,21 @@ impl PublisherRole {
             }
             let number = self.connected;
             self.connected += 1;
-            let target = &self.config.target;
-            if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
-                self.clients[number].fail(reason);
-            }
+            self.connections.connect(now, endpoint, number);
+            self.note_failure(number);
         }
     }
 
-    /// Takes what the session of a client left of an event.
-    pub(crate) fn on_rest(
+    /// Takes an event of a client's data streams.
+    pub(crate) fn on_data_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
         number: usize,
-        rest: &Rest,
+        event: &DataEvent,
     ) {
-        if let Some(peer) = self.peers.peer_mut(number) {
-            let plans = &self.config.plans;
-            self.clients[number].on_rest(now, endpoint, peer, plans, rest);
-        }
+        let (connection, plans) = (&mut self.connections[number], &self.config.plans);
+        self.clients[number].on_data_event(now, endpoint, connection, plans, event);
     }
 
     /// Takes an event of the session of a client.
@@ -358,32 +350,19 @@ impl PublisherRole {
         number: usize,
         event: SessionEvent,
     ) {
-        if let Some(peer) = self.peers.peer_mut(number) {
-            self.clients[number].on_session_event(now, endpoint, peer, &self.config, event);
-        }
+        let (connection, config) = (&mut self.connections[number], &self.config);
+        self.clients[number].on_session_event(now, endpoint, connection, config, event);
     }
 
     /// Takes note if the connection of a client is of no more use.
     pub(crate) fn note_failure(&mut self, number: usize) {
-        if let Some(reason) = self.peers.peer(number).and_then(Peer::failure) {
+        if let Some(reason) = self.connections[number].failure() {
             self.clients[number].fail(reason.to_owned());
         }
     }
 
-    /// Lets the session of a client take its part of an event.
-    pub(crate) fn take_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        number: usize,
-        event: Event,
-    ) -> Rest {
-        let from = (&self.config.target, &self.config.session_limits);
-        self.peers.handle_event(now, endpoint, number, from, event)
-    }
-
     fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        while let Some(event) = self.peers.poll_event(number) {
+        while let Some(event) = self.connections[number].poll_event() {
             self.on_session_event(now, endpoint, number, event);
         }
         self.note_failure(number);
@@ -401,7 +380,7 @@ impl PublisherRole {
         let plans = &self.config.plans;
         let publisher = &mut self.clients[client];
         for _ in 0..ITEMS_PER_TURN_MAX {
-            let on = (&mut *endpoint, self.peers.peer_mut(client));
+            let on = (&mut *endpoint, &mut self.connections[client]);
             if !publisher.send_due(now, released, on, plans, track, &mut self.buffer) {
                 break;
             }
@@ -415,8 +394,9 @@ impl PublisherRole {
     fn check(&mut self, now: Instant, endpoint: &mut Endpoint) {
         self.next_check = now + CHECK_PERIOD;
         for (number, client) in self.clients.iter_mut().enumerate() {
-            if let Some(peer) = self.peers.peer_mut(number) {
-                client.on_check(now, endpoint, peer, &self.config.plans);
+            let connection = &mut self.connections[number];
+            if connection.has_started() {
+                client.on_check(now, endpoint, connection, &self.config.plans);
             }
         }
         if !self.is_held_open && self.is_done() {
@@ -466,10 +446,12 @@ impl PublisherRole {
 
 impl App for PublisherRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        if let Some(client) = self.peers.client_of(&event) {
-            let rest = self.take_event(now, endpoint, client, event);
-            self.on_rest(now, endpoint, client, &rest);
-            self.drain(now, endpoint, client);
+        if let Some(number) = self.connections.number_of(&event) {
+            let left = self.connections[number].handle_event(now, endpoint, event);
+            if let Some(event) = left {
+                self.on_data_event(now, endpoint, number, &event);
+            }
+            self.drain(now, endpoint, number);
         }
     }
 
@@ -480,7 +462,7 @@ impl App for PublisherRole {
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
         if !self.closed && self.next_check <= now {
             for number in 0..self.clients.len() {
-                self.peers.handle_timeout(now, endpoint, number);
+                self.connections[number].handle_timeout(now, endpoint);
                 self.drain(now, endpoint, number);
             }
         }

@@ -15,7 +15,7 @@ use self::world::{Options, World};
 use crate::metrics::End;
 use crate::null_relay::Faults;
 use crate::publisher::PublishFlow;
-use crate::report::Status;
+use weir_report::relay::Status;
 
 const AUDIO: &str = "[audio]
 namespace = perf/audio/{}

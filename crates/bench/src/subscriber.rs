@@ -5,37 +5,37 @@
 //! [`TrackReceiver`](crate::metrics::TrackReceiver)s, which lie side by side in one vector. Objects are not kept: of each, the head
 //! is looked at and the rest is compared with what the publisher must have sent.
 
-mod audience;
 mod client;
 mod discovery;
 mod fetch;
 mod incoming;
+mod measurements;
 mod result;
+mod slow_reader;
+mod subscribers;
 mod subscription;
-mod unruly;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use weir_moqt::draft::Draft;
-use weir_moqt::limits::Limits;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::parameter::{Filter, GroupOrder, Parameters};
 use weir_moqt::token::Token;
 use weir_quic::{App, Endpoint, Event};
 
-pub(crate) use self::audience::{Subscribers, drain_of};
 use self::client::SubscriberClient;
 pub use self::result::SubscriptionResult;
-use self::unruly::Unread;
+use self::slow_reader::Unread;
+pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
-use crate::peer::Rest;
-use crate::peers::Peers;
 use crate::profile::Audience;
-use crate::series::Series;
-use crate::target::Target;
+use weir_client::clients::Clients;
+use weir_client::peer::DataEvent;
+use weir_client::target::Target;
 use weir_histogram::Histogram;
+use weir_histogram::Series;
 
 /// What subscribers are made from.
 #[derive(Clone, Debug)]
@@ -58,8 +58,6 @@ pub struct SubscriberConfig {
     pub start_timeout: Duration,
     /// Whether every byte of content is compared with what was sent.
     pub verify_content: bool,
-    /// Bounds of the sessions.
-    pub session_limits: Limits,
 }
 
 /// One track to subscribe to.
@@ -131,17 +129,18 @@ pub struct SubscriberProgress {
 #[derive(Debug)]
 pub struct SubscriberRole {
     pub(crate) subscribers: Subscribers,
-    peers: Peers,
+    connections: Clients,
     unread: Unread,
 }
 
 impl SubscriberRole {
     /// Subscribers that wait for [`start`](Self::start).
     pub fn new(config: SubscriberConfig) -> Self {
-        let peers = Peers::new(config.subscribers.len());
+        let subscribers = Subscribers::new(config);
+        let config = &subscribers.config;
         Self {
-            subscribers: Subscribers::new(config),
-            peers,
+            connections: Clients::new(config.target.clone(), config.subscribers.len()),
+            subscribers,
             unread: Unread::default(),
         }
     }
@@ -153,7 +152,8 @@ impl SubscriberRole {
 
     /// The schedules begin: tracks whose pattern is to be fetched are.
     pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.subscribers.release(now, endpoint, &mut self.peers);
+        let connections = &mut self.connections;
+        self.subscribers.release(now, endpoint, connections);
     }
 
     /// Whether every subscription was accepted, or has ended.
@@ -164,18 +164,18 @@ impl SubscriberRole {
 
     /// How far the subscribers have come; costs nothing.
     pub fn progress(&self) -> SubscriberProgress {
-        self.subscribers.tracks.progress
+        self.subscribers.measured.progress
     }
 
     /// Latency over time of one plan, over all its subscriptions.
     pub fn latency(&self, plan: usize) -> &Series {
-        &self.subscribers.tracks.latency[plan]
+        &self.subscribers.measured.latency[plan]
     }
 
     /// Latency between two times since the beginning of the run, over all plans and subscriptions.
     pub fn latency_between(&self, from: Duration, to: Duration) -> Histogram {
         let mut total = Histogram::new();
-        for series in &self.subscribers.tracks.latency {
+        for series in &self.subscribers.measured.latency {
             total.merge(&series.total_between(from, to));
         }
         total
@@ -184,7 +184,7 @@ impl SubscriberRole {
     /// Latency of what arrived at `from` or later, by whole windows, over all plans and subscriptions.
     pub(crate) fn latency_from(&self, from: Instant) -> Histogram {
         let mut total = Histogram::new();
-        for series in &self.subscribers.tracks.latency {
+        for series in &self.subscribers.measured.latency {
             let from = from.saturating_duration_since(series.origin());
             total.merge(&series.total_between(from, Duration::MAX));
         }
@@ -211,7 +211,7 @@ impl SubscriberRole {
         let (mut failed, mut all) = (0, 0);
         for (receiver, _) in subscribers
             .steady()
-            .flat_map(|client| client.receivers(&subscribers.tracks))
+            .flat_map(|client| client.receivers(&subscribers.measured))
         {
             failed += u64::from(receiver.has_failed());
             all += 1;
@@ -221,7 +221,7 @@ impl SubscriberRole {
 
     /// What arrived of one plan, by subscriber and planned time.
     pub fn heat(&self, plan: usize) -> &Heat {
-        &self.subscribers.tracks.heat[plan]
+        &self.subscribers.measured.heat[plan]
     }
 
     /// Absolute receive variance of one plan, over all its subscriptions.
@@ -229,7 +229,7 @@ impl SubscriberRole {
         let mut total = Histogram::new();
         let subscribers = &self.subscribers;
         for client in subscribers.steady() {
-            let receivers = client.receivers(&subscribers.tracks);
+            let receivers = client.receivers(&subscribers.measured);
             for (receiver, _) in receivers.filter(|(_, at)| *at == plan) {
                 total.merge(receiver.receive_variance());
             }
@@ -246,19 +246,19 @@ impl SubscriberRole {
         let Subscribers {
             config,
             clients,
-            tracks,
+            measured,
             ..
         } = &self.subscribers;
         clients
             .iter()
-            .flat_map(|client| client.results(&config.plans, tracks, &sent))
+            .flat_map(|client| client.results(&config.plans, measured, &sent))
             .collect()
     }
 
     /// The draft that sessions agreed on, and what the relay calls itself, by the first session that
     /// was opened.
     pub fn relay(&self) -> Option<(Draft, Option<&str>)> {
-        let (draft, name) = self.subscribers.tracks.relay.as_ref()?;
+        let (draft, name) = self.subscribers.measured.relay.as_ref()?;
         Some((*draft, name.as_deref()))
     }
 
@@ -266,23 +266,23 @@ impl SubscriberRole {
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, end: End) {
         self.subscribers.end(end);
         for number in 0..self.subscribers.clients.len() {
-            self.peers.close(now, endpoint, number, GOODBYE);
+            self.connections[number].close(now, endpoint, GOODBYE);
         }
     }
 
     /// Whether the event belongs to one of these subscribers.
     #[inline]
     pub fn owns(&self, event: &Event) -> bool {
-        self.peers.client_of(event).is_some()
+        self.connections.number_of(event).is_some()
     }
 
     fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        while let Some(event) = self.peers.poll_event(number) {
-            let peers = &mut self.peers;
+        let client = &mut self.connections[number];
+        while let Some(event) = client.poll_event() {
             self.subscribers
-                .on_session_event(now, endpoint, peers, number, event);
+                .on_session_event(now, endpoint, client, number, event);
         }
-        self.subscribers.note_connection(&self.peers, number);
+        self.subscribers.note_connection(client, number);
     }
 
     fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
@@ -290,17 +290,20 @@ impl SubscriberRole {
             let Some(number) = self.subscribers.next_to_join(now) else {
                 return;
             };
-            let target = &self.subscribers.config.target;
-            if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
-                self.subscribers.fail(number, reason);
-            }
+            self.connect(now, endpoint, number);
         }
+    }
+
+    fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+        self.connections.connect(now, endpoint, number);
+        let client = &self.connections[number];
+        self.subscribers.note_connection(client, number);
     }
 }
 
 impl App for SubscriberRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let Some(number) = self.peers.client_of(&event) else {
+        let Some(number) = self.connections.number_of(&event) else {
             return;
         };
         if self.subscribers.reads_slowly(number) {
@@ -332,11 +335,11 @@ impl App for SubscriberRole {
         }
         if self.subscribers.takes_check(now) {
             for number in 0..self.subscribers.clients.len() {
-                self.peers.handle_timeout(now, endpoint, number);
+                self.connections[number].handle_timeout(now, endpoint);
                 self.drain(now, endpoint, number);
             }
             for number in self.subscribers.check(now) {
-                self.peers.close(now, endpoint, number, GOODBYE);
+                self.connections[number].close(now, endpoint, GOODBYE);
             }
         }
     }
@@ -353,11 +356,9 @@ impl App for SubscriberRole {
 impl SubscriberRole {
     #[inline]
     fn take(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize, event: Event) {
-        let config = &self.subscribers.config;
-        let from = (&config.target, &config.session_limits);
-        let rest = self.peers.handle_event(now, endpoint, number, from, event);
+        let left = self.connections[number].handle_event(now, endpoint, event);
         // The hot path: a datagram that the session knows raises no event.
-        if let Rest::Datagram(request, datagram) = rest {
+        if let Some(DataEvent::Datagram(request, datagram)) = left {
             return self
                 .subscribers
                 .on_datagram(now, number, request, &datagram);
@@ -367,11 +368,8 @@ impl SubscriberRole {
 
     /// Ends the session of a client, and begins its next.
     fn come_back(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        self.peers.close(now, endpoint, number, BACK_SOON);
-        let target = &self.subscribers.config.target;
-        if let Err(reason) = self.peers.connect(now, endpoint, target, number) {
-            self.subscribers.fail(number, reason);
-        }
+        self.connections[number].close(now, endpoint, BACK_SOON);
+        self.connect(now, endpoint, number);
     }
 }
 

@@ -5,12 +5,15 @@
 //! and never allocates; two histograms add up bucket by bucket, so any window of a run, and any
 //! group of subscribers, can be summed after the run.
 //!
-//! It is *not* a series: which window a duration belongs to is for those who record. The one type is
-//! [`Histogram`].
+//! The types are [`Histogram`], and [`Series`] for one histogram per window of time.
+
+mod series;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+pub use self::series::{SERIES_WINDOWS_MAX, Series};
 
 /// Counts of durations by magnitude; 3.4 KiB.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,6 @@
 //! It is *not* a codec: no frame is decoded, only looked at as far as delivery has to know it.
 
 pub mod catalog;
-mod client;
 pub mod figures;
 pub mod frame;
 mod freshness;
@@ -26,12 +25,13 @@ pub mod playout;
 mod sequence;
 pub mod source;
 pub mod strategy;
+mod timebase;
 mod viewer;
 
-pub use client::{Target, Timebase};
 pub use frame::{Frame, FrameKind};
 pub use ingest::{Ingest, Item};
 pub use mp4::{Audio, IngestError, Init, Media, Track};
 pub use origin::{Origin, OriginConfig, OriginCounters, PublishFlow};
 pub use plan::{Plan, PlanError, VideoPlan};
+pub use timebase::Timebase;
 pub use viewer::{Choice, Join, Viewer, ViewerConfig};

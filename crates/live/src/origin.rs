@@ -1,15 +1,19 @@
 //! The origin: publishes a live stream to a relay by a strategy.
 
-mod held;
-mod leaving;
-mod offering;
-mod outgoing;
+mod drain;
+mod metadata;
+mod offers;
 mod publication;
+mod send_stream;
 mod streams;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_client::client::Client;
+use weir_client::peer::DataEvent;
+use weir_client::target::Target;
 use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::{RequestError, RequestOk, Subscribe};
@@ -19,17 +23,17 @@ use weir_moqt::property::Properties;
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
 
-use self::held::{Answer, HELD_PRIORITY, Held};
-use self::leaving::Leaving;
-use self::outgoing::{Object, Place};
+use self::drain::Leaving;
+use self::metadata::{Answer, HELD_PRIORITY, Held};
 pub use self::publication::PublishFlow;
 use self::publication::{Publication, Terms};
+use self::send_stream::{Object, Place};
 use self::streams::Streams;
 use crate::catalog::{CATALOG_TRACK, Catalog, INIT_TRACK, audio_track};
-use crate::client::{Client, Rest, Target, Timebase};
 use crate::packaging::{FrameTag, Packaging};
 use crate::source::Source;
 use crate::strategy::{Step, Strategy, StreamKey};
+use crate::timebase::Timebase;
 use crate::{Frame, FrameKind, Init, Item};
 
 /// What an origin is made with.
@@ -107,7 +111,7 @@ impl Origin {
     /// An origin that connects when it is first driven.
     pub fn new(config: OriginConfig) -> Self {
         Self {
-            client: Client::new(config.target),
+            client: Client::new(Arc::new(config.target)),
             namespace: config.namespace,
             flow: config.flow,
             offered: None,
@@ -239,7 +243,9 @@ impl Origin {
 
     /// Does all that is due.
     fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.client.connect(now, endpoint);
+        if !self.client.has_started() {
+            self.client.connect(now, endpoint, SOCKET);
+        }
         while self.is_published()
             && !self.streams.is_full()
             && let Some((at, item)) = self.source.poll(now)
@@ -495,17 +501,21 @@ impl Origin {
 
 impl App for Origin {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        match self.client.handle_event(now, endpoint, &event) {
-            Rest::Nothing => {}
-            Rest::Room => {
+        // Live media does not travel in datagrams.
+        if let Event::Datagram { .. } = event {
+            return;
+        }
+        match self.client.handle_event(now, endpoint, event) {
+            None | Some(DataEvent::Datagram(..)) => {}
+            Some(DataEvent::Writable(_) | DataEvent::StreamsAvailable) => {
                 self.flush(now, endpoint);
                 self.end_tracks_if_over(now, endpoint);
             }
-            Rest::Arrived(stream) => {
+            Some(DataEvent::Acknowledged(stream)) => {
                 self.streams.arrived(stream);
                 self.end_tracks_if_over(now, endpoint);
             }
-            Rest::Stopped(stream) => {
+            Some(DataEvent::Stopped(stream, _)) => {
                 if let Some((_, mut connection)) = self.client.open(now, endpoint)
                     && self.streams.stopped(&mut connection, stream)
                 {
@@ -565,5 +575,7 @@ pub(crate) fn track(namespace: &Namespace, name: &str) -> Result<FullTrackName, 
     FullTrackName::new(namespace.clone(), TrackName::new(name)?)
 }
 
+/// The host has one socket.
+const SOCKET: u32 = 0;
 /// After the init segment and the catalog, before all video.
 const AUDIO_PRIORITY: u8 = 16;

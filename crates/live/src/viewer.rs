@@ -1,18 +1,20 @@
 //! The player's role: receives a live stream from a relay, and notes what a viewer would have seen.
 
+mod answer_timeout;
 mod config;
 mod discovery;
-mod following;
 mod incoming;
 mod objects;
-mod patience;
+mod plan_change;
+mod publisher_change;
 mod records;
-mod succession;
 mod unpacking;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
+use weir_client::client::Client;
 use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
@@ -24,12 +26,11 @@ use weir_transport::StreamId;
 
 pub use self::config::{Choice, Join, ViewerConfig};
 use self::discovery::Discovery;
-use self::following::Numbering;
 use self::incoming::{Incoming, Of, Track, Whole};
+use self::plan_change::Numbering;
+use self::publisher_change::Succession;
 use self::records::Records;
-use self::succession::Succession;
 use self::unpacking::Unpacker;
-use crate::client::Client;
 use crate::figures::FrameRecord;
 use crate::freshness::Freshness;
 use crate::limits::RECORDS_MAX;
@@ -84,9 +85,9 @@ impl Viewer {
             Choice::Known { settings, .. } => *settings,
             Choice::Catalog => strategy::usual().player(),
         };
-        let settings = config.buffer.applied_to(settings);
+        let settings = settings.with_buffer(config.buffer);
         Self {
-            client: Client::new(config.target.clone()),
+            client: Client::new(Arc::new(config.target.clone())),
             settings,
             player: Player::new(settings),
             discovery: Discovery::default(),
@@ -489,8 +490,12 @@ impl Viewer {
 
 impl App for Viewer {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        // Live media does not travel in datagrams.
+        if let Event::Datagram { .. } = event {
+            return;
+        }
         // A player has no data streams of its own, so nothing is left of an event.
-        let _nothing = self.client.handle_event(now, endpoint, &event);
+        let _nothing = self.client.handle_event(now, endpoint, event);
         self.handle_session_events(now, endpoint);
         self.play(now);
         self.leave(now, endpoint);
@@ -522,7 +527,7 @@ impl App for Viewer {
         }
         if !self.client.has_started() {
             self.started_us = Some(self.config.timebase.microseconds(now));
-            self.client.connect(now, endpoint);
+            self.client.connect(now, endpoint, SOCKET);
         }
         self.client.handle_timeout(now, endpoint);
         self.on_discovery_timeout(now);
@@ -541,5 +546,7 @@ impl App for Viewer {
     }
 }
 
+/// The host has one socket.
+const SOCKET: u32 = 0;
 /// Streams that may be open at once; further ones are stopped.
 const STREAMS_MAX: usize = 1024;

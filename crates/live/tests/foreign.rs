@@ -1,29 +1,29 @@
 //! Streams of others' publishers: their layout, and nothing in an object that says when its frame was available.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use serde_json::json;
+use weir_client::client::Client;
+use weir_client::target::Target;
 use weir_live::figures::Figures;
 use weir_live::limits::HELD_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
-use weir_live::{
-    Choice, Frame, Ingest, Init, Item, Join, Media, Target, Timebase, Viewer, ViewerConfig,
-};
+use weir_live::{Choice, Frame, Ingest, Init, Item, Join, Media, Timebase, Viewer, ViewerConfig};
 use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::PublishDoneCode;
-use weir_moqt::limits::Limits;
-use weir_moqt::message::{PublishDone, Setup};
+use weir_moqt::message::PublishDone;
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
-use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
-use weir_quic::{App, Connection, Endpoint, Event, Handle};
+use weir_moqt::session::{Event as SessionEvent, RequestId};
+use weir_quic::{App, Connection, Endpoint, Event};
 use weir_relay::Relay;
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 use weir_transport::{Direction, StreamId, Transport as _};
@@ -112,12 +112,10 @@ fn earlier() -> Layout {
 /// A publisher of somebody else.
 #[derive(Debug)]
 struct Publisher {
-    target: Target,
+    client: Client,
     layout: Layout,
     frames: Vec<Frame>,
     begins_at: Instant,
-    handle: Option<Handle>,
-    session: Option<Session>,
     /// By their aliases.
     requests: Vec<RequestId>,
     next: usize,
@@ -130,12 +128,10 @@ struct Publisher {
 impl Publisher {
     fn new(target: Target, layout: Layout, begins_at: Instant) -> Self {
         Self {
-            target,
+            client: Client::new(Arc::new(target)),
             layout,
             frames: media().1,
             begins_at,
-            handle: None,
-            session: None,
             requests: Vec::new(),
             next: 0,
             streams: BTreeMap::new(),
@@ -144,8 +140,10 @@ impl Publisher {
         }
     }
 
-    fn offer(&mut self, connection: &mut Connection<'_>) {
-        let session = self.session.as_mut().expect("it is ready");
+    fn offer(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let opened = self.client.open(now, endpoint);
+        let (session, mut connection) = opened.expect("it is ready");
+        let connection = &mut connection;
         let held = self.layout.held.iter().map(|(name, _)| *name);
         for (name, alias) in held.chain([self.layout.video]).zip(0..) {
             let name = TrackName::new(name).expect("short");
@@ -160,10 +158,13 @@ impl Publisher {
             let bytes = object(header, None, 0, Properties::EMPTY, payload);
             self.waiting.push((stream, bytes));
         }
-        self.flush(connection);
     }
 
-    fn flush(&mut self, connection: &mut Connection<'_>) {
+    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let Some((_, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let connection = &mut connection;
         self.waiting.retain_mut(|(stream, bytes)| {
             let is_written = connection.write(*stream, bytes).is_ok();
             if is_written {
@@ -175,8 +176,7 @@ impl Publisher {
 
     /// Sends what is due.
     fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let handle = self.handle.expect("it has connected");
-        let Some(mut connection) = endpoint.connection(now, handle) else {
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
             return;
         };
         let connection = &mut connection;
@@ -211,7 +211,6 @@ impl Publisher {
             for (stream, _) in self.streams.values() {
                 connection.finish(*stream);
             }
-            let session = self.session.as_mut().expect("it is ready");
             for (place, request) in self.requests.iter().enumerate() {
                 let is_video = place == self.layout.held.len();
                 let streams = if is_video { self.streams.len() } else { 1 };
@@ -268,48 +267,18 @@ fn write(connection: &mut Connection<'_>, stream: StreamId, mut bytes: Bytes) {
 
 impl App for Publisher {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
-        let handle = self.handle.expect("it has connected");
-        let Some(mut connection) = endpoint.connection(now, handle) else {
-            return;
-        };
-        let connection = &mut connection;
-        if let Event::Connected { .. } = event {
-            let session = Session::new(Config {
-                draft: Draft::Draft18,
-                side: Side::Client,
-                limits: Limits::default(),
-                setup: Setup::default(),
-            });
-            self.session.insert(session).start(now, connection);
-        }
-        let Some(session) = &mut self.session else {
-            return;
-        };
-        match event {
-            Event::Opened {
-                stream, direction, ..
-            } => session.handle_opened(now, connection, stream, direction),
-            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
-            Event::Writable { stream, .. } => {
-                session.handle_writable(now, connection, stream);
-            }
-            Event::Connected { .. }
-            | Event::Stopped { .. }
-            | Event::StreamsAvailable { .. }
-            | Event::Datagram { .. }
-            | Event::Lost { .. }
-            | Event::Finished { .. } => {}
-        }
-        while let Some(event) = self.session.as_mut().and_then(Session::poll_event) {
+        // What its data streams do not take is not part of these stories.
+        let _room = self.client.handle_event(now, endpoint, event);
+        while let Some(event) = self.client.poll_event() {
             if matches!(event, SessionEvent::Ready { .. }) {
-                self.offer(connection);
+                self.offer(now, endpoint);
             }
         }
-        self.flush(connection);
+        self.flush(now, endpoint);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        if self.handle.is_none() {
+        if !self.client.has_started() {
             return self.begins_at.checked_sub(PREPARATION);
         }
         let frame = self
@@ -320,16 +289,8 @@ impl App for Publisher {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        if self.handle.is_none() {
-            let Target {
-                client,
-                remote,
-                server_name,
-                ..
-            } = &self.target;
-            let handle = endpoint.connect(now, client, *remote, server_name, 0);
-            self.handle = Some(handle.expect("a good address"));
-            return;
+        if !self.client.has_started() {
+            return self.client.connect(now, endpoint, 0);
         }
         self.advance(now, endpoint);
     }
@@ -363,12 +324,11 @@ fn play_both(layout: Layout, later: Option<Layout>, look: impl FnOnce(&Viewer)) 
     });
     let nodes = [(); 3].map(|()| sim.add_node(NodeConfig::default()));
     sim.start(relay, Relay::new(weir_relay::Config::default()));
-    let target = Target {
-        remote: sim.address(relay),
-        server_name: SERVER_NAME.to_owned(),
-        client: sim.client_config(&[Draft::Draft18.alpn()]),
-        setup: Setup::default(),
-    };
+    let target = Target::new(
+        sim.address(relay),
+        SERVER_NAME,
+        sim.client_config(&[Draft::Draft18.alpn()]),
+    );
     let timebase = Timebase {
         at: sim.now(),
         us: 0,

@@ -305,7 +305,7 @@ fn run(is_crossed: bool) -> Vec<Ended> {
     }
     #[expect(clippy::disallowed_methods, reason = "a test's time limit")]
     thread::spawn(move || {
-        thread::sleep(Duration::from_mins(1));
+        stop.wait(Duration::from_mins(5));
         stop.request();
     });
     let mut clients = Clients::default();

@@ -246,20 +246,18 @@ impl Running {
     }
 }
 
-/// Runs clients against a server until they have what they want; gives up after a minute.
+/// Runs clients against a server until they have what they want; gives up after [`PATIENCE`].
 fn run_clients(
     server: &Running,
     count: usize,
     sockets: usize,
     trust: Trust,
     protocols: &[&str],
-    linger: bool,
 ) -> Seen {
     let sockets = (0..sockets)
         .map(|_| socket("127.0.0.1:0", SocketConfig::default()))
         .collect();
-    let address = server.address;
-    run_clients_to(address, count, sockets, trust, protocols, linger)
+    run_clients_to(server.address, count, sockets, trust, protocols)
 }
 
 /// The same, from given sockets to an address.
@@ -269,8 +267,25 @@ fn run_clients_to(
     sockets: Vec<UdpSocket>,
     trust: Trust,
     protocols: &[&str],
-    linger: bool,
 ) -> Seen {
+    let seen = Arc::new(Mutex::new(Seen::default()));
+    let app = Clients {
+        wanted: count,
+        seen: seen.clone(),
+        linger: false,
+    };
+    run_app(app, address, sockets, trust, protocols);
+    seen.lock().unwrap().clone()
+}
+
+/// Connects as many clients as `app` wants, and runs it to its end.
+fn run_app(
+    mut app: Clients,
+    address: SocketAddr,
+    sockets: Vec<UdpSocket>,
+    trust: Trust,
+    protocols: &[&str],
+) {
     let stop = Stop::new().unwrap();
     let telemetry = Arc::new(Telemetry::default());
     let socket_count = u32::try_from(sockets.len()).unwrap();
@@ -286,31 +301,29 @@ fn run_clients_to(
         tls: ClientTls::new(trust, protocols).unwrap(),
         web_transport: None,
     };
-    for number in 0..u32::try_from(count).unwrap() {
+    for number in 0..u32::try_from(app.wanted).unwrap() {
         let socket = number % socket_count;
         host.endpoint()
             .connect(clock::now(), &config, address, "localhost", socket)
             .unwrap();
     }
-    let seen = Arc::new(Mutex::new(Seen::default()));
-    let mut app = Clients {
-        wanted: count,
-        seen: seen.clone(),
-        linger,
-    };
+    let limit = stop.clone();
     #[expect(clippy::disallowed_methods, reason = "a test's time limit")]
-    let guard = thread::spawn(move || stop.wait(Duration::from_mins(1)));
+    let guard = thread::spawn(move || {
+        limit.wait(PATIENCE);
+        limit.request();
+    });
     host.run(&mut app).unwrap();
-    drop(guard);
+    stop.request();
+    guard.join().unwrap();
     assert_eq!(telemetry.snapshot().send_errors, 0);
-    seen.lock().unwrap().clone()
 }
 
 #[test]
 fn fifty_clients_on_one_socket_get_datagrams_and_streams() {
     let server = start_server();
     let trust = Trust::Roots(vec![server.certificate.clone()]);
-    let seen = run_clients(&server, 50, 1, trust, &["weir-test"], false);
+    let seen = run_clients(&server, 50, 1, trust, &["weir-test"]);
     assert_eq!((seen.connected, seen.echoed), (50, 50 * ECHO_BYTES));
     assert!(seen.lost.is_empty());
     server.stop();
@@ -319,7 +332,7 @@ fn fifty_clients_on_one_socket_get_datagrams_and_streams() {
 #[test]
 fn a_socket_for_each_client_works_too() {
     let server = start_server();
-    let seen = run_clients(&server, 20, 20, Trust::Anyone, &["weir-test"], false);
+    let seen = run_clients(&server, 20, 20, Trust::Anyone, &["weir-test"]);
     assert_eq!((seen.connected, seen.echoed), (20, 20 * ECHO_BYTES));
     server.stop();
 }
@@ -329,7 +342,7 @@ fn an_unknown_certificate_is_refused_in_words() {
     let server = start_server();
     let stranger = Certificate::self_made(&["localhost".to_owned()]).unwrap();
     let trust = Trust::Roots(stranger.chain);
-    let seen = run_clients(&server, 1, 1, trust, &["weir-test"], false);
+    let seen = run_clients(&server, 1, 1, trust, &["weir-test"]);
     assert!(matches!(&seen.lost[..], [Lost::Tls(_)]), "{:?}", seen.lost);
     server.stop();
 }
@@ -337,7 +350,7 @@ fn an_unknown_certificate_is_refused_in_words() {
 #[test]
 fn an_unknown_protocol_is_refused_in_words() {
     let server = start_server();
-    let seen = run_clients(&server, 1, 1, Trust::Anyone, &["other"], false);
+    let seen = run_clients(&server, 1, 1, Trust::Anyone, &["other"]);
     assert_eq!(seen.lost, [Lost::NoApplicationProtocol]);
     server.stop();
 }
@@ -345,16 +358,25 @@ fn an_unknown_protocol_is_refused_in_words() {
 #[test]
 fn a_server_that_stops_says_so() {
     let server = start_server();
-    let stop = server.stop.clone();
+    let (stop, seen) = (server.stop.clone(), Arc::new(Mutex::new(Seen::default())));
+    let app = Clients {
+        wanted: 3,
+        seen: seen.clone(),
+        linger: true,
+    };
+    let echoed = seen.clone();
     #[expect(
         clippy::disallowed_methods,
         reason = "stops the server while the clients run"
     )]
     let stopper = thread::spawn(move || {
-        Stop::new().unwrap().wait(Duration::from_millis(500));
+        // Whoever has its echo is connected on both sides.
+        wait_until(|| echoed.lock().unwrap().echoed == 3 * ECHO_BYTES);
         stop.request();
     });
-    let seen = run_clients(&server, 3, 1, Trust::Anyone, &["weir-test"], true);
+    let sockets = vec![socket("127.0.0.1:0", SocketConfig::default())];
+    run_app(app, server.address, sockets, Trust::Anyone, &["weir-test"]);
+    let seen = seen.lock().unwrap().clone();
     let bye = Lost::Application {
         code: 9,
         reason: "bye".to_owned(),
@@ -366,14 +388,7 @@ fn a_server_that_stops_says_so() {
 
 /// Clients from `sockets` get all they want from a server at `address`.
 fn serves(server: Running, address: SocketAddr, count: usize, sockets: Vec<UdpSocket>) {
-    let seen = run_clients_to(
-        address,
-        count,
-        sockets,
-        Trust::Anyone,
-        &["weir-test"],
-        false,
-    );
+    let seen = run_clients_to(address, count, sockets, Trust::Anyone, &["weir-test"]);
     assert_eq!((seen.connected, seen.echoed), (count, count * ECHO_BYTES));
     assert_eq!(seen.lost, []);
     server.stop();
@@ -433,7 +448,15 @@ fn two_hundred_sockets_are_one_host() {
 }
 
 /// How long a machine that has much else to do may take; only a test that hangs takes longer.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Looks again and again, for at most [`PATIENCE`].
+fn wait_until(is_there: impl Fn() -> bool) {
+    let began = clock::now();
+    while !is_there() && clock::now() - began < PATIENCE {
+        Stop::new().unwrap().wait(Duration::from_millis(20));
+    }
+}
 
 /// Has more to send than it can, and will not take leave.
 struct Busy {
@@ -522,10 +545,7 @@ fn a_host_under_load_stops_in_time() {
             host.run(&mut app).unwrap();
             clock::now()
         });
-        let began = clock::now();
-        while known.load(Ordering::Relaxed) < 50 && clock::now() - began < PATIENCE {
-            Stop::new().unwrap().wait(Duration::from_millis(50));
-        }
+        wait_until(|| known.load(Ordering::Relaxed) == 50);
         stop.request();
         let stopped = server.join().unwrap();
         clients_stop.request();

@@ -76,6 +76,24 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The connection that the event happened on.
+    #[inline]
+    pub fn handle(&self) -> Handle {
+        match self {
+            Self::Connected { handle }
+            | Self::Lost { handle, .. }
+            | Self::Opened { handle, .. }
+            | Self::Readable { handle, .. }
+            | Self::Writable { handle, .. }
+            | Self::Stopped { handle, .. }
+            | Self::Finished { handle, .. }
+            | Self::StreamsAvailable { handle, .. }
+            | Self::Datagram { handle, .. } => *handle,
+        }
+    }
+}
+
 /// Why a connection was lost. The `Display` text names who ended it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {

@@ -29,7 +29,7 @@ pub(crate) use self::{
     contradiction::Contradiction,
     span::Span,
 };
-use crate::{Counters, Limits, tracks::TrackId};
+use crate::{Counters, Limits, track::table::TrackId};
 
 /// What all tracks remember together, and in which order it came.
 #[derive(Debug, Default)]
@@ -43,13 +43,13 @@ pub(crate) struct Ledger {
     /// When the timer is set for.
     pub(crate) wake: Option<Instant>,
     /// Every cached group, the one that was begun or looked at longest ago first.
-    queue: BTreeMap<u64, Turn>,
+    queue: BTreeMap<u64, Aging>,
     next: u64,
 }
 
 /// A group in the ledger.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Aging {
     pub(crate) track: TrackId,
     group: u64,
     since: Instant,
@@ -151,7 +151,7 @@ impl Ledger {
     }
 
     /// The group whose turn it is to be looked at, and when.
-    pub(crate) fn due(&self, age_max: Duration) -> Option<(Instant, Turn)> {
+    pub(crate) fn due(&self, age_max: Duration) -> Option<(Instant, Aging)> {
         let (_, &turn) = self.queue.first_key_value()?;
         Some((turn.since.checked_add(age_max)?, turn))
     }
@@ -159,12 +159,12 @@ impl Ledger {
     fn enqueue(&mut self, track: TrackId, group: u64, since: Instant) -> u64 {
         let number = self.next;
         self.next += 1;
-        let turn = Turn {
+        let aging = Aging {
             track,
             group,
             since,
         };
-        self.queue.insert(number, turn);
+        self.queue.insert(number, aging);
         number
     }
 }
@@ -466,15 +466,15 @@ impl TrackCache {
         &mut self,
         ledger: &mut Ledger,
         counters: &mut Counters,
-        turn: Turn,
+        aging: Aging,
         oldest: Instant,
     ) {
-        let Some(group) = self.groups.get_mut(&turn.group) else {
+        let Some(group) = self.groups.get_mut(&aging.group) else {
             return;
         };
         if group.touched <= oldest {
             counters.cache_groups_expired += 1;
-            return self.forget_group(ledger, turn.group);
+            return self.forget_group(ledger, aging.group);
         }
         let mut objects = group.objects.iter();
         let expired = objects.position(|entry| entry.received > oldest);
@@ -482,12 +482,12 @@ impl TrackCache {
         let before = group.number;
         ledger.queue.remove(&before);
         self.order.remove(&before);
-        let number = ledger.enqueue(turn.track, turn.group, since);
+        let number = ledger.enqueue(aging.track, aging.group, since);
         group.number = number;
-        self.order.insert(number, turn.group);
+        self.order.insert(number, aging.group);
         let expired = expired.unwrap_or(0);
         counters.cache_objects_evicted += expired as u64;
-        self.forget_objects(ledger, turn.group, expired);
+        self.forget_objects(ledger, aging.group, expired);
     }
 
     /// Forgets all objects and all that is known not to exist.

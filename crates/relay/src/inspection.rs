@@ -1,8 +1,6 @@
 //! Single tracks, for operators who look for one.
 
-use weir_moqt::{location::Location, name::FullTrackName, session};
-
-use crate::{Relay, subgroup::Subgroup};
+use weir_moqt::{location::Location, name::FullTrackName};
 
 /// How a track stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,25 +17,4 @@ pub struct TrackState<'a> {
     pub largest: Option<Location>,
     /// Bytes of subgroups that some subscriber has not taken yet.
     pub log_bytes: u64,
-}
-
-impl Relay {
-    /// What sessions with peers did not pass on, those that are gone included. Looks at every session.
-    pub fn session_counters(&self) -> session::Counters {
-        let peers = self.peers.iter().filter(|peer| !peer.is_neighbour);
-        let counters = peers.map(|peer| *peer.session.counters());
-        counters.fold(self.session_counters, session::Counters::plus)
-    }
-
-    /// Every track. Looks at all of them.
-    pub fn tracks(&self) -> impl Iterator<Item = TrackState<'_>> {
-        self.tracks.iter().map(|track| TrackState {
-            name: &track.name,
-            publishers: track.sources.len(),
-            subscribers: track.subscribers.len(),
-            waiting: track.waiting.len(),
-            largest: track.largest,
-            log_bytes: track.subgroups.iter().map(Subgroup::held).sum(),
-        })
-    }
 }

@@ -8,49 +8,22 @@
 //!
 //! It does not know media, and no draft: both are the business of others.
 
-mod authorising;
 mod authority;
 mod cache;
-mod caching;
+mod catalogue;
 mod config;
 mod counters;
-mod deliveries;
-mod discovering;
-mod draining;
-mod duplicates;
-mod ending;
-mod ends;
-mod expiries;
-mod feeder;
-mod feeding;
+mod delivery;
+mod dispatch;
+mod effect;
 mod fetch;
-mod fetching;
-mod full_streams;
-mod gaps;
-mod incoming;
 mod inspection;
-mod load;
-mod malformed;
-mod moving;
-mod namespaces;
-mod neighbours;
-mod newcomers;
-mod offering;
-mod out_stream;
-mod outgoing;
-mod peer;
-mod publishing;
-mod rate;
+mod links;
 mod relay;
-mod restarting;
-mod standing;
-mod subgroup;
-mod subscriber;
-mod subscribing;
-mod timeouts;
+mod sessions;
 mod timers;
 mod track;
-mod tracks;
+mod turn;
 
 #[cfg(test)]
 mod tests;
@@ -59,5 +32,5 @@ pub use authority::{AccessToken, Authority, Credentials, Denial, Grant, Open};
 pub use config::{Config, Limits};
 pub use counters::{Counters, Gauges};
 pub use inspection::TrackState;
-pub use load::{Load, LoadLimits, STANDING, Shedder};
 pub use relay::Relay;
+pub use sessions::load::{Load, LoadLimits, STANDING, Shedder};

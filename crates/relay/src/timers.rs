@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use weir_moqt::session::RequestId;
 use weir_quic::Handle;
 
-use crate::tracks::TrackId;
+use crate::track::table::TrackId;
 
 /// What a wake-up is for. Whoever is named here knows when it is due, and cancels it when it goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

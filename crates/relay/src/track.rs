@@ -1,5 +1,17 @@
 //! One track: where its objects come from, who gets them, and what is on its way.
 
+pub(crate) mod admit;
+pub(crate) mod departure;
+pub(crate) mod duplicates;
+pub(crate) mod end_markers;
+pub(crate) mod keep;
+pub(crate) mod malformed;
+pub(crate) mod object_gaps;
+pub(crate) mod publishers;
+pub(crate) mod restart;
+pub(crate) mod subgroup;
+pub(crate) mod table;
+
 use std::{collections::BTreeSet, time::Instant};
 
 use weir_moqt::{
@@ -10,12 +22,12 @@ use weir_quic::Handle;
 
 use crate::{
     cache::{Ledger, TrackCache},
-    duplicates::{Anew, Duplicates, Sender},
-    ends::Ends,
-    fetch::FetchId,
-    subgroup::{Subgroup, SubgroupId},
-    subscriber::{Subscriber, TrackDefaults},
-    timeouts::smaller,
+    delivery::subscription::{Subscriber, TrackDefaults},
+    delivery::timeouts::smaller,
+    fetch::served::FetchId,
+    track::duplicates::{Anew, Duplicates, Sender},
+    track::end_markers::Ends,
+    track::subgroup::{Subgroup, SubgroupId},
 };
 
 /// One track.

@@ -11,8 +11,8 @@ use weir_bench::{
     metrics::{Delivered, Heat, Received, TrackPlan, TrackReceiver},
     payload::{HEAD_BYTES, Tag},
     profile::Profile,
-    series::Series,
 };
+use weir_histogram::Series;
 use weir_net::clock;
 
 /// Two hours and three quarters of an object each millisecond.

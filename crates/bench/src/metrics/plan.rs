@@ -35,6 +35,7 @@ impl TrackPlan {
         let seed = run_id.wrapping_add(number);
         let schedule = Schedule::new(track, 0).seeded(seed);
         let content_bytes = schedule.largest_object().data_length();
+        let headers = track.extension_headers;
         Self {
             schedule,
             track_mode: track.track_mode,
@@ -46,7 +47,7 @@ impl TrackPlan {
             content: Content::new(seed, content_bytes),
             stream_mapping: track.stream_mapping,
             pattern: track.pattern,
-            properties: extension_headers(track.extension_headers, seed),
+            properties: extension_headers(headers.count, headers.size, seed),
             wire: Wire::Draft,
         }
     }

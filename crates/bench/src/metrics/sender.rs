@@ -5,13 +5,13 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::SentTotals;
-use super::figures::distribution;
 use crate::clock::{RunClock, nanoseconds};
 use crate::message::{Completion, DataHeader};
 use crate::payload::Tag;
-use crate::report::Distribution;
 use crate::schedule::DataItem;
 use weir_histogram::Histogram;
+use weir_report::latency::distribution;
+use weir_report::statistics::Distribution;
 
 /// What a publisher has sent of one track, and how punctually.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use crate::limits::MALFORMED_MAX;
 use crate::message::{Completion, Start};
 use crate::payload::HEAD_BYTES;
 use crate::profile::{Interval, ObjectSize, ObjectsPerGroup, Profile, TrackProfile};
-use crate::report::{ObjectPosition, Status};
 use crate::schedule::{Item, ItemKind};
+use weir_report::relay::{ObjectPosition, Status};
 
 const RUN: u64 = 7;
 const MS: Duration = Duration::from_millis(1);

@@ -8,7 +8,7 @@ use weir_moqt::data::{ObjectDatagram, ObjectHeader, SubgroupHeader};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
-use weir_moqt::session::{RequestId, Session, StreamEnd};
+use weir_moqt::session::{RequestId, StreamEnd};
 use weir_quic::{Endpoint, Handle};
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
@@ -53,7 +53,7 @@ impl NullRelay {
         let draft = self
             .peers
             .get(&source.0)
-            .map_or(Draft::KEPT, Session::draft);
+            .map_or(Draft::KEPT, |peer| peer.session().draft());
         if self.faults.drop_properties {
             datagram.properties = Properties::EMPTY;
         }
@@ -131,7 +131,7 @@ impl NullRelay {
         let draft = self
             .peers
             .get(&stream.0)
-            .map_or(Draft::KEPT, Session::draft);
+            .map_or(Draft::KEPT, |peer| peer.session().draft());
         header.track_alias = number as u64;
         let mut bytes = BytesMut::new();
         header.encode(draft, &mut bytes);

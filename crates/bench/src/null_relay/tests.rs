@@ -7,19 +7,16 @@ use bytes::BytesMut;
 
 use super::*;
 use crate::clock::any_instant;
-use crate::handles::handle_of;
-use crate::peer::Peer;
 use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
-use crate::target::Target;
+use weir_client::clients::Clients;
 
 /// A null relay and clients that do as they are told.
 struct Table {
     now: Instant,
-    target: Target,
     clients: Endpoint,
     server: Endpoint,
     relay: NullRelay,
-    peers: Vec<Peer>,
+    peers: Clients,
     /// What each of the clients was told.
     heard: Vec<Vec<SessionEvent>>,
 }
@@ -28,11 +25,12 @@ impl Table {
     fn new(count: usize) -> Self {
         let now = any_instant();
         let (target, mut clients, server) = endpoints("moqt-18");
-        let peers = (0..count).map(|one| Peer::connect(now, &mut clients, &target, one).unwrap());
-        let peers = peers.collect();
+        let mut peers = Clients::new(target, count);
+        for one in 0..count {
+            peers.connect(now, &mut clients, one);
+        }
         let mut table = Self {
             now,
-            target,
             clients,
             server,
             relay: NullRelay::new(),
@@ -49,14 +47,11 @@ impl Table {
             self.now += Duration::from_millis(1);
             self.clients.handle_timeout(self.now);
             while let Some(event) = self.clients.poll_event() {
-                let handle = handle_of(&event);
-                let peer = self.peers.iter_mut().find(|one| one.handle() == handle);
-                let (endpoint, limits) = (&mut self.clients, Limits::default());
-                peer.unwrap()
-                    .handle_event(self.now, endpoint, &self.target, &limits, event);
+                let number = self.peers.number_of(&event).unwrap();
+                self.peers[number].handle_event(self.now, &mut self.clients, event);
             }
-            for (peer, heard) in self.peers.iter_mut().zip(&mut self.heard) {
-                heard.extend(std::iter::from_fn(|| peer.poll_event()));
+            for (number, heard) in self.heard.iter_mut().enumerate() {
+                heard.extend(std::iter::from_fn(|| self.peers[number].poll_event()));
             }
             turn(self.now, &mut self.server, &mut self.relay);
             carry(self.now, &mut self.clients, (&mut self.server, CLIENTS));

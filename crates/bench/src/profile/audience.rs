@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::error::Fault;
 use super::key::Key;
 use super::value::Value;
+use weir_report::relay::Conduct;
 
 /// How subscribers join, read, and come and go. The default is a peaceful audience whose rate of joining the
 /// command line decides.
@@ -20,19 +21,6 @@ pub struct Audience {
     pub churning_subscribers: u8,
     /// Sessions that these end and begin anew, per second, all of them together.
     pub churn_per_second: u32,
-}
-
-/// How one subscriber behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Conduct {
-    /// It stays, and reads what comes.
-    #[default]
-    Steady,
-    /// It reads now and then only.
-    SlowReader,
-    /// It leaves and comes back with a new session.
-    Churning,
 }
 
 impl Audience {

@@ -11,7 +11,7 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_quic::{ConnectionStats, Endpoint};
 
-use super::fetching::{Fetching, Progress, fetch_ok};
+use super::fetch_response::{Fetching, Progress, fetch_ok};
 use super::offer::{
     Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
 };
@@ -21,8 +21,9 @@ use super::{
 };
 use crate::limits::FETCHES_MAX;
 use crate::metrics::{Dropped, TrackPlan};
-use crate::peer::{Peer, Rest};
 use crate::profile::{Pattern, TrackMode};
+use weir_client::client::Client;
+use weir_client::peer::DataEvent;
 use weir_histogram::Histogram;
 
 /// The tracks of one publisher; its connection is handed in.
@@ -92,24 +93,24 @@ impl PublisherClient {
         self.failure.is_some() || self.tracks.iter().all(Publication::is_done)
     }
 
-    /// Takes what the session left of an event.
-    pub(super) fn on_rest(
+    /// Takes an event of its data streams.
+    pub(super) fn on_data_event(
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         plans: &[TrackPlan],
-        rest: &Rest,
+        event: &DataEvent,
     ) {
-        match rest {
+        match event {
             // A publisher subscribes to nothing, so no object is for it.
-            Rest::Nothing | Rest::Datagram(..) => {}
-            Rest::Writable | Rest::StreamsAvailable => {
-                self.flush(now, endpoint, peer);
-                self.flush_fetches(now, endpoint, peer, plans);
+            DataEvent::Acknowledged(_) | DataEvent::Datagram(..) => {}
+            DataEvent::Writable(_) | DataEvent::StreamsAvailable => {
+                self.flush(now, endpoint, client);
+                self.flush_fetches(now, endpoint, client, plans);
             }
-            Rest::Stopped(stream) => {
-                if let Some((_, mut connection)) = peer.open(now, endpoint) {
+            DataEvent::Stopped(stream, _) => {
+                if let Some((_, mut connection)) = client.open(now, endpoint) {
                     let stopped =
                         |track: &mut Publication| track.handle_stopped(&mut connection, *stream);
                     let _known = self.tracks.iter_mut().any(stopped);
@@ -124,12 +125,12 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         plans: &[TrackPlan],
     ) {
-        self.flush(now, endpoint, peer);
-        self.flush_fetches(now, endpoint, peer, plans);
-        self.announce_ends(now, endpoint, peer, plans);
+        self.flush(now, endpoint, client);
+        self.flush_fetches(now, endpoint, client, plans);
+        self.announce_ends(now, endpoint, client, plans);
     }
 
     /// The largest object of every datagram track has to fit (decision 26).
@@ -137,10 +138,10 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         plans: &[TrackPlan],
     ) -> Result<(), ReleaseError> {
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return Ok(());
         };
         let datagram_bytes_max = connection.datagram_size_max().unwrap_or(0);
@@ -167,14 +168,14 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         released: Instant,
-        (endpoint, peer): (&mut Endpoint, Option<&mut Peer>),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         plans: &[TrackPlan],
         track: usize,
         buffer: &mut BytesMut,
     ) -> bool {
         let publication = &mut self.tracks[track];
         let plan = &plans[publication.plan];
-        match peer.and_then(|peer| peer.open(now, endpoint)) {
+        match client.open(now, endpoint) {
             Some((session, mut connection)) => {
                 let open = Some((session.draft(), &mut connection));
                 publication.send_due(now, released, plan, open, buffer)
@@ -205,9 +206,9 @@ impl PublisherClient {
         Some((released + next).max(retry))
     }
 
-    pub(super) fn add_to(&self, progress: &mut PublisherProgress, peer: Option<&Peer>) {
+    pub(super) fn add_to(&self, progress: &mut PublisherProgress, is_ready: bool) {
         progress.publishers += 1;
-        progress.ready += u64::from(peer.is_some_and(Peer::is_ready));
+        progress.ready += u64::from(is_ready);
         progress.failed += u64::from(self.failure.is_some());
         for track in &self.tracks {
             progress.tracks += 1;
@@ -234,8 +235,8 @@ impl PublisherClient {
         }
     }
 
-    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint, peer: &mut Peer) {
-        if let Some((_, mut connection)) = peer.open(now, endpoint) {
+    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint, client: &mut Client) {
+        if let Some((_, mut connection)) = client.open(now, endpoint) {
             for track in &mut self.tracks {
                 track.flush(now, &mut connection);
             }
@@ -247,21 +248,21 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         config: &PublisherConfig,
         event: SessionEvent,
     ) {
         match event {
-            SessionEvent::Ready { .. } => self.offer(now, endpoint, peer, config),
+            SessionEvent::Ready { .. } => self.offer(now, endpoint, client, config),
             SessionEvent::Request { id, request } => {
-                self.answer(now, endpoint, peer, config, id, request);
+                self.answer(now, endpoint, client, config, id, request);
             }
             SessionEvent::Update { id, parameters, .. } => {
-                self.on_update(now, endpoint, peer, id, &parameters);
+                self.on_update(now, endpoint, client, id, &parameters);
             }
             SessionEvent::Accepted { id, ok } => self.on_accepted(id, &ok),
             SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
-            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, peer, id),
+            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, client, id),
             SessionEvent::Violated(violation) => {
                 let (code, reason) = (violation.code, violation.reason);
                 self.fail(format!("the relay broke the protocol: {reason} ({code})"));
@@ -289,12 +290,11 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         config: &PublisherConfig,
     ) {
-        peer.on_ready(now);
         self.offered = true;
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         let offered = match config.flow {
@@ -322,12 +322,12 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         config: &PublisherConfig,
         id: RequestId,
         request: Request,
     ) {
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         let reason = match request {
@@ -344,7 +344,7 @@ impl PublisherClient {
                     session.fetch_ok(&mut connection, id, fetch_ok(plan));
                     self.fetches
                         .push(Fetching::new(now, draft, id, (track, plan), range));
-                    return self.flush_fetches(now, endpoint, peer, &config.plans);
+                    return self.flush_fetches(now, endpoint, client, &config.plans);
                 }
                 Some(_) => TOO_MANY_FETCHES,
                 None => NO_PAST,
@@ -360,11 +360,11 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         let track = self
@@ -403,8 +403,14 @@ impl PublisherClient {
     }
 
     /// The relay withdrew its subscription, or its acceptance of an offer.
-    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, peer: &mut Peer, id: RequestId) {
-        let Some((_, mut connection)) = peer.open(now, endpoint) else {
+    fn on_closed(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        client: &mut Client,
+        id: RequestId,
+    ) {
+        let Some((_, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         for track in self
@@ -422,13 +428,13 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         plans: &[TrackPlan],
     ) {
         if self.fetches.is_empty() {
             return;
         }
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         let tracks = &mut self.tracks;
@@ -451,7 +457,7 @@ impl PublisherClient {
         &mut self,
         now: Instant,
         endpoint: &mut Endpoint,
-        peer: &mut Peer,
+        client: &mut Client,
         plans: &[TrackPlan],
     ) {
         let due: Vec<usize> = self
@@ -472,7 +478,7 @@ impl PublisherClient {
                 stream_count: Some(track.streams_opened()),
                 reason: String::new(),
             };
-            if let Some((session, mut connection)) = peer.open(now, endpoint)
+            if let Some((session, mut connection)) = client.open(now, endpoint)
                 && let Some(request) = track.request()
             {
                 session.publish_done(&mut connection, request, done);

@@ -2,10 +2,10 @@
 
 use super::AUDIO;
 use super::world::{Options, World};
-use crate::compare::{Comparison, Entry};
-use crate::find_max::{Probe, ProbeOutcome};
 use crate::null_relay::Faults;
-use crate::report::{Delivery, Outcome, Report, terminal};
+use weir_report::comparison::{Comparison, Entry};
+use weir_report::relay::{Delivery, Outcome, Report, terminal};
+use weir_report::search::{Probe, ProbeOutcome};
 
 /// The report of fifty objects to each of three subscribers over a relay with these faults.
 fn report(profile: &str, faults: Faults) -> Report {

@@ -6,7 +6,7 @@ use crate::limits::MALFORMED_MAX;
 use crate::metrics::End;
 use crate::null_relay::Faults;
 use crate::qperf::Wire;
-use crate::report::Status;
+use weir_report::relay::Status;
 
 /// Runs a profile and wants every object at every subscriber.
 fn expect_whole(profile: &str, objects: u64) -> World {

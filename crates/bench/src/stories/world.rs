@@ -6,8 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::BytesMut;
-use weir_moqt::limits::Limits as SessionLimits;
-use weir_moqt::message::Setup;
 use weir_quic::tls::{ClientTls, ServerTls, Trust};
 use weir_quic::{App, ClientConfig, Endpoint, EndpointConfig, Limits, TimeSource};
 
@@ -19,11 +17,11 @@ use crate::outcome::{self, Judged, Surroundings};
 use crate::profile::Profile;
 use crate::publisher::{PublishFlow, PublisherConfig};
 use crate::qperf::Wire;
-use crate::report::{Report, example_report};
 use crate::scenario::Scenario;
-use crate::service_level::ServiceLevel;
 use crate::subscriber::{SubscribeFlow, SubscribeRequest, SubscriberConfig};
-use crate::target::Target;
+use weir_client::target::Target;
+use weir_report::relay::{Generator, Relay, Report, Run};
+use weir_report::service_level::ServiceLevel;
 
 pub(crate) const CLIENTS: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
@@ -103,13 +101,7 @@ pub(crate) fn endpoints(protocol: &'static str) -> (Target, Endpoint, Endpoint) 
         tls: ClientTls::new(Trust::Anyone, &[protocol]).unwrap(),
         web_transport: None,
     };
-    let target = Target {
-        remote: RELAY,
-        server_name: "localhost".to_owned(),
-        client,
-        setup: Setup::default(),
-        sockets: 1,
-    };
+    let target = Target::new(RELAY, "localhost", client);
     (target, endpoint(None, 1), endpoint(Some(server), 2))
 }
 
@@ -131,7 +123,6 @@ impl World {
             flow: options.flow,
             ramp_per_second: 0,
             tokens: Vec::new(),
-            session_limits: SessionLimits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
@@ -146,7 +137,6 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(20),
             verify_content: true,
-            session_limits: SessionLimits::default(),
         };
         Self {
             start,
@@ -175,9 +165,8 @@ impl World {
         }
     }
 
-    /// The report of the run by the usual service level. What a host knows of a run is that of an example.
+    /// The report of the run by the usual service level, without what a host would add.
     pub(super) fn report(&self) -> Report {
-        let example = example_report(1);
         outcome::report(
             &self.profile,
             self.load.subscribers().plans(),
@@ -185,9 +174,12 @@ impl World {
             self.load.subscribers(),
             &ServiceLevel::default(),
             Surroundings {
-                run: example.run,
-                relay: example.relay,
-                generator: example.generator,
+                run: Run::default(),
+                relay: Relay::default(),
+                generator: Generator {
+                    healthy: true,
+                    ..Generator::default()
+                },
                 judged: Judged::default(),
             },
         )

@@ -11,15 +11,15 @@ use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
 use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
-use super::audience::Tracks;
 use super::incoming::{Complete, Incoming, carries, matches};
+use super::measurements::Measurements;
 use super::subscription::Subscription;
 use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult, Wanted};
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
-use crate::peer::Peer;
-use crate::profile::Conduct;
+use weir_client::client::Client;
+use weir_report::relay::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]
@@ -35,7 +35,6 @@ pub(super) struct SubscriberClient {
     /// The request for what is under a prefix, where tracks are discovered.
     pub(super) discovery: Option<RequestId>,
     pub(super) streams: Vec<Incoming>,
-    connected: bool,
     handshake: Option<Duration>,
     setup: Option<Duration>,
     failure: Option<String>,
@@ -60,7 +59,6 @@ impl SubscriberClient {
             number,
             first,
             streams: Vec::new(),
-            connected: false,
             handshake: None,
             setup: None,
             failure: None,
@@ -81,14 +79,13 @@ impl SubscriberClient {
     }
 
     /// Takes note of how far the connection has come.
-    pub(super) fn note_connection(&mut self, peer: &Peer, tracks: &mut Tracks) {
-        if !self.connected && peer.is_connected() {
-            self.connected = true;
-            self.handshake = peer.handshake_time();
-            tracks.progress.connected += 1;
+    pub(super) fn note_connection(&mut self, client: &Client, measured: &mut Measurements) {
+        if self.handshake.is_none() && client.handshake_time().is_some() {
+            self.handshake = client.handshake_time();
+            measured.progress.connected += 1;
         }
-        if let Some(reason) = peer.failure() {
-            self.fail(tracks, reason.to_owned());
+        if let Some(reason) = client.failure() {
+            self.fail(measured, reason.to_owned());
         }
     }
 
@@ -131,17 +128,17 @@ impl SubscriberClient {
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         give_up: bool,
     ) -> bool {
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
             let plan = &config.plans[self.wanted[number].plan];
-            let receiver = &mut tracks.receivers[self.first + number];
+            let receiver = &mut measured.receivers[self.first + number];
             receiver.handle_timeout(now, plan);
             if give_up && subscription.first_object.is_none() {
                 receiver.end(End::Idle);
             }
-            subscription.note_end(receiver, &mut tracks.progress);
+            subscription.note_end(receiver, &mut measured.progress);
         }
         self.subscriptions
             .iter()
@@ -149,11 +146,11 @@ impl SubscriberClient {
     }
 
     /// Ends all tracks that have not ended.
-    pub(super) fn end(&mut self, tracks: &mut Tracks, end: End) {
-        let receivers = &mut tracks.receivers[self.first..];
+    pub(super) fn end(&mut self, measured: &mut Measurements, end: End) {
+        let receivers = &mut measured.receivers[self.first..];
         for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
             receiver.end(end);
-            subscription.note_end(receiver, &mut tracks.progress);
+            subscription.note_end(receiver, &mut measured.progress);
         }
     }
 
@@ -166,9 +163,9 @@ impl SubscriberClient {
     /// The receivers of this subscriber with their plans.
     pub(super) fn receivers<'a>(
         &'a self,
-        tracks: &'a Tracks,
+        measured: &'a Measurements,
     ) -> impl Iterator<Item = (&'a TrackReceiver, usize)> {
-        let receivers = &tracks.receivers[self.first..];
+        let receivers = &measured.receivers[self.first..];
         receivers
             .iter()
             .zip(self.wanted.iter().map(|wanted| wanted.plan))
@@ -177,7 +174,7 @@ impl SubscriberClient {
     pub(super) fn results(
         &self,
         plans: &[TrackPlan],
-        tracks: &Tracks,
+        measured: &Measurements,
         sent: &impl Fn(&FullTrackName) -> Option<SentTotals>,
     ) -> Vec<SubscriptionResult> {
         let subscriptions = self.subscriptions.iter().zip(self.wanted.iter());
@@ -201,7 +198,7 @@ impl SubscriberClient {
             }
         };
         subscriptions
-            .zip(self.receivers(tracks))
+            .zip(self.receivers(measured))
             .map(result)
             .collect()
     }
@@ -212,7 +209,7 @@ impl SubscriberClient {
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         request: RequestId,
         datagram: &ObjectDatagram,
     ) {
@@ -233,7 +230,7 @@ impl SubscriberClient {
                 || (matches(payload, plan.content())
                     && carries(&datagram.properties, plan.properties())),
         };
-        self.on_delivered(now, config, tracks, number, &delivered);
+        self.on_delivered(now, config, measured, number, &delivered);
     }
 
     /// An object has arrived in whole.
@@ -241,25 +238,25 @@ impl SubscriberClient {
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         number: usize,
         delivered: &Delivered<'_>,
     ) {
         let plan_number = self.wanted[number].plan;
         let plan = &config.plans[plan_number];
-        let receiver = &mut tracks.receivers[self.first + number];
+        let receiver = &mut measured.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
         let is_of_track = match receiver.handle_object(now, plan, delivered) {
             Received::Data { number, latency_ns } => {
-                tracks.progress.objects += 1;
-                tracks.progress.bytes += delivered.bytes;
+                measured.progress.objects += 1;
+                measured.progress.bytes += delivered.bytes;
                 let is_steady = self.conduct == Conduct::Steady;
                 if is_steady {
                     let planned_ns = plan.schedule().planned_ns(number);
-                    tracks.heat[plan_number].record(self.number, planned_ns, latency_ns);
+                    measured.heat[plan_number].record(self.number, planned_ns, latency_ns);
                 }
                 if let Some(latency_ns) = latency_ns.filter(|_| is_steady) {
-                    tracks.latency[plan_number].record_ns(now, latency_ns);
+                    measured.latency[plan_number].record_ns(now, latency_ns);
                 }
                 true
             }
@@ -269,16 +266,16 @@ impl SubscriberClient {
         if is_of_track {
             subscription.note_object(now);
         }
-        subscription.note_end(receiver, &mut tracks.progress);
+        subscription.note_end(receiver, &mut measured.progress);
     }
 
     /// Takes an event of the session.
     pub(super) fn on_session_event(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         event: SessionEvent,
     ) {
         match event {
@@ -293,7 +290,7 @@ impl SubscriberClient {
                     let content = config.verify_content.then(|| plan.content());
                     Some((incoming.subscription, incoming.on_payload(&data, content)?))
                 });
-                self.on_complete(now, config, tracks, complete);
+                self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Object { stream, object } => {
                 let complete = self
@@ -307,51 +304,51 @@ impl SubscriberClient {
                         !config.verify_content || carries(&object.properties, plan.properties());
                     Some((incoming.subscription, incoming.on_object(&object, intact)?))
                 });
-                self.on_complete(now, config, tracks, complete);
+                self.on_complete(now, config, measured, complete);
             }
             SessionEvent::Subgroup {
                 stream,
                 request,
                 header,
             } => {
-                self.on_subgroup(now, (endpoint, peer), stream, request, &header);
+                self.on_subgroup(now, (endpoint, client), stream, request, &header);
             }
             SessionEvent::Fetched { stream, request } => {
-                self.on_fetched(now, (endpoint, peer), stream, request);
+                self.on_fetched(now, (endpoint, client), stream, request);
             }
             SessionEvent::FetchObject { stream, entry } => {
                 let complete = self.on_fetch_entry(config, stream, &entry);
-                self.on_complete(now, config, tracks, complete);
+                self.on_complete(now, config, measured, complete);
             }
             SessionEvent::StreamEnd { stream, end } => {
-                self.on_stream_end(config, tracks, stream, end);
+                self.on_stream_end(config, measured, stream, end);
             }
             SessionEvent::Datagram { request, datagram } => {
-                self.on_datagram(now, config, tracks, request, &datagram);
+                self.on_datagram(now, config, measured, request, &datagram);
             }
-            SessionEvent::Ready { .. } => self.subscribe(now, (endpoint, peer), config, tracks),
-            SessionEvent::Accepted { id, .. } => self.on_accepted(tracks, id),
-            SessionEvent::Rejected { id, error } => self.on_rejected(tracks, id, &error),
+            SessionEvent::Ready { .. } => self.subscribe(now, (endpoint, client), config, measured),
+            SessionEvent::Accepted { id, .. } => self.on_accepted(measured, id),
+            SessionEvent::Rejected { id, error } => self.on_rejected(measured, id, &error),
             SessionEvent::Namespace { id, suffix } => {
-                self.on_namespace(now, (endpoint, peer), config, tracks, (id, &suffix));
+                self.on_namespace(now, (endpoint, client), config, measured, (id, &suffix));
             }
             SessionEvent::Request {
                 id,
                 request: Request::Publish(publish),
-            } => self.on_publish(now, (endpoint, peer), config, tracks, (id, &publish)),
+            } => self.on_publish(now, (endpoint, client), config, measured, (id, &publish)),
             SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
-                self.on_done(now, config, tracks, id);
+                self.on_done(now, config, measured, id);
             }
             SessionEvent::Violated(violation) => {
                 let (code, reason) = (violation.code, violation.reason);
                 self.fail(
-                    tracks,
+                    measured,
                     format!("the relay broke the protocol: {reason} ({code})"),
                 );
             }
-            SessionEvent::Request { id, .. } => refuse(now, (endpoint, peer), id),
+            SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
             SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) = peer.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(now, endpoint) {
                     session.update_ok(&mut connection, id, RequestOk::default());
                 }
             }
@@ -369,26 +366,25 @@ impl SubscriberClient {
     pub(super) fn subscribe(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
     ) {
-        peer.on_ready(now);
         self.sessions += 1;
         if self.sessions == 1 {
-            self.setup = peer.setup_time();
-            tracks.note_relay(peer);
+            self.setup = client.setup_time();
+            measured.note_relay(client);
         } else {
-            tracks.progress.rejoined += 1;
+            measured.progress.rejoined += 1;
         }
         self.wait_for_fetches(config);
         match config.flow {
             SubscribeFlow::Subscribe => {
                 let all = 0..self.wanted.len();
-                self.ask_for(now, (endpoint, peer), config, tracks, all);
+                self.ask_for(now, (endpoint, client), config, measured, all);
             }
             SubscribeFlow::SubscribeNamespace | SubscribeFlow::SubscribeTracks => {
-                self.discover(now, (endpoint, peer), config, tracks);
+                self.discover(now, (endpoint, client), config, measured);
             }
         }
     }
@@ -397,12 +393,12 @@ impl SubscriberClient {
     pub(super) fn ask_for(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         numbers: impl IntoIterator<Item = usize>,
     ) {
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         for number in numbers {
@@ -415,31 +411,31 @@ impl SubscriberClient {
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {
-                    let receiver = &mut tracks.receivers[self.first + number];
+                    let receiver = &mut measured.receivers[self.first + number];
                     subscription.failure = Some(format!("could not subscribe: {refused}"));
                     receiver.fail(Failure::Refused);
                     receiver.end(End::Disconnected);
-                    subscription.note_end(receiver, &mut tracks.progress);
+                    subscription.note_end(receiver, &mut measured.progress);
                 }
             }
         }
     }
 
-    pub(super) fn on_accepted(&mut self, tracks: &mut Tracks, id: RequestId) {
+    pub(super) fn on_accepted(&mut self, measured: &mut Measurements, id: RequestId) {
         if let Some(number) = self.number_of(id) {
             let subscription = &mut self.subscriptions[number];
             subscription.is_served = true;
             if !std::mem::replace(&mut subscription.accepted, true) {
-                tracks.progress.accepted += 1;
+                measured.progress.accepted += 1;
             }
         }
     }
 
-    fn on_rejected(&mut self, tracks: &mut Tracks, id: RequestId, error: &RequestError) {
+    fn on_rejected(&mut self, measured: &mut Measurements, id: RequestId, error: &RequestError) {
         if self.discovery == Some(id) {
             let RequestError { code, reason, .. } = error;
             return self.fail(
-                tracks,
+                measured,
                 format!("the relay refused to tell what there is: {code} {reason:?}"),
             );
         }
@@ -448,13 +444,13 @@ impl SubscriberClient {
         };
         let RequestError { code, reason, .. } = error;
         let subscription = &mut self.subscriptions[number];
-        let receiver = &mut tracks.receivers[self.first + number];
+        let receiver = &mut measured.receivers[self.first + number];
         subscription.failure = Some(format!(
             "the relay refused the subscription: {code} {reason:?}"
         ));
         receiver.fail(Failure::Refused);
         receiver.end(End::Disconnected);
-        subscription.note_end(receiver, &mut tracks.progress);
+        subscription.note_end(receiver, &mut measured.progress);
     }
 
     /// The relay says that the track is over, or leaves the subscription without saying so.
@@ -462,19 +458,19 @@ impl SubscriberClient {
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         id: RequestId,
     ) {
         if let Some(number) = self.number_of(id) {
             let plan = &config.plans[self.wanted[number].plan];
-            tracks.receivers[self.first + number].handle_publish_done(now, plan);
+            measured.receivers[self.first + number].handle_publish_done(now, plan);
         }
     }
 
     fn on_subgroup(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         stream: StreamId,
         request: RequestId,
         header: &SubgroupHeader,
@@ -485,7 +481,7 @@ impl SubscriberClient {
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) = peer.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(now, endpoint) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
@@ -496,18 +492,18 @@ impl SubscriberClient {
         &mut self,
         now: Instant,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         complete: Option<(usize, Complete)>,
     ) {
         if let Some((number, complete)) = complete {
-            self.on_delivered(now, config, tracks, number, &complete.delivered());
+            self.on_delivered(now, config, measured, number, &complete.delivered());
         }
     }
 
     fn on_stream_end(
         &mut self,
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         stream: StreamId,
         end: StreamEnd,
     ) {
@@ -520,19 +516,19 @@ impl SubscriberClient {
             StreamEnd::Reset(_) => {
                 let (group, subgroup, next_object) = incoming.position();
                 let plan = &config.plans[self.wanted[incoming.subscription].plan];
-                let receiver = &mut tracks.receivers[self.first + incoming.subscription];
+                let receiver = &mut measured.receivers[self.first + incoming.subscription];
                 receiver.handle_reset(plan, group, subgroup, next_object);
             }
         }
     }
 
     /// The connection is of no more use.
-    pub(super) fn fail(&mut self, tracks: &mut Tracks, reason: String) {
+    pub(super) fn fail(&mut self, measured: &mut Measurements, reason: String) {
         if self.failure.is_none() {
             self.failure = Some(reason);
-            tracks.progress.failed += 1;
+            measured.progress.failed += 1;
             self.streams = Vec::new();
-            self.end(tracks, End::Disconnected);
+            self.end(measured, End::Disconnected);
         }
     }
 
@@ -547,14 +543,18 @@ impl SubscriberClient {
 }
 
 /// A subscriber serves nobody.
-pub(super) fn refuse(now: Instant, (endpoint, peer): (&mut Endpoint, &mut Peer), id: RequestId) {
+pub(super) fn refuse(
+    now: Instant,
+    (endpoint, client): (&mut Endpoint, &mut Client),
+    id: RequestId,
+) {
     let error = RequestError {
         code: RequestErrorCode::UNINTERESTED,
         retry_after: None,
         reason: "a benchmark subscriber asks for what it wants".to_owned(),
         redirect: None,
     };
-    if let Some((session, mut connection)) = peer.open(now, endpoint) {
+    if let Some((session, mut connection)) = client.open(now, endpoint) {
         session.request_error(&mut connection, id, error);
     }
 }

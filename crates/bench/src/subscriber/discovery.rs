@@ -8,23 +8,23 @@ use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
-use super::audience::Tracks;
 use super::client::{SubscriberClient, insert_request, refuse};
+use super::measurements::Measurements;
 use super::{SubscribeFlow, SubscriberConfig};
 use crate::metrics::{End, Failure};
-use crate::peer::Peer;
+use weir_client::client::Client;
 
 impl SubscriberClient {
     /// Asks what there is under the prefix that all wanted tracks share.
     pub(super) fn discover(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
     ) {
         let Some(prefix) = self.prefix() else { return };
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         let parameters = Parameters {
@@ -38,7 +38,7 @@ impl SubscriberClient {
         };
         match asked {
             Ok(request) => self.discovery = Some(request),
-            Err(refused) => self.fail(tracks, format!("could not ask for namespaces: {refused}")),
+            Err(refused) => self.fail(measured, format!("could not ask for namespaces: {refused}")),
         }
     }
 
@@ -46,9 +46,9 @@ impl SubscriberClient {
     pub(super) fn on_namespace(
         &mut self,
         now: Instant,
-        on: (&mut Endpoint, &mut Peer),
+        on: (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         (id, suffix): (RequestId, &Namespace),
     ) {
         let Some(prefix) = self.prefix().filter(|_| self.discovery == Some(id)) else {
@@ -59,16 +59,16 @@ impl SubscriberClient {
         };
         let found = |number: &usize| self.wanted[*number].name.namespace == whole;
         let numbers: Vec<usize> = (0..self.wanted.len()).filter(found).collect();
-        self.ask_for(now, on, config, tracks, numbers);
+        self.ask_for(now, on, config, measured, numbers);
     }
 
     /// The relay offers a track under the prefix.
     pub(super) fn on_publish(
         &mut self,
         now: Instant,
-        on: (&mut Endpoint, &mut Peer),
+        on: (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
         (id, publish): (RequestId, &Publish),
     ) {
         let wanted = self
@@ -80,7 +80,7 @@ impl SubscriberClient {
         else {
             return refuse(now, on, id);
         };
-        let (endpoint, peer) = on;
+        let (endpoint, client) = on;
         self.subscriptions[number].asked = Some(now);
         insert_request(&mut self.requests, id, number);
         let plan = &config.plans[self.wanted[number].plan];
@@ -88,25 +88,25 @@ impl SubscriberClient {
         // Who offers waits for nobody.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);
-        if let Some((session, mut connection)) = peer.open(now, endpoint) {
+        if let Some((session, mut connection)) = client.open(now, endpoint) {
             let ok = RequestOk {
                 parameters,
                 ..RequestOk::default()
             };
             session.request_ok(&mut connection, id, ok);
         }
-        self.on_accepted(tracks, id);
+        self.on_accepted(measured, id);
     }
 
     /// Fails what was never found.
-    pub(super) fn give_up_search(&mut self, tracks: &mut Tracks) {
-        let receivers = &mut tracks.receivers[self.first..];
+    pub(super) fn give_up_search(&mut self, measured: &mut Measurements) {
+        let receivers = &mut measured.receivers[self.first..];
         for (subscription, receiver) in self.subscriptions.iter_mut().zip(receivers) {
             if subscription.asked.is_none() && !subscription.ended {
                 subscription.failure = Some("the relay never told of the track".to_owned());
                 receiver.fail(Failure::Refused);
                 receiver.end(End::Idle);
-                subscription.note_end(receiver, &mut tracks.progress);
+                subscription.note_end(receiver, &mut measured.progress);
             }
         }
     }

@@ -12,13 +12,13 @@ use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::SubscriberConfig;
-use super::audience::Tracks;
 use super::client::{SubscriberClient, insert_request};
 use super::incoming::{Complete, Incoming, carries};
+use super::measurements::Measurements;
 use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
-use crate::peer::Peer;
 use crate::profile::Pattern;
+use weir_client::client::Client;
 
 impl SubscriberClient {
     /// Notes which tracks are fetched when the schedules begin.
@@ -32,11 +32,11 @@ impl SubscriberClient {
     pub(super) fn fetch_all(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         config: &SubscriberConfig,
-        tracks: &mut Tracks,
+        measured: &mut Measurements,
     ) {
-        let Some((session, mut connection)) = peer.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
@@ -65,11 +65,11 @@ impl SubscriberClient {
             match session.fetch(&mut connection, kind, parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {
-                    let receiver = &mut tracks.receivers[self.first + number];
+                    let receiver = &mut measured.receivers[self.first + number];
                     subscription.failure = Some(format!("could not fetch: {refused}"));
                     receiver.fail(Failure::Refused);
                     receiver.end(End::Disconnected);
-                    subscription.note_end(receiver, &mut tracks.progress);
+                    subscription.note_end(receiver, &mut measured.progress);
                 }
             }
         }
@@ -79,7 +79,7 @@ impl SubscriberClient {
     pub(super) fn on_fetched(
         &mut self,
         now: Instant,
-        (endpoint, peer): (&mut Endpoint, &mut Peer),
+        (endpoint, client): (&mut Endpoint, &mut Client),
         stream: StreamId,
         request: RequestId,
     ) {
@@ -89,7 +89,7 @@ impl SubscriberClient {
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) = peer.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(now, endpoint) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }

@@ -6,8 +6,8 @@ use weir_moqt::name::FullTrackName;
 
 use crate::clock::{milliseconds, signed_nanoseconds};
 use crate::metrics::{End, Failure, TrackResult};
-use crate::profile::Conduct;
-use crate::report::{Status, SubscriberReport};
+use weir_report::relay::Conduct;
+use weir_report::relay::{Status, SubscriberReport};
 
 /// One subscription: one subscriber on one track.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_transport::{StreamId, Transport};
 
-use super::outgoing::{Object, Outgoing, Place};
+use super::send_stream::{Object, Outgoing, Place};
 use crate::strategy::StreamKey;
 
 /// All streams that have not arrived.

@@ -5,8 +5,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::player::PlayerSettings;
-
 /// How much a viewer wants to be buffered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BufferChoice {
@@ -20,18 +18,14 @@ pub enum BufferChoice {
 }
 
 impl BufferChoice {
-    /// The settings of a way of delivery, with as much buffered as is wanted.
-    pub fn applied_to(self, settings: PlayerSettings) -> PlayerSettings {
-        let buffering = match self {
+    /// How the target of the jitter buffer is found for this choice; `strategy` is what the strategy wants.
+    pub(super) fn buffering(self, strategy: Buffering) -> Buffering {
+        match self {
             Self::Adaptive => ADAPTIVE,
-            Self::Strategy => settings.buffering,
+            Self::Strategy => strategy,
             Self::Fixed(target) => {
                 Buffering::Fixed(i64::try_from(target.as_micros()).unwrap_or(i64::MAX / 4))
             }
-        };
-        PlayerSettings {
-            buffering,
-            ..settings
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::clock::RenderClock;
 use super::decodable::Decodable;
-use super::jitter::{Buffering, JitterTarget};
+use super::jitter::{BufferChoice, Buffering, JitterTarget};
 use super::reorder::{Reorder, Reordered};
 use crate::FrameKind;
 
@@ -26,6 +26,17 @@ pub struct PlayerSettings {
     pub in_sequence: bool,
     /// Whether keyframes are refused that begin to arrive when a newer one must be waiting.
     pub stops_stale: bool,
+}
+
+impl PlayerSettings {
+    /// These settings with as much buffered as a viewer wants.
+    #[must_use]
+    pub fn with_buffer(self, choice: BufferChoice) -> Self {
+        Self {
+            buffering: choice.buffering(self.buffering),
+            ..self
+        }
+    }
 }
 
 /// A frame that has arrived, as far as playout has to know it.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 
-use crate::client::{Target, Timebase};
 use crate::playout::{BufferChoice, PlayerSettings};
+use crate::timebase::Timebase;
 
 /// What a player is made with.
 #[derive(Clone, Debug)]

@@ -12,8 +12,8 @@ use weir_moqt::session::RequestId;
 use weir_quic::Endpoint;
 
 use super::Viewer;
+use super::answer_timeout::{answer_by, unanswered_reason};
 use super::incoming::{Of, Tries};
-use super::patience::{answer_by, unanswered_reason};
 use crate::catalog::CATALOG_TRACK;
 use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};

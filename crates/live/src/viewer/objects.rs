@@ -10,7 +10,7 @@ use weir_transport::StreamId;
 
 use super::Viewer;
 use super::incoming::{Current, Of, Whole, has_room};
-use super::succession::Sender;
+use super::publisher_change::Sender;
 use super::unpacking::Unpacked;
 use crate::limits::{HELD_BYTES_MAX, OBJECT_BYTES_MAX};
 use crate::packaging::FrameTag;

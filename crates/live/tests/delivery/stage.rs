@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use weir_client::target::Target;
 use weir_link::{Bitrate, Config as Link, Delay, Queue, Rate};
 use weir_live::figures::{Delays, Figures, FrameRecord};
 use weir_live::packaging::Packaging;
@@ -9,11 +10,10 @@ use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::Strategy;
 use weir_live::{
-    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Target, Timebase, Viewer,
+    Choice, Join, Origin, OriginConfig, OriginCounters, PublishFlow, Timebase, Viewer,
     ViewerConfig, strategy,
 };
 use weir_moqt::draft::Draft;
-use weir_moqt::message::Setup;
 use weir_moqt::name::Namespace;
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Counters, Relay};
@@ -160,11 +160,12 @@ impl Stage {
         let (mut sim, [origin, relay, viewer]) = self.nodes(&*strategy, profile);
         sim.start(relay, Relay::new(Config::default()));
         let namespace = Namespace::new(["live"]).expect("short");
-        let target = |sim: &Sim| Target {
-            remote: sim.address(relay),
-            server_name: SERVER_NAME.to_owned(),
-            client: sim.client_config(&[Draft::Draft18.alpn()]),
-            setup: Setup::default(),
+        let target = |sim: &Sim| {
+            Target::new(
+                sim.address(relay),
+                SERVER_NAME,
+                sim.client_config(&[Draft::Draft18.alpn()]),
+            )
         };
         let timebase = Timebase {
             at: sim.now(),

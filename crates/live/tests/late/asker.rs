@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use weir_moqt::draft::Draft;
+use weir_client::peer::Peer;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::{RequestOk, Setup};
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
-use weir_moqt::session::{Config, Event as SessionEvent, Request, Session, Side};
-use weir_quic::{App, Connection, Endpoint, Event, Handle};
+use weir_moqt::session::{Event as SessionEvent, Request, Session, Side};
+use weir_quic::{App, Connection, Endpoint, Event};
 
 /// Such a relay, with one peer.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Asker {
     track: &'static str,
     /// What its updates say of forwarding.
     changes: Vec<bool>,
-    peer: Option<(Handle, Session)>,
+    peer: Option<Peer>,
     /// The answers, in their order.
     pub(crate) heard: Vec<&'static str>,
     /// Streams that came for the track.
@@ -34,13 +34,15 @@ impl Asker {
         }
     }
 
-    fn on_session_event(&mut self, connection: &mut Connection<'_>, event: SessionEvent) {
+    fn on_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
         match event {
             SessionEvent::Request {
                 id,
                 request: Request::PublishNamespace(offer),
             } => {
-                let (_, session) = self.peer.as_mut().expect("it asks");
+                let peer = self.peer.as_mut().expect("it asks");
+                let (session, mut connection) = peer.open(now, endpoint).expect("it is open");
+                let connection = &mut connection;
                 session.request_ok(connection, id, RequestOk::default());
                 let asked = ask(session, connection, offer.namespace, self.track);
                 for &forward in &self.changes {
@@ -93,42 +95,19 @@ fn ask(
 impl App for Asker {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         if let Event::Connected { handle } = event {
-            let session = Session::new(Config {
-                draft: Draft::Draft18,
-                side: Side::Server,
-                limits: Limits::default(),
-                setup: Setup::default(),
-            });
-            self.peer = Some((handle, session));
+            let mut connection = endpoint.connection(now, handle).expect("it is connected");
+            let (setup, limits) = (Setup::default(), Limits::default());
+            self.peer = Peer::start(now, &mut connection, Side::Server, setup, limits);
         }
-        let Some((handle, session)) = &mut self.peer else {
+        let Some(peer) = &mut self.peer else {
             return;
         };
-        let Some(mut connection) = endpoint.connection(now, *handle) else {
-            return;
-        };
-        let connection = &mut connection;
-        match event {
-            Event::Connected { .. } => session.start(now, connection),
-            Event::Opened {
-                stream, direction, ..
-            } => session.handle_opened(now, connection, stream, direction),
-            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
-            Event::Writable { stream, .. } => {
-                session.handle_writable(now, connection, stream);
-            }
-            Event::StreamsAvailable { direction, .. } => {
-                session.handle_streams_available(now, connection, direction);
-            }
-            Event::Stopped { .. }
-            | Event::Datagram { .. }
-            | Event::Lost { .. }
-            | Event::Finished { .. } => {}
-        }
-        while let Some((_, session)) = &mut self.peer
-            && let Some(event) = session.poll_event()
+        // Nothing is sent but answers, so no data stream is its own.
+        let _nothing = peer.handle_event(now, endpoint, event);
+        while let Some(peer) = &mut self.peer
+            && let Some(event) = peer.poll_event()
         {
-            self.on_session_event(connection, event);
+            self.on_session_event(now, endpoint, event);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use weir_client::peer::Peer;
 use weir_live::{Choice, Origin, PublishFlow, Viewer, ViewerConfig};
-use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
-use weir_moqt::session::{Config, Event as SessionEvent, Session, Side};
-use weir_quic::{App, Endpoint, Event, Handle};
+use weir_moqt::session::{Event as SessionEvent, Side};
+use weir_quic::{App, Endpoint, Event};
 
 use crate::stage::{Show, Stage};
 
@@ -17,7 +17,7 @@ use crate::stage::{Show, Stage};
 struct Silent {
     /// Whether it resets the streams of requests, instead of leaving them open.
     resets: bool,
-    peer: Option<(Handle, Session)>,
+    peer: Option<Peer>,
 }
 
 impl Silent {
@@ -29,43 +29,21 @@ impl Silent {
 impl App for Silent {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         if let Event::Connected { handle } = event {
-            let session = Session::new(Config {
-                draft: Draft::Draft18,
-                side: Side::Server,
-                limits: Limits::default(),
-                setup: Setup::default(),
-            });
-            self.peer = Some((handle, session));
+            let mut connection = endpoint.connection(now, handle).expect("it is connected");
+            let (setup, limits) = (Setup::default(), Limits::default());
+            self.peer = Peer::start(now, &mut connection, Side::Server, setup, limits);
         }
-        let Some((handle, session)) = &mut self.peer else {
+        let Some(peer) = &mut self.peer else {
             return;
         };
-        let Some(mut connection) = endpoint.connection(now, *handle) else {
-            return;
-        };
-        let connection = &mut connection;
-        match event {
-            Event::Connected { .. } => session.start(now, connection),
-            Event::Opened {
-                stream, direction, ..
-            } => session.handle_opened(now, connection, stream, direction),
-            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
-            Event::Writable { stream, .. } => {
-                session.handle_writable(now, connection, stream);
-            }
-            Event::StreamsAvailable { direction, .. } => {
-                session.handle_streams_available(now, connection, direction);
-            }
-            Event::Stopped { .. }
-            | Event::Datagram { .. }
-            | Event::Lost { .. }
-            | Event::Finished { .. } => {}
-        }
-        while let Some(event) = session.poll_event() {
+        // Nothing is sent but answers, so no data stream is its own.
+        let _nothing = peer.handle_event(now, endpoint, event);
+        while let Some(event) = peer.poll_event() {
             if let SessionEvent::Request { id, .. } = event
                 && self.resets
+                && let Some((session, mut connection)) = peer.open(now, endpoint)
             {
-                session.cancel(connection, id, ResetCode::INTERNAL_ERROR);
+                session.cancel(&mut connection, id, ResetCode::INTERNAL_ERROR);
             }
         }
     }

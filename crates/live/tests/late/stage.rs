@@ -3,15 +3,15 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use weir_client::target::Target;
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::Source;
 use weir_live::{
-    Choice, Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer,
-    ViewerConfig, strategy,
+    Choice, Ingest, Item, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig,
+    strategy,
 };
 use weir_moqt::draft::Draft;
-use weir_moqt::message::Setup;
 use weir_moqt::name::Namespace;
 use weir_relay::{Config, Limits, Relay};
 use weir_sim::{NodeConfig, NodeId, SERVER_NAME, Sim};
@@ -106,12 +106,11 @@ impl Stage {
     }
 
     fn target(&self) -> Target {
-        Target {
-            remote: self.sim.address(self.relay),
-            server_name: SERVER_NAME.to_owned(),
-            client: self.sim.client_config(&[Draft::Draft18.alpn()]),
-            setup: Setup::default(),
-        }
+        Target::new(
+            self.sim.address(self.relay),
+            SERVER_NAME,
+            self.sim.client_config(&[Draft::Draft18.alpn()]),
+        )
     }
 
     /// All share one clock, whenever they begin.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::{tests::epoch, tracks::Tracks};
+use crate::{tests::epoch, track::table::Tracks};
 
 /// A cache with its accounts.
 struct Desk {

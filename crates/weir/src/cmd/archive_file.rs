@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use flate2::{Compression, bufread::MultiGzDecoder, write::GzEncoder};
-use weir_bench::archive::Archive;
+use weir_report::relay::archive::Archive;
 
 /// Writes `archive` to `file`.
 pub(super) fn write(file: &Path, archive: &Archive) -> anyhow::Result<()> {

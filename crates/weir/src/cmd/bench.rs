@@ -17,11 +17,11 @@ use weir_bench::{
     profile::{Mode, Profile},
     publisher::PublishFlow,
     qperf::Wire,
-    report::{Report, html, json, terminal},
     scenario::Roles,
     subscriber::SubscribeFlow,
 };
 use weir_moqt::token::Token;
+use weir_report::relay::{Report, html, json, terminal};
 
 use crate::{
     cmd::{archive_file, print_line, print_out, progress::Progress},

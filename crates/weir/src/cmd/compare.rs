@@ -11,12 +11,13 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser};
-use weir_bench::{
-    compare::{Comparison, Entry, html, markdown, terminal},
-    find_max::{Probe, load},
-    report::{Report, live::Moment},
-};
+use weir_bench::profile::load;
 use weir_net::Stop;
+use weir_report::{
+    comparison::{Comparison, Entry, html, markdown, terminal},
+    relay::{Report, live_view::Moment},
+    search::Probe,
+};
 
 use super::{
     bench::{self, BenchArguments},
@@ -351,7 +352,7 @@ impl Turns {
 
     /// A run has come to its end.
     fn note(&mut self, number: usize, label: &str, probe: Probe) {
-        let row = weir_bench::find_max::row(&probe);
+        let row = weir_report::search::row(&probe);
         print_line(&format!("{label}: {}", row.trim_start()));
         self.entries[number].runs.push(probe);
     }

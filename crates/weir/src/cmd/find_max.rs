@@ -4,13 +4,13 @@ use std::{fs, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use weir_bench::{
-    find_max::{
+use weir_net::Stop;
+use weir_report::{
+    relay::{html, live_view::Moment},
+    search::{
         Answer, Dimension, Probe, ProbeOutcome, Record, RecordedSearch, Step, heading, next, row,
     },
-    report::{html, live::Moment},
 };
-use weir_net::Stop;
 
 use super::{
     bench::{self, BenchArguments},

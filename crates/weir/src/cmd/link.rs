@@ -12,7 +12,7 @@ use weir_link::{Bitrate, Rate, Stats};
 use weir_net::{Shaper, ShaperConfig};
 
 use crate::cmd::print_out;
-use crate::live::{conditions::Conditions, profile::NetworkProfile};
+use crate::live::{link_conditions::Conditions, network_profile::NetworkProfile};
 use crate::signals;
 
 /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss

@@ -10,12 +10,11 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use weir_live::Target;
+use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
-use crate::live::hosting::target;
-use crate::run::{RelayUrl, TrustChoice};
+use crate::run::{RelayUrl, TrustChoice, client_target};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -63,7 +62,7 @@ impl TrustArguments {
             }
             None => TrustChoice::Roots(self.ca.clone()),
         };
-        target(url, &trust)
+        client_target(url, &trust)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 
-use weir_bench::report::live::{LiveView, Moment};
+use weir_report::relay::live_view::{LiveView, Moment};
 
 use super::print_line;
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use weir_bench::report::{Report, csv, html, json, prometheus, sanitize};
+use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
 
 use super::{archive_file, bench};
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use weir_bench::http3::{Comparison, Contender, Entry, RunFigures};
 use weir_net::{Stop, clock};
+use weir_report::http3::{Comparison, Contender, Entry, RunFigures};
 
 use super::{
     contenders::{Described, DescribedServer, Files, Load, free_port},
@@ -321,7 +321,7 @@ fn order(servers: usize, rounds: u32) -> impl Iterator<Item = (u32, usize)> {
 }
 
 /// What went wrong in a run, in short.
-fn problems_of(report: &weir_bench::http3::Report) -> Vec<String> {
+fn problems_of(report: &weir_report::http3::Report) -> Vec<String> {
     let kinds = report
         .requests
         .failures

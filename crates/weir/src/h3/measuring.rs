@@ -6,11 +6,6 @@ use std::{
 };
 
 use anyhow::Context as _;
-use weir_bench::{
-    http3::{self as figures, Report},
-    metrics::figures::{buckets, distribution, quantile_ms},
-    report::{Latency, LatencySecond},
-};
 use weir_http3::{
     Limits,
     client::{Client, Failure, Figures, Greeting, Load, Refusal, Target},
@@ -19,6 +14,11 @@ use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{
     ClientConfig, Packets,
     tls::{ClientTls, Sessions, Trust},
+};
+use weir_report::{
+    http3::{self as figures, Report},
+    latency::{buckets, distribution, quantile_ms},
+    relay::{Latency, LatencySecond},
 };
 
 use super::{

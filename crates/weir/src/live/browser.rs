@@ -18,14 +18,14 @@ use weir_moqt::name::Namespace;
 use weir_net::{Bell, Shaper, ShaperConfig, Stop};
 use weir_quic::Congestion;
 
-use super::conditions::Conditions;
 use super::hosting;
-use super::inbox::Inbox;
+use super::ingest_queue::Inbox;
 use super::lab::{Run, named_strategy, wanted_congestion};
-use super::net::{Encoder, join, start};
-use super::profile::NetworkProfile;
-use super::watch::serve_page;
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use super::link_conditions::Conditions;
+use super::network_profile::NetworkProfile;
+use super::player_page::serve_page;
+use super::real_time::{Encoder, join, start};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 
 /// Streams by a strategy over a profile to a browser.
 ///
@@ -70,7 +70,7 @@ pub(crate) fn run(
     let inbox = Inbox::new(bell.clone());
     let mut encoder = Encoder::start(profile.duration + STARTING, seed)?;
     encoder.feed(&inbox, &stop)?;
-    let target = hosting::target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
+    let target = client_target(&RelayUrl::of_child(relay.address), &TrustChoice::Anyone)?;
     let (address, asked) = (relay.address, stop.clone());
     let origin = start("weir-origin", move || {
         let mut origin = Origin::new(OriginConfig {

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use weir_live::{Target, Timebase};
+use weir_live::Timebase;
 use weir_net::{Bell, Host, HostConfig, SocketConfig, Stop, Telemetry, clock};
 use weir_quic::{App, Congestion, Limits};
 
 use crate::endpoints;
-use crate::run::{RelayUrl, TrustChoice, client_target};
 
 /// Runs a role that connects to `remote`, until it is finished or asked to stop.
 pub(crate) fn host(
@@ -39,17 +38,6 @@ pub(crate) fn host(
         host = host.with_bell(bell);
     }
     host.run(app).context("the event loop failed")
-}
-
-/// How the relay at `url` is reached.
-pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
-    let target = client_target(url, trust, 1)?;
-    Ok(Target {
-        remote: target.remote,
-        server_name: target.server_name,
-        client: target.client,
-        setup: target.setup,
-    })
 }
 
 /// The time of day, as all on one machine share it.

@@ -3,22 +3,21 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use weir_client::target::Target;
 use weir_link::{Config as Link, Delay};
 use weir_live::figures::{Figures, FrameRecord};
 use weir_live::packaging::Packaging;
 use weir_live::playout::BufferChoice;
 use weir_live::source::{FrameTrace, LIFE_720P, TraceSource};
 use weir_live::strategy::{self, Strategy};
-use weir_live::{
-    Choice, Join, Origin, OriginConfig, PublishFlow, Target, Timebase, Viewer, ViewerConfig,
-};
-use weir_moqt::{draft::Draft, message::Setup, name::Namespace};
+use weir_live::{Choice, Join, Origin, OriginConfig, PublishFlow, Timebase, Viewer, ViewerConfig};
+use weir_moqt::{draft::Draft, name::Namespace};
 use weir_quic::{Congestion, Limits};
 use weir_relay::{Config, Relay};
 use weir_sim::{NodeConfig, SERVER_NAME, Sim};
 
-use super::conditions::Conditions;
-use super::profile::NetworkProfile;
+use super::link_conditions::Conditions;
+use super::network_profile::NetworkProfile;
 
 /// What came of a run.
 #[derive(Clone, Debug)]
@@ -62,12 +61,11 @@ pub(crate) fn run(
     sim.start(relay, Relay::new(Config::default()));
 
     let namespace = Namespace::new(["live"])?;
-    let target = Target {
-        remote: sim.address(relay),
-        server_name: SERVER_NAME.to_owned(),
-        client: sim.client_config(&[Draft::ALL[0].alpn()]),
-        setup: Setup::default(),
-    };
+    let target = Target::new(
+        sim.address(relay),
+        SERVER_NAME,
+        sim.client_config(&[Draft::ALL[0].alpn()]),
+    );
     let timebase = Timebase {
         at: sim.now(),
         us: 0,

@@ -11,13 +11,13 @@ use weir_bench::{
     lookout::Lookout,
     meeting::MeetingRole,
     metrics::{End, TrackPlan},
-    profile::{Conduct, Mode, Profile},
+    profile::{Mode, Profile},
     publisher::{PublisherConfig, PublisherRole},
-    report::{Clause, Status, live::Moment},
     scenario::{Roles, Scenario},
     subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
 };
 use weir_net::{Stop, clock};
+use weir_report::relay::{Clause, Conduct, Status, live_view::Moment};
 
 use super::{
     Plan, RelayUrl,
@@ -332,11 +332,9 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         Scenario::fan_out_of(profile, plan.subscribers, seed, roles)
     };
     let scenario = scenario.with_context(|| plan.profile_name.clone())?;
-    let mut session_limits = weir_moqt::limits::Limits::default();
     let requests = scenario.subscribers.iter().map(|wanted| wanted.len()).max();
-    session_limits.requests_local_max = session_limits
-        .requests_local_max
-        .max(requests.unwrap_or(0) + REQUESTS_BESIDE);
+    let requests_max = &mut target.limits.requests_local_max;
+    *requests_max = (*requests_max).max(requests.unwrap_or(0) + REQUESTS_BESIDE);
     let publishers = PublisherConfig {
         target: target::Target {
             sockets: if plan.meetings.is_some() {
@@ -351,7 +349,6 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         flow: plan.flow,
         ramp_per_second: plan.ramp_per_second,
         tokens: plan.tokens.clone(),
-        session_limits: session_limits.clone(),
     };
     let subscribers = SubscriberConfig {
         target,
@@ -368,7 +365,6 @@ fn configs(plan: &Plan, url: &RelayUrl, run_clock: RunClock) -> anyhow::Result<C
         audience: plan.profile.audience,
         start_timeout: longest(&plan.profile).max(START_TIMEOUT) + wait,
         verify_content: true,
-        session_limits,
     };
     Ok(Configs {
         publishers,

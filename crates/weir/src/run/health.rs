@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weir_bench::report::GeneratorThread;
+use weir_report::relay::GeneratorThread;
 
 /// A thread of the generator as it was over the window, and where it ran.
 #[derive(Clone, Debug, PartialEq)]

@@ -13,15 +13,14 @@ use anyhow::{Context as _, anyhow};
 use weir_bench::{
     lookout::Lookout,
     meeting::MeetingRole,
-    metrics::figures,
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
-    report::Clause,
     subscriber::{SubscriberProgress, SubscriberRole},
 };
 use weir_net::{
     Host, HostConfig, SocketConfig, Stop, Telemetry, clock, pin_to_core, raise_open_files_limit,
 };
 use weir_quic::{App, Endpoint, Event, Limits};
+use weir_report::{latency, relay::Clause};
 
 use super::RelayUrl;
 use crate::endpoints;
@@ -281,7 +280,7 @@ impl LoadHost {
             return;
         }
         let (from, to) = (Duration::from_secs(second - 1), Duration::from_secs(second));
-        let latency = figures::distribution(&subscribers.latency_between(from, to));
+        let latency = latency::distribution(&subscribers.latency_between(from, to));
         self.latency = (second, latency.map(|one| (one.p50_ms, one.p99_ms)));
         if let Some(lookout) = self.lookout.as_ref().filter(|_| self.hopeless.is_empty()) {
             self.hopeless = lookout.look(now, subscribers);

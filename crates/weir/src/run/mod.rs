@@ -18,19 +18,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use weir_bench::{
-    archive::Archive,
     clock::RunClock,
     outcome::{self, Judged, Surroundings},
     profile::{Mode, Pattern, Profile},
     publisher::PublishFlow,
     qperf::Wire,
-    report::{Calibration, Cores, Run, live::Moment},
     scenario::Roles,
-    service_level::ServiceLevel,
     subscriber::SubscribeFlow,
 };
 use weir_moqt::{draft::Draft, token::Token};
 use weir_net::{Stop, clock};
+use weir_report::{
+    relay::{Calibration, Cores, Run, archive::Archive, live_view::Moment},
+    service_level::ServiceLevel,
+};
 
 pub(crate) use self::{
     child::{ChildRelay, OwnRelay},
@@ -334,7 +335,7 @@ fn describe(plan: &Plan, machine: &Machine, url: &RelayUrl) -> Run {
     Run {
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
         command_line: plan.command_line.clone(),
-        profile: weir_bench::report::Profile {
+        profile: weir_report::relay::Profile {
             name: plan.profile_name.clone(),
             text: plan.profile.to_ini(),
         },

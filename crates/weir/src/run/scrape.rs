@@ -7,8 +7,8 @@ use std::{
 };
 
 use anyhow::Context as _;
-use weir_bench::report::{MetricSecond, RelayMetric};
 use weir_net::{Stop, clock};
+use weir_report::relay::{MetricSecond, RelayMetric};
 
 /// Counters by their name, labels included.
 pub(crate) type Counters = BTreeMap<String, u64>;

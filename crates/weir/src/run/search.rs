@@ -1,18 +1,18 @@
 //! The search for the largest load that a relay carries, on real sockets: it makes the probes that
-//! [`weir_bench::find_max`] asks for.
+//! [`weir_report::search`] asks for.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use weir_bench::{
-    find_max::{
-        self, Answer, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step, load,
-    },
-    profile::Profile,
+    profile::{Profile, load},
     qperf::Wire,
-    report::{Calibration, Report, live::Moment},
 };
 use weir_net::{Stop, clock};
+use weir_report::{
+    relay::{Calibration, Report, live_view::Moment},
+    search::{self, Answer, Dimension, FixedLoad, Probe, Record, RecordedSearch, Settings, Step},
+};
 
 use super::{Machine, MachineTime, Meetings, Plan, RelayChoice, relays::StartedRelay};
 
@@ -170,7 +170,7 @@ impl Search {
         let started = clock::now();
         // Those that are ended early say nothing of how long the next may take.
         let mut longest = Duration::ZERO;
-        while let Step::Probe(load) = find_max::next(&self.recorded.settings, &self.probes) {
+        while let Step::Probe(load) = search::next(&self.recorded.settings, &self.probes) {
             let begun = clock::now();
             if let Some(limit) = self.method.time_max
                 && begun - started + longest > limit

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_bench::report::{GeneratorSecond, RelaySecond};
+use weir_report::relay::{GeneratorSecond, RelaySecond};
 
 use super::process::Usage;
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-pub(crate) use weir_bench::target::Target;
+pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
 use weir_net::certificate;
 use weir_quic::{
@@ -166,9 +166,9 @@ impl fmt::Display for RelayUrl {
     }
 }
 
-/// How clients reach the relay, with any draft.
-pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice, sockets: u32) -> anyhow::Result<Target> {
-    target_with(url, trust, sockets, &super::protocols())
+/// How clients reach the relay from one socket, with any draft.
+pub(crate) fn target(url: &RelayUrl, trust: &TrustChoice) -> anyhow::Result<Target> {
+    target_with(url, trust, 1, &super::protocols())
 }
 
 /// How clients reach the relay with one of the drafts that `protocols` names.
@@ -199,14 +199,12 @@ pub(crate) fn target_with(
         origin: None,
     });
     Ok(Target {
-        remote: url.address,
-        server_name: url.host.clone(),
-        client: ClientConfig { tls, web_transport },
         setup: Setup {
             implementation: Some(concat!("weir/", env!("CARGO_PKG_VERSION")).to_owned()),
             ..named(url)
         },
         sockets,
+        ..Target::new(url.address, &url.host, ClientConfig { tls, web_transport })
     })
 }
 
@@ -250,7 +248,7 @@ mod tests {
     fn what_is_asked_for_over_web_transport() {
         let url: RelayUrl = "https://[::1]:99?x".parse().unwrap();
         assert_eq!(url.to_string(), "https://[::1]:99?x");
-        let target = target(&url, &TrustChoice::Anyone, 1).unwrap();
+        let target = target(&url, &TrustChoice::Anyone).unwrap();
         let request = target.client.web_transport.unwrap();
         assert_eq!(request.authority, "[::1]:99");
         assert_eq!(request.path, "/?x");
@@ -270,7 +268,7 @@ mod tests {
             ("moqt://localhost", Some("localhost:443"), None),
             ("moqt://localhost:99?x", Some("localhost:99"), Some("?x")),
         ] {
-            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone, 1)
+            let setup = target(&url.parse().unwrap(), &TrustChoice::Anyone)
                 .unwrap()
                 .setup;
             assert_eq!(setup.authority.as_deref(), authority, "{url}");

@@ -8,12 +8,12 @@ use std::{
 use weir_bench::{
     limits::DRAIN_MIN,
     profile::{Profile, TrackProfile},
-    report::{
-        Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
-        live::{Moment, Stage},
-    },
 };
 use weir_net::{TelemetrySnapshot, clock};
+use weir_report::relay::{
+    Generator, GeneratorThread, Relay, RelayCost, RelaySource, Window as ReportWindow,
+    live_view::{Moment, Stage},
+};
 
 use super::{
     Plan, RelayChoice,

@@ -2,7 +2,7 @@
 //! sockets, as fast as their connections take it. [evens-00 §3.3]
 
 use weir_bench::metrics::SentTotals;
-use weir_bench::report::Status;
+use weir_report::relay::Status;
 
 use crate::world::{self, Crowd, Setting, World};
 

@@ -5,12 +5,14 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use weir_bench::{
-    find_max::{self, Probe, ProbeOutcome, load},
     lookout::Lookout,
-    profile::Profile,
-    report::{Outcome, Report},
+    profile::{Profile, load},
 };
 use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
+use weir_report::{
+    relay::{Outcome, Report},
+    search::{self, Probe, ProbeOutcome},
+};
 
 use crate::world::{self, Clients, Crowd, Setting, World, seed};
 
@@ -92,7 +94,7 @@ impl Scene<'_> {
         let sentence = &early.report.verdict.sentence;
         let reason = format!("ended early, since it could not hold any more: {clause}");
         assert!(sentence.starts_with(&reason), "{sentence}");
-        let row = find_max::row(&early.probe);
+        let row = search::row(&early.probe);
         assert!(
             row.contains(&format!("{clause}; ended early, after ")) || clauses.len() > 1,
             "{row}"

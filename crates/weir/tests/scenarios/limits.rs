@@ -4,14 +4,14 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use weir_bench::{
-    find_max::{self, Answer, Probe, Settings, Step},
-    null_relay::NullRelay,
-    report::{Calibration, Outcome, Report, html, prometheus, terminal},
-    service_level::ServiceLevel,
-};
+use weir_bench::null_relay::NullRelay;
 use weir_link::{Bitrate, Config as LinkConfig, Queue, Rate};
 use weir_quic::App;
+use weir_report::{
+    relay::{Calibration, Outcome, Report, html, prometheus, terminal},
+    search::{self, Answer, Probe, Settings, Step},
+    service_level::ServiceLevel,
+};
 
 use crate::world::{self, Clients, Crowd, Setting, World, seed};
 
@@ -94,7 +94,7 @@ fn the_search_finds_what_a_link_carries() {
     };
     let mut probes = Vec::new();
     let answer = loop {
-        match find_max::next(&settings, &probes) {
+        match search::next(&settings, &probes) {
             Step::Probe(load) => {
                 let report = run(load, world::relay(), Some(3_000_000));
                 probes.push(Probe::of(load, &report));
@@ -158,7 +158,7 @@ fn what_happens_before_the_steady_window_is_not_judged() {
         (figures.objects_lost, figures.objects_lost_before),
         (0, lost)
     );
-    let row = find_max::row(&Probe::of(5, &judged));
+    let row = search::row(&Probe::of(5, &judged));
     let named = format!("{lost} lost before what is judged");
     assert!(row.ends_with(&named), "{row}");
     let sentence = format!("0 of them lost, and {lost} before");

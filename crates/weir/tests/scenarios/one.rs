@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use weir_bench::{
-    publisher::PublishFlow,
-    report::{Outcome, Report, html, json},
+use weir_bench::publisher::PublishFlow;
+use weir_link::{Config as LinkConfig, Loss, Probability};
+use weir_report::{
+    relay::{Outcome, Report, html, json},
     service_level::ServiceLevel,
 };
-use weir_link::{Config as LinkConfig, Loss, Probability};
 
 use crate::world::{self, Crowd, Setting, World, seed};
 

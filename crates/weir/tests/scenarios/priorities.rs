@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use weir_bench::service_level::ServiceLevel;
 use weir_link::{Bitrate, Config as LinkConfig, Rate};
+use weir_report::service_level::ServiceLevel;
 
 use crate::world::{self, Clients, Crowd, Setting, World, seed};
 

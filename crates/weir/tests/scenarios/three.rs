@@ -3,9 +3,9 @@
 
 use weir_bench::{
     publisher::PublishFlow,
-    report::Status,
     subscriber::{SubscribeFlow, SubscriptionResult},
 };
+use weir_report::relay::Status;
 
 use crate::world::{self, Crowd, Setting, World};
 

@@ -2,12 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use weir_bench::{
-    profile::Conduct,
-    report::{Outcome, Report},
+use weir_link::{Bitrate, Queue, Rate};
+use weir_report::{
+    relay::{Conduct, Outcome, Report},
     service_level::ServiceLevel,
 };
-use weir_link::{Bitrate, Queue, Rate};
 
 use crate::world::{self, Crowd, Setting, World, seed};
 

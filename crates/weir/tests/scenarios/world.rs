@@ -10,17 +10,18 @@ use weir_bench::{
     outcome::{self, Judged, Surroundings},
     profile::Profile,
     publisher::{PublishFlow, PublisherConfig, PublisherRole},
-    report::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
     scenario::Scenario,
-    service_level::ServiceLevel,
     subscriber::{
         SubscribeFlow, SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult,
     },
-    target::Target,
 };
+use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
-use weir_moqt::{limits::Limits, message::Setup};
 use weir_quic::App;
+use weir_report::{
+    relay::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
+    service_level::ServiceLevel,
+};
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
 /// What a benchmark is made from.
@@ -124,13 +125,8 @@ impl World {
             }
         };
         let scenario = scenario.expect("a test's profile can be laid out");
-        let target = Target {
-            remote: sim.address(relay_node),
-            server_name: SERVER_NAME.to_owned(),
-            client: sim.client_config(&["moqt-18"]),
-            setup: Setup::default(),
-            sockets: 1,
-        };
+        let client = sim.client_config(&["moqt-18"]);
+        let target = Target::new(sim.address(relay_node), SERVER_NAME, client);
         let joins = profile.audience.joins_per_second;
         let publishers = PublisherConfig {
             target: target.clone(),
@@ -139,7 +135,6 @@ impl World {
             flow: setting.publish,
             ramp_per_second: joins.unwrap_or(setting.joins_per_second),
             tokens: Vec::new(),
-            session_limits: Limits::default(),
         };
         let subscribers = SubscriberConfig {
             target,
@@ -151,7 +146,6 @@ impl World {
             audience: profile.audience,
             start_timeout: Duration::from_secs(30),
             verify_content: true,
-            session_limits: Limits::default(),
         };
         let clients = match setting.crowd {
             Crowd::Subscribers(_) => {
@@ -348,7 +342,7 @@ impl World {
         Run {
             weir_version: String::new(),
             command_line: String::new(),
-            profile: weir_bench::report::Profile {
+            profile: weir_report::relay::Profile {
                 name: "profile.ini".to_owned(),
                 text: self.profile.to_ini(),
             },

@@ -18,13 +18,18 @@ enum Place {
 }
 
 /// Every crate, by its folder.
-const CRATES: [(&str, Place); 13] = [
+const CRATES: [(&str, Place); 15] = [
     ("transport", Place::Protocol(&[])),
     ("link", Place::Protocol(&[])),
     ("histogram", Place::Protocol(&[])),
+    ("report", Place::Protocol(&["weir-histogram"])),
     ("moqt", Place::Protocol(&["weir-transport"])),
     ("h3", Place::Protocol(&["weir-transport"])),
     ("quic", Place::Protocol(&["weir-transport", "weir-h3"])),
+    (
+        "client",
+        Place::Protocol(&["weir-transport", "weir-moqt", "weir-quic"]),
+    ),
     ("http3", Place::Protocol(&HTTP3)),
     ("relay", Place::Role),
     ("bench", Place::Role),
@@ -35,13 +40,15 @@ const CRATES: [(&str, Place); 13] = [
 ];
 
 /// What roles and hosts may depend on.
-const PROTOCOL: [&str; 6] = [
+const PROTOCOL: [&str; 8] = [
     "weir-transport",
     "weir-moqt",
     "weir-h3",
     "weir-quic",
+    "weir-client",
     "weir-link",
     "weir-histogram",
+    "weir-report",
 ];
 
 /// What the role of HTTP/3 may depend on: it needs no MOQT.

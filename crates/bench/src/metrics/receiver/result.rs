@@ -5,12 +5,11 @@ use serde::Serialize;
 use super::{End, Failure, Phase, TrackReceiver};
 use crate::clock::{milliseconds, signed_nanoseconds};
 use crate::metrics::TrackPlan;
-use crate::metrics::figures::{distribution, quantile_ms};
 use crate::profile::Pattern;
 use crate::qperf::Wire;
-use crate::report::{
-    Completion, Delivery, Distribution, ObjectPosition, Progress, Status, Variance,
-};
+use weir_report::latency::{distribution, quantile_ms};
+use weir_report::relay::{Completion, Delivery, ObjectPosition, Progress, Status, Variance};
+use weir_report::statistics::Distribution;
 
 /// What one subscriber measured of one track.
 #[derive(Clone, Debug, PartialEq, Serialize)]

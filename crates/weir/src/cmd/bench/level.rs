@@ -5,8 +5,8 @@ use weir_bench::{
     profile::{Pattern, Profile, TrackProfile},
     qperf::Wire,
     scenario::Roles,
-    service_level::{ServiceLevel, Subject},
 };
+use weir_report::service_level::{ServiceLevel, Subject};
 
 use crate::run::RelayChoice;
 

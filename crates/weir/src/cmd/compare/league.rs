@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, path::Path, process::ExitCode, time::Duration};
 
 use anyhow::{Context as _, bail};
-use weir_bench::{
-    compare::{Limits, RelayLimit},
-    find_max::{Dimension, Probe, Record, heading, row},
-    report::live::Moment,
-};
 use weir_net::{Stop, clock};
+use weir_report::{
+    comparison::{Limits, RelayLimit},
+    relay::live_view::Moment,
+    search::{Dimension, Probe, Record, heading, row},
+};
 
 use super::{
     super::{bench, print_line, print_out, progress::Progress},

@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
-use weir_bench::http3::{Report, html, json, terminal};
 use weir_http3::client::limits::SECONDS_MAX;
 use weir_net::{certificate, raise_open_files_limit};
 use weir_quic::tls::Trust;
+use weir_report::http3::{Report, html, json, terminal};
 
 use crate::{
     cmd::{

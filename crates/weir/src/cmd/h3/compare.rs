@@ -4,7 +4,7 @@ use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser};
-use weir_bench::http3::{Comparison, markdown, page, table};
+use weir_report::http3::{Comparison, markdown, page, table};
 
 use super::bench::{self, BenchArguments};
 use crate::{

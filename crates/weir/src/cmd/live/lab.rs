@@ -16,11 +16,11 @@ use crate::cmd::{print_line, print_out, time::time};
 use crate::live::{
     agreement::{Disturbed, agreement, bound, undisturbed},
     browser,
-    conditions::Conditions,
     lab::{self, Run},
-    net::{self, SourceChoice},
+    link_conditions::Conditions,
+    network_profile::NetworkProfile,
     page::{Cell, page},
-    profile::NetworkProfile,
+    real_time::{self, SourceChoice},
     table::{Row, lines, table, verdicts},
 };
 use crate::results;
@@ -285,7 +285,7 @@ fn really(
     at_once(tasks, jobs, |task| {
         let make = || {
             let (run, stolen) = MachineTime::stolen_during(|| {
-                net::run(
+                real_time::run(
                     &task.strategy,
                     &task.profile,
                     &task.conditions,

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow, bail};
 use clap::{Args, ValueEnum};
 use serde_json::json;
+use weir_client::target::Target;
 use weir_live::packaging::Packaging;
 use weir_live::strategy::Strategy;
-use weir_live::{Origin, OriginConfig, PublishFlow, Target};
+use weir_live::{Origin, OriginConfig, PublishFlow};
 use weir_moqt::name::Namespace;
 use weir_net::{Bell, Stop};
 use weir_quic::Congestion;
@@ -19,11 +20,11 @@ use weir_quic::Congestion;
 use super::{TrustArguments, namespace};
 use crate::cmd::{print_line, print_out};
 use crate::live::{
-    hosting::{host, target, timebase},
-    inbox::Inbox,
+    hosting::{host, timebase},
+    ingest_queue::Inbox,
     lab::{named_strategy, wanted_congestion},
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 use crate::signals;
 
 /// Publish a live stream: fragmented MP4 from ffmpeg, by a strategy
@@ -86,7 +87,9 @@ pub(super) fn run(arguments: &PublishArguments) -> anyhow::Result<ExitCode> {
         print_line(&own.ready.to_string());
     }
     let target = match (&own, &arguments.relay) {
-        (Some(own), _) => target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?,
+        (Some(own), _) => {
+            client_target(&RelayUrl::of_child(own.reachable()), &TrustChoice::Anyone)?
+        }
         (None, Some(url)) => arguments.trust.target(&url.parse().context("the relay")?)?,
         (None, None) => bail!("expected a relay or --listen"),
     };

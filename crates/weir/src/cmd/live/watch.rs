@@ -20,12 +20,12 @@ use weir_quic::Congestion;
 use super::namespace;
 use crate::cmd::{print_line, print_out};
 use crate::live::{
-    hosting::{host, target, timebase},
-    inbox::Inbox,
+    hosting::{host, timebase},
+    ingest_queue::Inbox,
     lab::{named_strategy, wanted_congestion},
-    watch::serve_page,
+    player_page::serve_page,
 };
-use crate::run::{ChildRelay, RelayUrl, TrustChoice};
+use crate::run::{ChildRelay, RelayUrl, TrustChoice, client_target};
 use crate::signals;
 
 /// Watch a live stream in a browser on this machine
@@ -240,7 +240,7 @@ fn publish(
     } = source;
     let bell = Bell::new().context("cannot make an event descriptor")?;
     let inbox = Inbox::new(bell.clone());
-    let target = target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
+    let target = client_target(&RelayUrl::of_child(relay), &TrustChoice::Anyone)?;
     let namespace = named(&arguments.namespace)?;
     let (strategy, packaging) = (arguments.strategy.clone(), arguments.packaging);
     let reader = inbox.fill(input, is_paced, stop.clone())?;

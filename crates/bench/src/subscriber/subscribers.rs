@@ -1,0 +1,254 @@
+//! The subscribers of a role and what they have in common, without their connections.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_moqt::data::ObjectDatagram;
+use weir_moqt::session::{Event as SessionEvent, RequestId};
+use weir_quic::Endpoint;
+
+use super::client::SubscriberClient;
+use super::measurements::Measurements;
+use super::{SubscriberConfig, SubscriberProgress};
+use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
+use weir_client::client::Client;
+use weir_client::clients::Clients;
+use weir_histogram::Series;
+use weir_report::relay::Conduct;
+
+/// Subscribers whose connections are handed in.
+#[derive(Debug)]
+pub(crate) struct Subscribers {
+    pub(crate) config: SubscriberConfig,
+    pub(super) clients: Vec<SubscriberClient>,
+    pub(super) measured: Measurements,
+    /// When the first of them began; `None` before [`SubscriberRole::start`].
+    started: Option<Instant>,
+    next_check: Option<Instant>,
+    pub(super) next_leave: Option<Instant>,
+    /// Whose turn to leave is next.
+    pub(super) leave_turn: usize,
+    closed: bool,
+}
+
+impl Subscribers {
+    /// Subscribers that wait for [`start`](Self::start).
+    pub(crate) fn new(mut config: SubscriberConfig) -> Self {
+        // What the session drops after PUBLISH_DONE, no receiver could wait for.
+        config.target.limits.done_linger = drain_of(&config.plans);
+        let subscriptions = config.subscribers.iter().map(|wanted| wanted.len()).sum();
+        let mut first = 0;
+        let mut clients = Vec::with_capacity(config.subscribers.len());
+        let all = config.subscribers.len();
+        for (number, wanted) in config.subscribers.iter().enumerate() {
+            let conduct = config.audience.conduct_of(number, all);
+            let place = (number, first);
+            clients.push(SubscriberClient::new(Arc::clone(wanted), place, conduct));
+            first += wanted.len();
+        }
+        let series = config
+            .plans
+            .iter()
+            .map(|plan| Series::new(plan.clock().origin(), SERIES_WINDOW));
+        let heat = config
+            .plans
+            .iter()
+            .map(|plan| Heat::new(plan.schedule(), all));
+        let measured = Measurements {
+            receivers: vec![TrackReceiver::new(); subscriptions],
+            latency: series.collect(),
+            heat: heat.collect(),
+            progress: SubscriberProgress {
+                subscribers: config.subscribers.len() as u64,
+                subscriptions: subscriptions as u64,
+                ..SubscriberProgress::default()
+            },
+            relay: None,
+        };
+        Self {
+            config,
+            clients,
+            measured,
+            started: None,
+            next_check: None,
+            next_leave: None,
+            leave_turn: 0,
+            closed: false,
+        }
+    }
+
+    /// Lets the subscribers begin, at the rate of the configuration.
+    pub(crate) fn start(&mut self, now: Instant) {
+        self.started.get_or_insert(now);
+        self.next_check.get_or_insert(now);
+    }
+
+    /// Those who do nothing but listen.
+    pub(super) fn steady(&self) -> impl Iterator<Item = &SubscriberClient> {
+        let clients = self.clients.iter();
+        clients.filter(|client| client.conduct == Conduct::Steady)
+    }
+
+    /// Whether nothing is left to do.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Ends all tracks that have not ended.
+    pub(crate) fn end(&mut self, end: End) {
+        for client in &mut self.clients {
+            client.end(&mut self.measured, end);
+            client.on_closed();
+        }
+        self.closed = true;
+    }
+
+    /// When client number `client` begins.
+    fn joins_at(&self, started: Instant, client: u64) -> Instant {
+        let rate = u64::from(self.config.ramp_per_second);
+        let ns = client
+            .saturating_mul(1_000_000_000)
+            .checked_div(rate)
+            .unwrap_or(0);
+        started + Duration::from_nanos(ns)
+    }
+
+    /// When the next client begins.
+    fn next_join(&self) -> Option<Instant> {
+        let next = self.measured.progress.started;
+        let waiting = next < self.clients.len() as u64;
+        self.started
+            .filter(|_| waiting)
+            .map(|started| self.joins_at(started, next))
+    }
+
+    /// The next client that has to begin now, if any; it counts as begun.
+    pub(crate) fn next_to_join(&mut self, now: Instant) -> Option<usize> {
+        let is_due = self.next_join().is_some_and(|at| at <= now);
+        let number = usize::try_from(self.measured.progress.started).ok()?;
+        is_due.then(|| {
+            self.measured.progress.started += 1;
+            number
+        })
+    }
+
+    /// When something is due.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        if self.closed {
+            return None;
+        }
+        let times = [self.next_join(), self.next_check];
+        times.into_iter().flatten().min()
+    }
+
+    /// Whether it is time for [`Self::check`], which then is due again a while later.
+    pub(crate) fn takes_check(&mut self, now: Instant) -> bool {
+        let is_due = !self.closed && self.next_check.is_some_and(|at| at <= now);
+        if is_due {
+            self.next_check = Some(now + CHECK_PERIOD);
+            self.note_joined(now);
+        }
+        is_due
+    }
+
+    /// Looks after time-outs; returns the subscribers that are done by it.
+    pub(crate) fn check(&mut self, now: Instant) -> Vec<usize> {
+        let last = self.clients.len().saturating_sub(1) as u64;
+        let give_up = self
+            .started
+            .is_some_and(|at| now >= self.joins_at(at, last) + self.config.start_timeout);
+        let mut done = Vec::new();
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            if client.is_closed() {
+                continue;
+            }
+            if give_up {
+                client.give_up_search(&mut self.measured);
+            }
+            if client.on_check(now, &self.config, &mut self.measured, give_up) {
+                client.on_closed();
+                done.push(number);
+            }
+        }
+        self.closed = self.clients.iter().all(SubscriberClient::is_closed);
+        done
+    }
+
+    /// Lets a client ask for its tracks, on a connection that is open.
+    pub(crate) fn subscribe(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        client: &mut Client,
+        number: usize,
+    ) {
+        let subscriber = &mut self.clients[number];
+        subscriber.note_connection(client, &mut self.measured);
+        subscriber.subscribe(now, (endpoint, client), &self.config, &mut self.measured);
+    }
+
+    /// Lets the clients fetch what they did not subscribe to.
+    pub(crate) fn release(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        connections: &mut Clients,
+    ) {
+        for (number, subscriber) in self.clients.iter_mut().enumerate() {
+            let on = (&mut *endpoint, &mut connections[number]);
+            subscriber.fetch_all(now, on, &self.config, &mut self.measured);
+        }
+    }
+
+    /// Whether an event of the session of a client is for its subscriber.
+    pub(crate) fn takes(&self, number: usize, event: &SessionEvent) -> bool {
+        self.clients[number].takes(event)
+    }
+
+    /// Takes an event of the session of a client.
+    pub(crate) fn on_session_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        client: &mut Client,
+        number: usize,
+        event: SessionEvent,
+    ) {
+        let (subscriber, measured) = (&mut self.clients[number], &mut self.measured);
+        subscriber.on_session_event(now, (endpoint, client), &self.config, measured, event);
+    }
+
+    /// Takes an object that came in a datagram.
+    #[inline]
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Instant,
+        number: usize,
+        request: RequestId,
+        datagram: &ObjectDatagram,
+    ) {
+        let client = &mut self.clients[number];
+        client.on_datagram(now, &self.config, &mut self.measured, request, datagram);
+    }
+
+    /// Takes note of how far the connection of a client has come.
+    pub(crate) fn note_connection(&mut self, client: &Client, number: usize) {
+        self.clients[number].note_connection(client, &mut self.measured);
+    }
+
+    /// A client cannot do its part.
+    pub(crate) fn fail(&mut self, number: usize, reason: String) {
+        self.clients[number].fail(&mut self.measured, reason);
+    }
+}
+
+/// How long the slowest of the tracks waits for stragglers.
+pub(crate) fn drain_of(plans: &[TrackPlan]) -> Duration {
+    let drains = plans.iter().map(TrackPlan::drain);
+    drains.max().unwrap_or_default()
+}
+
+/// How often time-outs are looked after: fine enough for those of seconds.
+const CHECK_PERIOD: Duration = Duration::from_millis(100);
+/// One histogram of latency per second of the run.
+const SERIES_WINDOW: Duration = Duration::from_secs(1);

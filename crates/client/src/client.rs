@@ -1,0 +1,240 @@
+//! One client, from the first packet to the end of its session, and from the beginning again if it reconnects.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_moqt::draft::Draft;
+use weir_moqt::error::SessionError;
+use weir_moqt::session::{Event as SessionEvent, Session, Side};
+use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_transport::Transport as _;
+
+use crate::peer::{DataEvent, Peer};
+use crate::target::Target;
+
+/// A client of one server, with at most one connection at a time.
+///
+/// The role hands it the events of its connection and takes the events of its session, GOAWAY among them. Pings that keep
+/// the connection alive are a limit of the endpoint, [`weir_quic::Limits::keep_alive`].
+#[derive(Debug)]
+pub struct Client {
+    target: Arc<Target>,
+    state: State,
+    /// Why the client failed; the first reason stays.
+    failure: Option<String>,
+    handshake_time: Option<Duration>,
+    setup_time: Option<Duration>,
+}
+
+/// How far a client has come.
+#[derive(Debug)]
+enum State {
+    /// It was not asked to connect.
+    Idle,
+    /// The handshake of QUIC, and of WebTransport where that is used, is under way.
+    Connecting { handle: Handle, since: Instant },
+    /// SETUP is sent; the session is open once the server's SETUP is here.
+    Connected { peer: Peer, since: Instant },
+    /// It has left, or failed. Events of its session can still be taken.
+    Closed(Option<Peer>),
+}
+
+impl Client {
+    /// A client that waits to [`connect`](Self::connect).
+    pub fn new(target: Arc<Target>) -> Self {
+        Self {
+            target,
+            state: State::Idle,
+            failure: None,
+            handshake_time: None,
+            setup_time: None,
+        }
+    }
+
+    /// Starts to connect from the host's socket of this number. A client that has left or failed begins anew.
+    pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, socket: u32) {
+        *self = Self::new(Arc::clone(&self.target));
+        let Target {
+            client,
+            remote,
+            server_name,
+            ..
+        } = &*self.target;
+        match endpoint.connect(now, client, *remote, server_name, socket) {
+            Ok(handle) => self.state = State::Connecting { handle, since: now },
+            Err(error) => self.fail(error.to_string()),
+        }
+    }
+
+    /// Hands an event of this client's connection to its session, and returns what is the role's of it.
+    ///
+    /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
+    #[inline]
+    pub fn handle_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        event: Event,
+    ) -> Option<DataEvent> {
+        if let Event::Lost { reason, .. } = &event {
+            self.fail(reason.to_string());
+            return None;
+        }
+        if let Event::Connected { .. } = event {
+            self.on_connected(now, endpoint);
+            return None;
+        }
+        let left = self.peer_mut()?.handle_event(now, endpoint, event);
+        if self.setup_time.is_none() {
+            self.note_setup(now);
+        }
+        left
+    }
+
+    /// The session and its connection; `None` unless the client is connected.
+    #[inline]
+    pub fn open<'a>(
+        &'a mut self,
+        now: Instant,
+        endpoint: &'a mut Endpoint,
+    ) -> Option<(&'a mut Session, Connection<'a>)> {
+        self.peer_mut()?.open(now, endpoint)
+    }
+
+    /// The next event of the session.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.peer_mut()?.poll_event()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.peer()?.poll_timeout()
+    }
+
+    /// Lets the session do what is due.
+    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if let Some(peer) = self.peer_mut() {
+            peer.handle_timeout(now, endpoint);
+        }
+    }
+
+    /// Closes the session and its connection without an error. Does nothing if the client has left or failed.
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+        match &mut self.state {
+            State::Closed(_) => return,
+            State::Idle => {}
+            State::Connecting { handle, .. } => {
+                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                    connection.close(SessionError::NO_ERROR.0, reason.as_bytes());
+                }
+            }
+            State::Connected { peer, .. } => peer.close(now, endpoint, reason),
+        }
+        self.end();
+    }
+
+    /// Gives the client up for a reason, which [`failure`](Self::failure) tells. Sends nothing.
+    pub fn fail(&mut self, reason: String) {
+        self.failure.get_or_insert(reason);
+        self.end();
+    }
+
+    /// Why the client failed, if it did.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Whether it was asked to connect, to leave, or was given up.
+    pub fn has_started(&self) -> bool {
+        !matches!(self.state, State::Idle)
+    }
+
+    /// Whether the session is open: SETUP went both ways.
+    pub fn is_ready(&self) -> bool {
+        self.setup_time.is_some() && !self.is_closed()
+    }
+
+    /// Whether the client has left or failed.
+    pub fn is_closed(&self) -> bool {
+        matches!(self.state, State::Closed(_))
+    }
+
+    /// The endpoint's name for the connection, while there is one.
+    pub fn handle(&self) -> Option<Handle> {
+        match &self.state {
+            State::Connecting { handle, .. } => Some(*handle),
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer.handle()),
+            State::Idle | State::Closed(None) => None,
+        }
+    }
+
+    /// The time from the first packet to the end of the handshake, once that is complete.
+    pub fn handshake_time(&self) -> Option<Duration> {
+        self.handshake_time
+    }
+
+    /// The time from the end of the handshake to the server's SETUP, once that is here.
+    pub fn setup_time(&self) -> Option<Duration> {
+        self.setup_time
+    }
+
+    /// The draft that both sides agreed on.
+    pub fn draft(&self) -> Option<Draft> {
+        Some(self.peer()?.session().draft())
+    }
+
+    /// What the server calls itself in its SETUP.
+    pub fn implementation(&self) -> Option<&str> {
+        let setup = self.peer()?.session().peer_setup()?;
+        setup.implementation.as_deref()
+    }
+
+    #[inline]
+    fn peer(&self) -> Option<&Peer> {
+        match &self.state {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => None,
+        }
+    }
+
+    #[inline]
+    fn peer_mut(&mut self) -> Option<&mut Peer> {
+        match &mut self.state {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => Some(peer),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => None,
+        }
+    }
+
+    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let State::Connecting { handle, since } = self.state else {
+            return;
+        };
+        let Some(mut connection) = endpoint.connection(now, handle) else {
+            return;
+        };
+        self.handshake_time = Some(now.saturating_duration_since(since));
+        let (setup, limits) = (self.target.setup.clone(), self.target.limits.clone());
+        let protocol = connection.protocol().unwrap_or_default();
+        match Peer::start(now, &mut connection, Side::Client, setup, limits) {
+            Some(peer) => self.state = State::Connected { peer, since: now },
+            None => self.fail(format!("the relay chose the unknown protocol {protocol:?}")),
+        }
+    }
+
+    /// Notes how long SETUP took, if the server's is here.
+    fn note_setup(&mut self, now: Instant) {
+        if let State::Connected { peer, since } = &self.state
+            && peer.session().is_ready()
+        {
+            self.setup_time = Some(now.saturating_duration_since(*since));
+        }
+    }
+
+    fn end(&mut self) {
+        self.state = match std::mem::replace(&mut self.state, State::Idle) {
+            State::Connected { peer, .. } | State::Closed(Some(peer)) => State::Closed(Some(peer)),
+            State::Idle | State::Connecting { .. } | State::Closed(None) => State::Closed(None),
+        };
+    }
+}

@@ -1,0 +1,155 @@
+//! One session on one connection, whichever side opened the connection.
+
+use std::time::Instant;
+
+use weir_moqt::data::ObjectDatagram;
+use weir_moqt::draft::Draft;
+use weir_moqt::error::SessionError;
+use weir_moqt::limits::Limits;
+use weir_moqt::message::Setup;
+use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
+use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_transport::{StreamId, Transport as _};
+
+/// The other end of a connection: the connection's handle and the session on it.
+#[derive(Debug)]
+pub struct Peer {
+    handle: Handle,
+    session: Session,
+}
+
+/// An event that the session leaves to its role, since it concerns the role's own data.
+#[derive(Debug)]
+pub enum DataEvent {
+    /// A data stream takes bytes again.
+    Writable(StreamId),
+    /// The peer asked with `STOP_SENDING` for no more of a data stream; the code is its reason.
+    Stopped(StreamId, u64),
+    /// The peer has acknowledged all of a data stream and its end.
+    Acknowledged(StreamId),
+    /// The peer permits more streams.
+    StreamsAvailable,
+    /// An object of a subscription came in a datagram.
+    Datagram(RequestId, ObjectDatagram),
+}
+
+impl Peer {
+    /// Begins a session on a connection whose handshake is complete: sends SETUP.
+    ///
+    /// `None` if the connection's protocol is no draft of MOQT; the connection is then closed.
+    pub fn start(
+        now: Instant,
+        connection: &mut Connection<'_>,
+        side: Side,
+        setup: Setup,
+        limits: Limits,
+    ) -> Option<Self> {
+        let protocol = connection.protocol().unwrap_or_default();
+        let Some(draft) = Draft::from_alpn(protocol.as_bytes()) else {
+            connection.close(SessionError::VERSION_NEGOTIATION_FAILED.0, b"unknown ALPN");
+            return None;
+        };
+        let mut session = Session::new(Config {
+            draft,
+            side,
+            limits,
+            setup,
+        });
+        session.start(now, connection);
+        Some(Self {
+            handle: connection.handle(),
+            session,
+        })
+    }
+
+    /// The endpoint's name for the connection.
+    #[inline]
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// The session, to be asked; [`open`](Self::open) gives it to be spoken on.
+    #[inline]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The session and its connection; `None` if the connection is closed or lost.
+    #[inline]
+    pub fn open<'a>(
+        &'a mut self,
+        now: Instant,
+        endpoint: &'a mut Endpoint,
+    ) -> Option<(&'a mut Session, Connection<'a>)> {
+        let connection = endpoint.connection(now, self.handle)?;
+        Some((&mut self.session, connection))
+    }
+
+    /// Hands an event of this connection to the session, and returns what is the role's of it.
+    ///
+    /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
+    #[inline]
+    pub fn handle_event(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        event: Event,
+    ) -> Option<DataEvent> {
+        let (session, mut connection) = self.open(now, endpoint)?;
+        let connection = &mut connection;
+        match event {
+            Event::Datagram { data, .. } => {
+                let (request, datagram) = session.handle_datagram(now, connection, data)?;
+                return Some(DataEvent::Datagram(request, datagram));
+            }
+            Event::Opened {
+                stream, direction, ..
+            } => session.handle_opened(now, connection, stream, direction),
+            Event::Readable { stream, .. } => session.handle_readable(now, connection, stream),
+            Event::Writable { stream, .. } => {
+                if !session.handle_writable(now, connection, stream) {
+                    return Some(DataEvent::Writable(stream));
+                }
+            }
+            Event::Stopped { stream, code, .. } => {
+                if !session.handle_stopped(now, connection, stream, code) {
+                    return Some(DataEvent::Stopped(stream, code));
+                }
+            }
+            Event::Finished { stream, .. } => return Some(DataEvent::Acknowledged(stream)),
+            Event::StreamsAvailable { direction, .. } => {
+                session.handle_streams_available(now, connection, direction);
+                return Some(DataEvent::StreamsAvailable);
+            }
+            Event::Connected { .. } | Event::Lost { .. } => {}
+        }
+        None
+    }
+
+    /// The next event of the session.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<SessionEvent> {
+        self.session.poll_event()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due, if at all.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.session.poll_timeout()
+    }
+
+    /// Lets the session do what is due.
+    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.poll_timeout().is_some_and(|timeout| timeout <= now)
+            && let Some((session, mut connection)) = self.open(now, endpoint)
+        {
+            session.handle_timeout(now, &mut connection);
+        }
+    }
+
+    /// Closes the session and its connection without an error.
+    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+        if let Some((session, mut connection)) = self.open(now, endpoint) {
+            session.close(&mut connection, SessionError::NO_ERROR, reason);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! A server, and how clients connect to it.
+
+use std::net::SocketAddr;
+
+use weir_moqt::limits::Limits;
+use weir_moqt::message::Setup;
+use weir_quic::ClientConfig;
+
+/// A server, and how clients connect to it.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The server's address.
+    pub remote: SocketAddr,
+    /// The name that the server's certificate must be valid for.
+    pub server_name: String,
+    /// Trust and protocols. The protocols decide which drafts are offered.
+    pub client: ClientConfig,
+    /// The parameters and options of every client's SETUP, tokens included.
+    pub setup: Setup,
+    /// Limits of the sessions.
+    pub limits: Limits,
+    /// How many of the host's sockets clients use in turn. Zero counts as one.
+    pub sockets: u32,
+}
+
+impl Target {
+    /// A server that clients connect to from one socket, with an empty SETUP and the default limits.
+    pub fn new(remote: SocketAddr, server_name: &str, client: ClientConfig) -> Self {
+        Self {
+            remote,
+            server_name: server_name.to_owned(),
+            client,
+            setup: Setup::default(),
+            limits: Limits::default(),
+            sockets: 1,
+        }
+    }
+}

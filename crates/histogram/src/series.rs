@@ -1,0 +1,202 @@
+//! Histograms in consecutive windows of time, in bounded memory for a run of any length.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::Histogram;
+
+/// Latency over time: one [`Histogram`] per window. When [`SERIES_WINDOWS_MAX`] windows are used up,
+/// neighbours are merged and every window becomes twice as long, so nothing counted is ever lost.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    #[serde(skip)]
+    origin: Instant,
+    window_ns: u64,
+    windows: Vec<Histogram>,
+}
+
+impl Series {
+    /// A series whose first window begins at `origin` and lasts `window`, at least a millisecond.
+    pub fn new(origin: Instant, window: Duration) -> Self {
+        let window_ns = nanoseconds(window.max(Duration::from_millis(1)));
+        Self {
+            origin,
+            window_ns,
+            windows: Vec::new(),
+        }
+    }
+
+    /// Counts `duration` in the window of `now`; before the origin is the first window.
+    pub fn record_ns(&mut self, now: Instant, duration_ns: u64) {
+        self.window_mut(now).record_ns(duration_ns);
+    }
+
+    /// Adds the windows of `other`, which has the same origin and began with the same window length.
+    pub fn merge(&mut self, other: &Self) {
+        while self.window_ns < other.window_ns {
+            self.coarsen();
+        }
+        for (index, histogram) in other.windows.iter().enumerate() {
+            let middle_ns = other.window_ns * index as u64 + other.window_ns / 2;
+            self.window_mut(self.origin + Duration::from_nanos(middle_ns))
+                .merge(histogram);
+        }
+    }
+
+    /// Where the first window begins.
+    pub fn origin(&self) -> Instant {
+        self.origin
+    }
+
+    /// How long each window lasts now.
+    pub fn window(&self) -> Duration {
+        Duration::from_nanos(self.window_ns)
+    }
+
+    /// The windows from the origin on, those without a count included.
+    pub fn windows(&self) -> &[Histogram] {
+        &self.windows
+    }
+
+    /// Everything counted between two offsets from the origin, by whole windows that begin there.
+    pub fn total_between(&self, from: Duration, to: Duration) -> Histogram {
+        let mut total = Histogram::new();
+        for (index, histogram) in self.windows.iter().enumerate() {
+            let begin_ns = self.window_ns * index as u64;
+            if begin_ns >= nanoseconds(from) && begin_ns < nanoseconds(to) {
+                total.merge(histogram);
+            }
+        }
+        total
+    }
+
+    /// Everything counted.
+    pub fn total(&self) -> Histogram {
+        self.total_between(Duration::ZERO, Duration::MAX)
+    }
+
+    fn window_mut(&mut self, now: Instant) -> &mut Histogram {
+        let offset_ns = nanoseconds(now.saturating_duration_since(self.origin));
+        while offset_ns / self.window_ns >= SERIES_WINDOWS_MAX as u64 {
+            self.coarsen();
+        }
+        let index = usize::try_from(offset_ns / self.window_ns)
+            .expect("below SERIES_WINDOWS_MAX by the loop above");
+        if index >= self.windows.len() {
+            if self.windows.capacity() == 0 {
+                // All at once, of which only what is used is resident: each doubling on the way would cost a copy, and leave
+                // the allocator the place of the one before.
+                self.windows.reserve_exact(SERIES_WINDOWS_MAX);
+            }
+            self.windows.resize_with(index + 1, Histogram::new);
+        }
+        &mut self.windows[index]
+    }
+
+    fn coarsen(&mut self) {
+        self.window_ns = self.window_ns.saturating_mul(2);
+        let halved = self.windows.len().div_ceil(2);
+        for index in 0..halved {
+            let mut merged = self.windows[2 * index].clone();
+            if let Some(right) = self.windows.get(2 * index + 1) {
+                merged.merge(right);
+            }
+            self.windows[index] = merged;
+        }
+        self.windows.truncate(halved);
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Windows of a [`Series`]; when they are used up, neighbours are merged.
+pub const SERIES_WINDOWS_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[expect(clippy::disallowed_methods, reason = "any instant serves as an origin")]
+    fn series() -> (Instant, Series) {
+        let origin = Instant::now();
+        (origin, Series::new(origin, SECOND))
+    }
+
+    #[test]
+    fn keeps_windows_apart() {
+        let (origin, mut series) = series();
+        series.record_ns(origin, 2_000);
+        series.record_ns(origin + SECOND * 3, 9_000);
+        series.record_ns(origin + SECOND * 3 + SECOND / 2, 9_000);
+        let counts: Vec<u64> = series.windows().iter().map(Histogram::count).collect();
+        assert_eq!(counts, [1, 0, 0, 2]);
+        assert_eq!(series.total_between(SECOND, SECOND * 4).count(), 2);
+        assert_eq!(series.total_between(SECOND, SECOND * 3).count(), 0);
+    }
+
+    #[test]
+    fn merges_neighbours_one_past_its_limit() {
+        let (origin, mut series) = series();
+        let limit = u32::try_from(SERIES_WINDOWS_MAX).unwrap();
+        for second in 0..limit {
+            series.record_ns(origin + SECOND * second, 2_000);
+        }
+        assert_eq!(
+            (series.windows().len(), series.window()),
+            (SERIES_WINDOWS_MAX, SECOND)
+        );
+
+        series.record_ns(origin + SECOND * limit, 2_000);
+        assert_eq!(series.windows().len(), SERIES_WINDOWS_MAX / 2 + 1);
+        assert_eq!(series.window(), SECOND * 2);
+        assert!(
+            series.windows()[..SERIES_WINDOWS_MAX / 2]
+                .iter()
+                .all(|w| w.count() == 2)
+        );
+        assert_eq!(series.total().count(), u64::from(limit) + 1);
+    }
+
+    #[test]
+    fn has_its_room_from_the_first_count_on() {
+        let (origin, mut series) = series();
+        assert_eq!(series.windows.capacity(), 0);
+        series.record_ns(origin, 2_000);
+        let room = (series.windows.as_ptr(), series.windows.capacity());
+        for second in 0..2000 {
+            series.record_ns(origin + SECOND * second, 2_000);
+        }
+        assert_eq!((series.windows.as_ptr(), series.windows.capacity()), room);
+    }
+
+    #[test]
+    fn a_far_future_stays_within_the_limit() {
+        let (origin, mut series) = series();
+        series.record_ns(origin, 2_000);
+        series.record_ns(origin + Duration::from_hours(100_000), 2_000);
+        assert!(series.windows().len() <= SERIES_WINDOWS_MAX);
+        assert_eq!(series.total().count(), 2);
+    }
+
+    #[test]
+    fn adds_series_of_different_coarseness() {
+        let (origin, mut fine) = series();
+        let mut coarse = fine.clone();
+        fine.record_ns(origin + SECOND, 2_000);
+        coarse.record_ns(origin, 3_000);
+        coarse.record_ns(origin + SECOND * 700, 3_000);
+
+        let mut sum = fine.clone();
+        sum.merge(&coarse);
+        assert_eq!(sum.window(), SECOND * 2);
+        assert_eq!(sum.total().count(), 3);
+        coarse.merge(&fine);
+        assert_eq!(coarse.total(), sum.total());
+        assert_eq!(coarse.windows(), sum.windows());
+    }
+}

@@ -1,0 +1,203 @@
+//! How an origin's tracks come to the relay: what it offers, and its answers to who asks.
+
+use std::time::{Duration, Instant};
+
+use weir_moqt::error::RequestErrorCode;
+use weir_moqt::message::Subscribe;
+use weir_moqt::parameter::Parameters;
+use weir_moqt::session::{Request, RequestId};
+use weir_quic::Endpoint;
+
+use super::metadata::ANSWERS_MAX;
+use super::publication::{Publication, PublishFlow, Terms, asked_for, refusal};
+use super::{Origin, track};
+
+impl Origin {
+    /// A request is over before its track is.
+    pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        self.early.retain(|(early, _)| *early != id);
+        if self.offered.is_some_and(|(offered, _)| offered == id) {
+            self.client
+                .fail("the relay withdrew the namespace".to_owned());
+        }
+        let mut publications = self.publications.iter_mut().enumerate();
+        let Some((track, publication)) = publications.find(|(_, one)| one.request == Some(id))
+        else {
+            return;
+        };
+        match self.flow {
+            PublishFlow::Publish => self.client.fail("the relay withdrew a track".to_owned()),
+            PublishFlow::Namespace => {
+                publication.request = None;
+                for key in self.streams.of_track(track) {
+                    self.reset(now, endpoint, key);
+                }
+            }
+        }
+    }
+
+    /// Offers the tracks of the strategy.
+    pub(super) fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let milliseconds = self.timebase.microseconds(now) / 1000;
+        self.first_group = u64::try_from(milliseconds).unwrap_or(0);
+        self.answer_by = Some(now + ANSWER_TIME_MAX);
+        if self.flow == PublishFlow::Namespace {
+            let namespace = self.namespace.clone();
+            if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+                let parameters = Parameters::default();
+                match session.publish_namespace(&mut connection, namespace, parameters) {
+                    Ok(request) => self.offered = Some((request, false)),
+                    Err(refused) => {
+                        let reason = format!("the namespace cannot be offered: {refused}");
+                        self.client.fail(reason);
+                    }
+                }
+            }
+        }
+        let tracks: Vec<_> = self.strategy.tracks().into();
+        for one in tracks {
+            let terms = Terms {
+                order: one.order,
+                subgroup_timeout: one.subgroup_timeout,
+                ..Terms::PLAIN
+            };
+            self.offer(now, endpoint, one.name, terms);
+        }
+        self.advance(now, endpoint);
+    }
+
+    /// The relay has not taken what it was offered, and it is too late now.
+    pub(super) fn on_answer_timeout(&mut self, now: Instant) {
+        if self.is_published() || self.answer_by.is_none_or(|by| by > now) {
+            return;
+        }
+        let offered = match self.flow {
+            PublishFlow::Publish => "PUBLISH",
+            PublishFlow::Namespace => "PUBLISH_NAMESPACE",
+        };
+        let seconds = ANSWER_TIME_MAX.as_secs();
+        self.client.fail(format!(
+            "the relay did not answer {offered} within {seconds} s"
+        ));
+    }
+
+    /// Offers a track under the next alias; returns that.
+    pub(super) fn offer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        name: &str,
+        terms: Terms,
+    ) -> Option<usize> {
+        let alias = self.publications.len();
+        let failure = match track(&self.namespace, name) {
+            Err(error) => format!("the track {name} has no name: {error}"),
+            Ok(full_name) => {
+                let mut publication = Publication::new(full_name.clone(), terms);
+                if self.flow == PublishFlow::Namespace {
+                    self.publications.push(publication);
+                    return Some(alias);
+                }
+                let (session, mut connection) = self.client.open(now, endpoint)?;
+                let parameters = Parameters::default();
+                let properties = publication.properties();
+                let connection = &mut connection;
+                match session.publish(connection, full_name, alias as u64, parameters, properties) {
+                    Ok(request) => {
+                        publication.request = Some(request);
+                        self.publications.push(publication);
+                        return Some(alias);
+                    }
+                    Err(refused) => format!("a track cannot be offered: {refused}"),
+                }
+            }
+        };
+        self.client.fail(failure);
+        None
+    }
+
+    /// Accepts a SUBSCRIBE of a track that was not offered by itself; what is held comes at once.
+    pub(super) fn on_subscribe(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        asked: &Subscribe,
+    ) {
+        let found = asked_for(&self.publications, asked);
+        if found.is_err() && !self.knows_tracks() {
+            if self.early.len() < EARLY_MAX {
+                return self.early.push((id, asked.clone()));
+            }
+            self.counters.early_over_limit += 1;
+        }
+        let held = self.held.iter().find(|held| asked.track.name == held.name);
+        let payload = held.map(|held| held.payload.clone());
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        let alias = match found {
+            Ok(alias) => alias,
+            Err(error) => return session.request_error(&mut connection, id, *error),
+        };
+        let publication = &mut self.publications[alias];
+        if payload.is_some() {
+            publication.forget_largest();
+        }
+        let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
+        session.subscribe_ok(&mut connection, id, ok);
+        if let Some(payload) = payload {
+            self.write_held(now, endpoint, alias, payload);
+            self.flush(now, endpoint);
+        }
+    }
+
+    /// Whether it is known which tracks there are: the source begins with that, if it says it at all.
+    fn knows_tracks(&self) -> bool {
+        self.init.is_some() || self.counters.frames > 0 || self.source.is_over()
+    }
+
+    /// Answers those who asked before that was known.
+    pub(super) fn answer_early(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        if self.knows_tracks() {
+            for (id, asked) in std::mem::take(&mut self.early) {
+                self.on_subscribe(now, endpoint, id, &asked);
+            }
+        }
+    }
+
+    /// Answers a SUBSCRIBE and a FETCH of what is held, and refuses all else.
+    pub(super) fn answer(
+        &mut self,
+        now: Instant,
+        endpoint: &mut Endpoint,
+        id: RequestId,
+        asked: &Request,
+    ) {
+        if let (Request::Subscribe(asked), PublishFlow::Namespace) = (asked, self.flow) {
+            return self.on_subscribe(now, endpoint, id, asked);
+        }
+        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+            return;
+        };
+        if let Request::Fetch(fetch) = asked
+            && let Some(held) = self.held.iter().find(|held| held.is_asked_for(fetch))
+            && self.answers.len() < ANSWERS_MAX
+        {
+            let (ok, mut answer) = held.answer(session.draft(), fetch);
+            session.fetch_ok(&mut connection, id, ok);
+            self.counters.fetches_answered += 1;
+            if answer.flush(&mut connection) {
+                self.answers.push(answer);
+            }
+            return;
+        }
+        let error = refusal(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
+        session.request_error(&mut connection, id, error);
+    }
+}
+
+/// How long the relay may take to answer an offer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
+/// Requests that may wait until it is known which tracks there are; further ones are refused.
+const EARLY_MAX: usize = 16;

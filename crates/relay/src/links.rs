@@ -1,0 +1,3 @@
+//! Links: other relays that this relay exchanges tracks with.
+
+pub(crate) mod peer_threads;

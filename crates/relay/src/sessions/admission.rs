@@ -1,0 +1,116 @@
+//! New connections: who becomes a session, and how many of them.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use weir_moqt::{
+    draft::Draft,
+    error::SessionError,
+    message::Setup,
+    session::{self, Session, Side},
+};
+use weir_quic::{Connection, Handle};
+use weir_transport::Transport as _;
+
+use crate::{dispatch::Owners, sessions::peer::Peer, turn::Turn};
+
+/// Where sessions come from, as far as they are counted together: an IPv4 address, or the 64-bit prefix that one
+/// IPv6 subscriber has to itself.
+pub(crate) type Origin = IpAddr;
+
+impl Owners {
+    pub(crate) fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let now = turn.now;
+        let Some(connection) = turn.endpoint.connection(now, handle) else {
+            return;
+        };
+        if let Some(neighbour) = connection.neighbour() {
+            return self.on_neighbour_connected(turn, handle, neighbour);
+        }
+        let origin = origin(connection.remote_address().ip());
+        let admitted = turn.check_newcomer(origin);
+        let Some(mut connection) = turn.endpoint.connection(now, handle) else {
+            return;
+        };
+        if let Err((code, reason)) = admitted {
+            return connection.close(code.0, reason.as_bytes());
+        }
+        let Some(draft) = draft(&connection) else {
+            let code = SessionError::VERSION_NEGOTIATION_FAILED;
+            return connection.close(code.0, b"no draft of MOQT was negotiated");
+        };
+        let mut session = Session::new(session::Config {
+            draft,
+            side: Side::Server,
+            limits: turn.config.session_limits.clone(),
+            setup: Setup {
+                implementation: turn.config.implementation.clone(),
+                max_auth_token_cache_size: Some(turn.config.limits.token_cache_bytes_max),
+                ..Setup::default()
+            },
+        });
+        session.start(turn.now, &mut connection);
+        turn.sessions.insert(Peer::new(handle, session, origin));
+        self.settle(turn, handle);
+    }
+}
+
+impl Turn<'_> {
+    /// Whether there is room for one more session. The draft has no code for "not self.now": it is the relay's own limit.
+    fn check_newcomer(
+        &mut self,
+        origin: Option<Origin>,
+    ) -> Result<(), (SessionError, &'static str)> {
+        let limits = &self.config.limits;
+        if self.sessions.is_draining() {
+            return Err((SessionError::NO_ERROR, "the relay is shutting down"));
+        }
+        if self.sessions.shedder.is_shedding() {
+            self.counters.sessions_refused_load += 1;
+            return Err((SessionError::INTERNAL_ERROR, "the relay has too much to do"));
+        }
+        if self.sessions.len() >= limits.sessions_max {
+            self.counters.sessions_refused_total += 1;
+            return Err((SessionError::INTERNAL_ERROR, "the relay is full"));
+        }
+        let from_there = origin.map_or(0, |origin| self.sessions.from(origin));
+        if from_there >= limits.sessions_per_address_max {
+            self.counters.sessions_refused_address += 1;
+            return Err((
+                SessionError::INTERNAL_ERROR,
+                "too many sessions from this address",
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn draft(connection: &Connection<'_>) -> Option<Draft> {
+    let protocol = connection.protocol()?;
+    Draft::from_alpn(protocol.as_bytes())
+}
+
+/// Where an address counts; the machine itself is trusted, and not counted.
+fn origin(address: IpAddr) -> Option<Origin> {
+    let address = address.to_canonical();
+    let counted = match address {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        IpAddr::V4(_) => address,
+    };
+    (!address.is_loopback()).then_some(counted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_counted_as_those_who_have_them() {
+        let from = |text: &str| origin(text.parse().unwrap());
+        assert_eq!(from("127.0.0.1"), None);
+        assert_eq!(from("::1"), None);
+        assert_eq!(from("192.0.2.1"), from("::ffff:192.0.2.1"));
+        assert_ne!(from("192.0.2.1"), from("192.0.2.2"));
+        assert_eq!(from("2001:db8:0:1::1"), from("2001:db8:0:1:ffff::2"));
+        assert_ne!(from("2001:db8:0:1::1"), from("2001:db8:0:2::1"));
+    }
+}

@@ -1,0 +1,36 @@
+//! How requests are refused: codes, reasons, and when to try again.
+
+use std::time::Duration;
+
+use weir_moqt::{error::RequestErrorCode, message::RequestError};
+
+/// The error of a request or an update that the relay refuses.
+pub(crate) fn refusal(code: RequestErrorCode) -> RequestError {
+    RequestError {
+        code,
+        retry_after: (code == RequestErrorCode::EXCESSIVE_LOAD).then_some(LOAD_RETRY),
+        reason: reason(code).to_owned(),
+        redirect: None,
+    }
+}
+
+fn reason(code: RequestErrorCode) -> &'static str {
+    match code {
+        RequestErrorCode::DOES_NOT_EXIST => "nobody publishes this track",
+        RequestErrorCode::TIMEOUT => "no publisher came in time",
+        RequestErrorCode::EXCESSIVE_LOAD => "a limit of the relay is reached",
+        RequestErrorCode::DUPLICATE_SUBSCRIPTION => "the session has this subscription already",
+        RequestErrorCode::INVALID_RANGE => "there is nothing in this range",
+        RequestErrorCode::INVALID_JOINING_REQUEST_ID => "there is no such subscription to join",
+        RequestErrorCode::NOT_SUPPORTED => "no publisher serves this request",
+        RequestErrorCode::PREFIX_OVERLAP => "the prefix overlaps with another of this session",
+        RequestErrorCode::NAMESPACE_TOO_LARGE => "there is too much under this prefix",
+        RequestErrorCode::UNAUTHORIZED => "nothing that was shown permits this",
+        RequestErrorCode::EXPIRED_AUTH_TOKEN => "the authorization has expired",
+        RequestErrorCode::MALFORMED_AUTH_TOKEN => "the authorization token cannot be read",
+        _ => "",
+    }
+}
+
+/// When a request that was refused at a limit may be tried again.
+const LOAD_RETRY: Duration = Duration::from_secs(1);

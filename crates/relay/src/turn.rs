@@ -1,0 +1,63 @@
+//! What one step of the relay may touch, whichever owner takes it.
+
+use std::time::Instant;
+
+use weir_moqt::{
+    error::RequestErrorCode, message::RequestOk, session::RequestId, session::Session,
+};
+use weir_quic::{Connection, Endpoint, Handle};
+
+use crate::{
+    Authority, Config, Counters,
+    effect::{Effect, Effects},
+    sessions::{Sessions, refusal::refusal},
+    timers::Timers,
+};
+
+/// The time, the connections and what all owners share, for the duration of one event or timer.
+pub(crate) struct Turn<'a> {
+    pub(crate) now: Instant,
+    pub(crate) endpoint: &'a mut Endpoint,
+    pub(crate) config: &'a Config,
+    pub(crate) authority: &'a dyn Authority,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) timers: &'a mut Timers,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) effects: &'a mut Effects,
+}
+
+impl Turn<'_> {
+    /// Has another owner act after this step.
+    pub(crate) fn push(&mut self, effect: Effect) {
+        self.effects.push_back(effect);
+    }
+
+    /// Does something with a session and its connection, if both are still there.
+    pub(crate) fn with_session<T>(
+        &mut self,
+        handle: Handle,
+        act: impl FnOnce(&mut Session, &mut Connection<'_>) -> T,
+    ) -> Option<T> {
+        let peer = self.sessions.get(handle)?;
+        let mut connection = self.endpoint.connection(self.now, handle)?;
+        let result = act(&mut peer.session, &mut connection);
+        if peer.session.is_closed() {
+            self.sessions.settle_later(handle);
+        }
+        Some(result)
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn refuse(&mut self, handle: Handle, id: RequestId, code: RequestErrorCode) {
+        self.with_session(handle, |session, connection| {
+            session.request_error(connection, id, refusal(code));
+        });
+    }
+
+    /// Answers the oldest update of a request.
+    pub(crate) fn grant_update(&mut self, handle: Handle, id: RequestId, ok: RequestOk) {
+        self.with_session(handle, |session, connection| {
+            session.update_ok(connection, id, ok);
+        });
+    }
+}

@@ -1,0 +1,302 @@
+//! Several relays side by side: what each run gave, medians, and whether the differences mean anything.
+//!
+//! It does not start relays and does not choose the order of runs; the program interleaves them, so that what
+//! changes on the machine meanwhile meets all relays alike.
+
+mod league;
+mod limits;
+mod rank_sum;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::league::{html, markdown, terminal};
+pub use self::limits::{LIMITS, Limits, RelayLimit};
+pub use self::rank_sum::{Test, rank_sum};
+use crate::search::{Figures, Probe, ProbeOutcome};
+
+/// Version of the comparison's form; it grows whenever a field changes or goes.
+pub const COMPARISON: u32 = 2;
+
+/// All that one comparison has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Version of this form: [`COMPARISON`].
+    pub comparison: u32,
+    /// What was compared, in words: profile, subscribers, service level, machine.
+    pub setting: Vec<String>,
+    /// The relays, best first.
+    pub relays: Vec<Standing>,
+    /// Why not all runs were made, if so.
+    pub broken_off: Option<String>,
+}
+
+/// What was measured of one relay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// Its name in the file.
+    pub name: String,
+    /// What its version command, or its SETUP, said.
+    pub version: String,
+    /// The draft that was spoken.
+    pub draft: Option<String>,
+    /// Its runs, without those for warming up.
+    pub runs: Vec<Probe>,
+}
+
+/// One relay's place in the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    /// What was measured.
+    pub entry: Entry,
+    /// Runs that held the service level.
+    pub held: usize,
+    /// Runs in which the generator was the limit; they are left out of the figures.
+    pub generator_limited: usize,
+    /// The clause that broke most often, if any did.
+    pub broke: Option<String>,
+    /// CPU time per delivered object, in µs.
+    pub cpu_us_per_object: Option<Middle>,
+    /// The relay's load; 100 is one core.
+    pub cpu_percent: Option<Middle>,
+    /// 99th percentile of latency.
+    pub p99_ms: Option<Middle>,
+    /// Memory per session.
+    pub bytes_per_session: Option<Middle>,
+    /// Objects lost, over all runs.
+    pub lost: u64,
+    /// The CPU time per object against that of the first of the table; none for that one itself.
+    pub against_first: Option<Test>,
+}
+
+/// The middle of some runs' figures, and their ends.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Middle {
+    /// The median.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Comparison {
+    /// Puts the relays in order: who held more often first, then who spends less per object.
+    pub fn new(setting: Vec<String>, entries: Vec<Entry>, broken_off: Option<String>) -> Self {
+        let mut relays: Vec<Standing> = entries.into_iter().map(Standing::of).collect();
+        relays.sort_by(|a, b| {
+            let share = |one: &Standing| (one.held * 1000).checked_div(one.judged()).unwrap_or(0);
+            let cost = |one: &Standing| {
+                one.cpu_us_per_object
+                    .map_or(f64::INFINITY, |cost| cost.median)
+            };
+            share(b)
+                .cmp(&share(a))
+                .then(cost(a).total_cmp(&cost(b)))
+                .then_with(|| a.entry.name.cmp(&b.entry.name))
+        });
+        let first: Vec<f64> = relays.first().map_or_else(Vec::new, Standing::costs);
+        for other in relays.iter_mut().skip(1) {
+            other.against_first = rank_sum(&first, &other.costs());
+        }
+        Self {
+            comparison: COMPARISON,
+            setting,
+            relays,
+            broken_off,
+        }
+    }
+
+    /// The comparison as JSON, with a line feed at its end.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("a comparison has string keys only, and memory takes all") + "\n"
+    }
+}
+
+impl Standing {
+    fn of(entry: Entry) -> Self {
+        let is_generator = |run: &&Probe| matches!(run.outcome, ProbeOutcome::Generator { .. });
+        let generator_limited = entry.runs.iter().filter(is_generator).count();
+        let judged = || entry.runs.iter().filter(|run| !is_generator(run));
+        let middle = |pick: fn(&Figures) -> Option<f64>| {
+            Middle::of(judged().filter_map(|run| pick(&run.figures)))
+        };
+        let mut broke: Vec<&str> = judged()
+            .filter_map(|run| match &run.outcome {
+                ProbeOutcome::Broke { clauses, .. } => clauses.first().map(|one| one.text.as_str()),
+                ProbeOutcome::Held | ProbeOutcome::Generator { .. } => None,
+            })
+            .collect();
+        broke.sort_unstable();
+        let times = |text: &str| broke.iter().filter(|one| **one == text).count();
+        let most = broke.iter().max_by_key(|text| times(text));
+        Self {
+            held: judged()
+                .filter(|run| run.outcome == ProbeOutcome::Held)
+                .count(),
+            generator_limited,
+            broke: most.map(|text| (*text).to_owned()),
+            cpu_us_per_object: middle(|figures| figures.cpu_us_per_delivered_object),
+            cpu_percent: middle(|figures| figures.cpu_percent),
+            p99_ms: middle(|figures| figures.latency_p99_ms),
+            bytes_per_session: middle(|figures| figures.bytes_per_session),
+            lost: judged().map(|run| run.figures.objects_lost).sum(),
+            against_first: None,
+            entry,
+        }
+    }
+
+    /// Runs that say something of the relay.
+    fn judged(&self) -> usize {
+        self.entry.runs.len() - self.generator_limited
+    }
+
+    fn costs(&self) -> Vec<f64> {
+        let judged = self
+            .entry
+            .runs
+            .iter()
+            .filter(|run| !matches!(run.outcome, ProbeOutcome::Generator { .. }));
+        judged
+            .filter_map(|run| run.figures.cpu_us_per_delivered_object)
+            .collect()
+    }
+}
+
+/// The median of some figures, for a column.
+fn printable_median(middle: Option<Middle>) -> String {
+    middle.map_or_else(|| "–".to_owned(), |middle| format!("{:.1}", middle.median))
+}
+
+impl Middle {
+    /// The middle of the finite ones among `values`; none of none.
+    pub fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let half = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            values
+                .get(half.checked_sub(1)?)?
+                .midpoint(*values.get(half)?)
+        } else {
+            *values.get(half)?
+        };
+        Some(Self {
+            median,
+            min: *values.first()?,
+            max: *values.last()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::search::BrokenClause;
+
+    fn run(cost: f64, outcome: ProbeOutcome) -> Probe {
+        Probe {
+            load: 100,
+            outcome,
+            figures: Figures {
+                cpu_us_per_delivered_object: Some(cost),
+                latency_p99_ms: Some(cost / 2.0),
+                bytes_per_session: Some(20_480.0),
+                ..Figures::default()
+            },
+        }
+    }
+
+    fn entry(name: &str, costs: &[f64]) -> Entry {
+        Entry {
+            name: name.to_owned(),
+            version: format!("{name} 1.0"),
+            draft: Some("moqt-18".to_owned()),
+            runs: costs
+                .iter()
+                .map(|cost| run(*cost, ProbeOutcome::Held))
+                .collect(),
+        }
+    }
+
+    fn broken() -> ProbeOutcome {
+        ProbeOutcome::Broke {
+            clauses: vec![BrokenClause {
+                text: "loss=0".to_owned(),
+                measured: Some(7.0),
+                unit: String::new(),
+            }],
+            ended_early: false,
+        }
+    }
+
+    #[test]
+    fn who_holds_comes_before_who_is_cheap() {
+        let mut cheap = entry("cheap", &[1.0, 1.0, 1.0]);
+        cheap.runs[0].outcome = broken();
+        let dear = entry("dear", &[30.0, 31.0, 32.0]);
+        let middle = entry("middle", &[10.0, 11.0, 12.0, 13.0]);
+        let comparison = Comparison::new(Vec::new(), vec![cheap, dear, middle], None);
+        let names: Vec<&str> = comparison
+            .relays
+            .iter()
+            .map(|relay| relay.entry.name.as_str())
+            .collect();
+        assert_eq!(names, ["middle", "dear", "cheap"]);
+        assert_eq!(comparison.relays[2].broke.as_deref(), Some("loss=0"));
+        let cost = comparison.relays[0].cpu_us_per_object.unwrap();
+        assert_eq!((cost.median, cost.min, cost.max), (11.5, 10.0, 13.0));
+        assert_eq!(comparison.relays[0].against_first, None);
+        assert!(comparison.relays[1].against_first.is_some());
+        let text = comparison.to_json();
+        assert_eq!(
+            serde_json::from_str::<Comparison>(&text).unwrap(),
+            comparison
+        );
+    }
+
+    #[test]
+    fn runs_in_which_the_generator_was_the_limit_do_not_count() {
+        let mut slow = entry("slow", &[10.0, 500.0]);
+        slow.runs[1].outcome = ProbeOutcome::Generator {
+            reasons: Vec::new(),
+            ended_early: false,
+        };
+        let comparison = Comparison::new(Vec::new(), vec![slow], None);
+        let relay = &comparison.relays[0];
+        assert_eq!((relay.held, relay.generator_limited), (1, 1));
+        assert!(relay.cpu_us_per_object.is_some_and(|cost| cost.max < 11.0));
+        let nothing = Comparison::new(Vec::new(), vec![entry("none", &[])], None);
+        assert_eq!(nothing.relays[0].cpu_us_per_object, None);
+        assert!(terminal(&nothing).contains("none"));
+    }
+
+    #[test]
+    fn the_table_in_every_form() {
+        let mut comparison = Comparison::new(
+            vec!["audio.ini, 100 subscribers".to_owned()],
+            vec![
+                entry("a<b>|c", &[10.0, 11.0, 12.0]),
+                entry("b", &[30.0, 31.0, 32.0]),
+            ],
+            None,
+        );
+        comparison.relays[1].lost = 3;
+        let text = terminal(&comparison);
+        assert!(text.contains("3 of 3"), "{text}");
+        assert!(text.contains("11.0"), "{text}");
+        assert!(text.contains("too few runs"), "{text}");
+        let text = markdown(&comparison);
+        assert!(
+            text.contains("| a<b>\\|c 1.0 |") || text.contains("a<b>\\|c"),
+            "{text}"
+        );
+        let text = html(&comparison);
+        assert!(text.contains("a&lt;b&gt;|c"), "{text}");
+        assert!(!text.contains("<b>|c"), "{text}");
+    }
+}

@@ -1,0 +1,353 @@
+//! The limits of several relays in several scenarios, each found by a search: one league table.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Middle, printable_median};
+use crate::form::league::page;
+use crate::form::table::{self, Table};
+use crate::search::{
+    Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
+};
+
+/// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
+pub const LIMITS: u32 = 4;
+
+/// All that one comparison of limits has to say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Version of this form: [`LIMITS`].
+    pub limits: u32,
+    /// What was compared, in words: how it was searched, and on what machine.
+    pub setting: Vec<String>,
+    /// One search for each scenario and relay.
+    pub searches: Vec<RelayLimit>,
+    /// Why not all searches were made, if so.
+    pub broken_off: Option<String>,
+}
+
+/// One relay's limit in one scenario.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayLimit {
+    /// The profile.
+    pub profile: String,
+    /// The relay's name in the file.
+    pub relay: String,
+    /// What its version command, or its SETUP, said.
+    pub version: String,
+    /// The draft that was spoken.
+    pub draft: Option<String>,
+    /// The search.
+    pub record: Record,
+}
+
+impl Limits {
+    /// Puts searches in order: scenario by scenario as they came, and within one whoever carries most first.
+    pub fn new(
+        setting: Vec<String>,
+        mut searches: Vec<RelayLimit>,
+        broken_off: Option<String>,
+    ) -> Self {
+        let mut profiles: Vec<String> = Vec::new();
+        for search in &searches {
+            if !profiles.contains(&search.profile) {
+                profiles.push(search.profile.clone());
+            }
+        }
+        searches.sort_by_key(|search| {
+            let scenario = profiles.iter().position(|one| *one == search.profile);
+            let most = search.held().unwrap_or(0);
+            (scenario, std::cmp::Reverse(most), search.relay.clone())
+        });
+        Self {
+            limits: LIMITS,
+            setting,
+            searches,
+            broken_off,
+        }
+    }
+
+    /// The comparison as JSON, with a line feed at its end.
+    pub fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self);
+        text.expect("a comparison has string keys only, and memory takes all") + "\n"
+    }
+
+    /// The table for a terminal; every line ends with a line feed.
+    pub fn terminal(&self) -> String {
+        self.table().terminal()
+    }
+
+    /// The table as Markdown.
+    pub fn markdown(&self) -> String {
+        self.table().markdown()
+    }
+
+    /// The table as one HTML file that needs no network.
+    pub fn html(&self) -> String {
+        let table = self.table();
+        page("What relays carry", &HEADING, &table.rows, &table.notes)
+    }
+
+    /// What is to be said of probes that others disturbed.
+    fn disturbed(&self) -> Option<String> {
+        let probes = || self.searches.iter().flat_map(|one| &one.record.probes);
+        let disturbed = probes().filter(|probe| probe.is_disturbed()).count();
+        (disturbed > 0).then(|| {
+            format!(
+                "{disturbed} of {} probes did not hold while the hypervisor gave {STOLEN_PERCENT_MAX} % of a core or more \
+                 to others; the first {DISTURBED_PROBES_MAX} such at each load were made again and do not count.",
+                probes().count()
+            )
+        })
+    }
+
+    fn table(&self) -> Table {
+        let mut notes = self.setting.clone();
+        notes.push(
+            "µs/object, p99 and KiB/session are medians of the probes at the largest load that held. The interval \
+             holds the limit with 95 % probability. The null relay only forwards: the load at which a relay broke was \
+             put on it, to prove that the generator could make it. Of clauses that broke together, the first in the \
+             order of the service level is named."
+                .to_owned(),
+        );
+        notes.extend(self.disturbed());
+        if let Some(reason) = &self.broken_off {
+            notes.push(format!("Not all searches were made: {reason}."));
+        }
+        Table {
+            heading: HEADING.map(str::to_owned).to_vec(),
+            alignment: vec![
+                table::LEFT,
+                table::LEFT,
+                table::LEFT,
+                table::RIGHT,
+                table::RIGHT,
+                table::LEFT,
+                table::RIGHT,
+                table::RIGHT,
+                table::RIGHT,
+                table::LEFT,
+            ],
+            rows: self.searches.iter().map(RelayLimit::cells).collect(),
+            notes,
+        }
+    }
+}
+
+impl RelayLimit {
+    /// The largest load that held.
+    pub fn held(&self) -> Option<u64> {
+        match &self.record.answer {
+            Answer::Found { held, .. } | Answer::AtLeast { held } => Some(*held),
+            Answer::Nothing { .. } => None,
+            Answer::Generator { held, .. } | Answer::Open { held, .. } => *held,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let name = if self.version.is_empty() {
+            self.relay.clone()
+        } else {
+            format!("{} ({})", self.relay, self.version)
+        };
+        let (carries, broke) = self.answer();
+        let interval = match &self.record.answer {
+            Answer::Found {
+                interval: Some(interval),
+                ..
+            } => format!("{} to {}", interval.low, interval.high),
+            Answer::Found { .. }
+            | Answer::AtLeast { .. }
+            | Answer::Nothing { .. }
+            | Answer::Generator { .. }
+            | Answer::Open { .. } => NONE.to_owned(),
+        };
+        let figure = |pick: fn(&Figures) -> Option<f64>, scale: f64| {
+            let held = self.held();
+            let probes = self.record.probes.iter();
+            let at_limit = probes.filter(|probe: &&Probe| {
+                Some(probe.load) == held && probe.outcome == ProbeOutcome::Held
+            });
+            let values = at_limit.filter_map(|probe| Some(pick(&probe.figures)? * scale));
+            printable_median(Middle::of(values))
+        };
+        vec![
+            self.profile.clone(),
+            name,
+            self.draft.clone().unwrap_or_else(|| NONE.to_owned()),
+            carries,
+            interval,
+            broke,
+            figure(|one| one.cpu_us_per_delivered_object, 1.0),
+            figure(|one| one.latency_p99_ms, 1.0),
+            figure(|one| one.bytes_per_session, 1.0 / 1024.0),
+            self.proof(),
+        ]
+    }
+
+    /// What the relay carries, and what broke.
+    fn answer(&self) -> (String, String) {
+        match &self.record.answer {
+            Answer::Found {
+                held,
+                broke,
+                clause,
+                ..
+            } => (
+                held.to_string(),
+                format!("{} at {broke}", clause.sentence()),
+            ),
+            Answer::AtLeast { held } => (format!("at least {held}"), "nothing".to_owned()),
+            Answer::Nothing { broke, clause } => (format!("less than {broke}"), clause.sentence()),
+            Answer::Generator { held, at, .. } => (
+                held.map_or_else(|| NONE.to_owned(), |held| format!("at least {held}")),
+                format!("no statement: the generator was the limit at {at}"),
+            ),
+            Answer::Open { held, reason, .. } => (
+                held.map_or_else(|| NONE.to_owned(), |held| format!("at least {held}")),
+                format!("not found: {reason}"),
+            ),
+        }
+    }
+
+    fn proof(&self) -> String {
+        if let Some(problem) = &self.record.calibration_problem {
+            return format!("not made: {problem}");
+        }
+        let Some(calibration) = &self.record.calibration else {
+            return NONE.to_owned();
+        };
+        if !calibration.held {
+            return "broke too".to_owned();
+        }
+        let cpu = calibration
+            .generator_cpu_percent
+            .map_or_else(String::new, |cpu| format!(", generator at {cpu:.0} %"));
+        format!("held{cpu}")
+    }
+}
+
+const HEADING: [&str; 10] = [
+    "profile",
+    "relay",
+    "draft",
+    "carries",
+    "95 % interval",
+    "broke",
+    "µs/object",
+    "p99 ms",
+    "KiB/session",
+    "null relay",
+];
+
+/// What stands where there is no figure.
+const NONE: &str = "–";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::Calibration;
+    use crate::search::{BrokenClause, Dimension, FixedLoad, RecordedSearch, Settings};
+
+    fn search(profile: &str, relay: &str, held: u64) -> RelayLimit {
+        let settings = Settings {
+            from: held,
+            least: 1,
+            most: 10_000,
+            precision_percent: 10,
+            repeats: 1,
+            needed: 1,
+            probes_max: 9,
+        };
+        let probe = |load, outcome| Probe {
+            load,
+            outcome,
+            figures: Figures {
+                cpu_us_per_delivered_object: Some(7.5),
+                bytes_per_session: Some(20_480.0),
+                latency_p99_ms: Some(12.0),
+                ..Figures::default()
+            },
+        };
+        let broke = ProbeOutcome::Broke {
+            clauses: vec![BrokenClause {
+                text: "cpu<95%".to_owned(),
+                measured: Some(97.0),
+                unit: "%".to_owned(),
+            }],
+            ended_early: false,
+        };
+        let calibration = Calibration {
+            held: true,
+            reasons: Vec::new(),
+            objects_per_second: 1.0,
+            latency_p99_ms: Some(1.0),
+            generator_cpu_percent: Some(61.0),
+            null_relay_cpu_us_per_object: None,
+        };
+        let recorded = RecordedSearch {
+            dimension: Dimension::Subscribers,
+            settings,
+            profile: String::new(),
+            slo: "cpu<95%".to_owned(),
+            relay: relay.to_owned(),
+            fixed: FixedLoad::default(),
+            flow: "PUBLISH_NAMESPACE".to_owned(),
+            wire: "draft".to_owned(),
+        };
+        let probes = vec![probe(held, ProbeOutcome::Held), probe(held + 1, broke)];
+        RelayLimit {
+            profile: profile.to_owned(),
+            relay: relay.to_owned(),
+            version: "1.0".to_owned(),
+            draft: Some("moqt-18".to_owned()),
+            record: Record::new(recorded, probes, Some(calibration), None),
+        }
+    }
+
+    #[test]
+    fn within_a_scenario_whoever_carries_most_comes_first() {
+        let limits = Limits::new(
+            vec!["two cores".to_owned()],
+            vec![
+                search("b.ini", "slow|er", 100),
+                search("b.ini", "fast", 900),
+                search("a.ini", "fast", 50),
+            ],
+            None,
+        );
+        let order: Vec<(&str, &str)> = limits
+            .searches
+            .iter()
+            .map(|one| (one.profile.as_str(), one.relay.as_str()))
+            .collect();
+        assert_eq!(
+            order,
+            [("b.ini", "fast"), ("b.ini", "slow|er"), ("a.ini", "fast")]
+        );
+        let text = limits.markdown();
+        assert!(
+            text.contains("| b.ini | fast (1.0) | moqt-18 | 900 |"),
+            "{text}"
+        );
+        assert!(text.contains("cpu<95% (measured 97 %) at 901"), "{text}");
+        assert!(text.contains("held, generator at 61 %"), "{text}");
+        assert!(text.contains("slow\\|er"), "{text}");
+        assert!(limits.terminal().contains("7.5"), "{}", limits.terminal());
+        assert!(limits.html().contains("KiB/session"));
+        assert!(!text.contains("hypervisor"), "{text}");
+        let mut disturbed = limits.clone();
+        disturbed.searches[0].record.probes[1]
+            .figures
+            .stolen_percent = Some(2.0);
+        let text = disturbed.markdown();
+        assert!(text.contains("1 of 6 probes did not hold while"), "{text}");
+        let mut unproved = search("a.ini", "fast", 50);
+        unproved.record = unproved.record.uncalibrated("no memory");
+        assert_eq!(unproved.cells()[9], "not made: no memory");
+        let again: Limits = serde_json::from_str(&limits.to_json()).unwrap();
+        assert_eq!(again, limits);
+    }
+}

@@ -1,0 +1,110 @@
+//! Reports as JSON: written for people to read and for programs to keep.
+//!
+//! The order of fields is fixed and numbers are rounded to three decimals (a microsecond where the unit is
+//! a millisecond), so equal reports are equal files. Schemas in `docs/` describe the forms.
+
+use std::io;
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
+
+/// Why a report could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The text is not a report.
+    #[error("not a report: {0}")]
+    Invalid(#[from] serde_json::Error),
+    /// The report has another form than this version reads.
+    #[error("the report has schema {found}, and this version of weir reads schema {read}")]
+    Schema {
+        /// The one that it names.
+        found: u64,
+        /// The one that this version reads.
+        read: u32,
+    },
+}
+
+/// Writes a report of any kind: in the order of its fields, with numbers rounded.
+pub(crate) fn pretty(report: &impl Serialize) -> String {
+    let mut out = Vec::new();
+    let mut serializer = Serializer::with_formatter(&mut out, Rounding(PrettyFormatter::new()));
+    report
+        .serialize(&mut serializer)
+        .expect("a report has string keys only, and memory takes all");
+    out.push(b'\n');
+    String::from_utf8(out).expect("JSON is UTF-8")
+}
+
+/// Reads a report of a kind that has its own version: a wrong one is named, before its fields are missed.
+pub(crate) fn parse_with<T: DeserializeOwned>(text: &str, read: u32) -> Result<T, ReadError> {
+    check_schema(&serde_json::from_str(text)?, read)?;
+    Ok(serde_json::from_str(text)?)
+}
+
+/// Whether `report` has the version that is read; one that names none is left to whoever reads its fields.
+pub(crate) fn check_schema(report: &Value, read: u32) -> Result<(), ReadError> {
+    match report.get("schema").and_then(Value::as_u64) {
+        Some(found) if found != u64::from(read) => Err(ReadError::Schema { found, read }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Pretty JSON with its numbers rounded.
+struct Rounding(PrettyFormatter<'static>);
+
+impl Formatter for Rounding {
+    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
+        let rounded = (value * 1000.0).round() / 1000.0;
+        let rounded = if rounded.is_finite() {
+            rounded + 0.0
+        } else {
+            value
+        };
+        self.0.write_f64(writer, rounded)
+    }
+
+    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+}

@@ -1,0 +1,199 @@
+//! A report for the terminal: who was the limit first, then the figures.
+
+use super::{Connections, Kind, Limit, Report};
+use crate::{
+    form::{
+        number,
+        screen::{Paint, Screen},
+    },
+    statistics::{Distribution, float},
+};
+
+/// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
+pub fn render(report: &Report, width: usize, colour: bool) -> String {
+    let mut screen = Screen::new(width, colour);
+    let (word, paint) = match report.verdict.limit {
+        Limit::Server | Limit::Rate => ("MEASURED:", Paint::Good),
+        Limit::Nothing => ("NOTHING:", Paint::Bad),
+        Limit::Client | Limit::Neither | Limit::Unknown => ("BEWARE:", Paint::Warn),
+    };
+    screen.entry(word, paint, 0, word.len() + 1, &report.verdict.sentence);
+    screen.paragraph(Paint::Faint, 0, &settings(report));
+    for note in &report.run.notes {
+        screen.paragraph(Paint::Faint, 0, note);
+    }
+    screen.blank();
+    requests(&mut screen, report);
+    connections(&mut screen, report);
+    screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
+    quantiles(&mut screen, "latency", report.latency.overall.as_ref());
+    let handshake = report.connections.handshake.as_ref();
+    quantiles(&mut screen, "handshake", handshake);
+    screen.blank();
+    server(&mut screen, report);
+    client(&mut screen, report);
+    screen.finish()
+}
+
+/// The load in one line.
+pub(super) fn settings(report: &Report) -> String {
+    let run = &report.run;
+    let per_connection = match run.max_requests_per_conn {
+        0 => "no limit of requests".to_owned(),
+        count => number::counted(count, "request"),
+    };
+    let way = run.rate_per_second.map_or_else(
+        || "closed loop".to_owned(),
+        |rate| format!("open loop of {} requests per second", number::plain(rate)),
+    );
+    format!(
+        "{} · {} × {} with {} at once, {per_connection} each · {} handshakes · {way} · payload {} out, {} in · {} s",
+        run.url,
+        number::counted(run.threads, "thread"),
+        number::counted(run.max_concurrent_conns, "connection"),
+        number::counted(run.max_concurrent_requests, "request"),
+        run.handshake,
+        run.send_udp_payload_size,
+        run.recv_udp_payload_size,
+        number::decimal(run.elapsed_ms / 1e3),
+    )
+}
+
+fn requests(screen: &mut Screen, report: &Report) {
+    let requests = &report.requests;
+    let text = format!(
+        "{} successes, {} per second, {}",
+        number::count(requests.successes),
+        number::decimal(requests.per_second),
+        number::bits_per_second(requests.bits_per_second),
+    );
+    screen.entry("requests", Paint::Strong, 0, LABEL, &text);
+    let mut text = format!(
+        "{} failed, {} unfinished at the end",
+        number::count(requests.failed),
+        number::count(requests.unfinished)
+    );
+    if report.run.rate_per_second.is_some() {
+        text = format!(
+            "{text}, {} due but never sent",
+            number::count(requests.unsent)
+        );
+    }
+    let paint = alarm(requests.failed);
+    screen.entry("failures", paint, 0, LABEL, &text);
+    kinds(screen, &requests.failures);
+}
+
+fn connections(screen: &mut Screen, report: &Report) {
+    let connections = &report.connections;
+    let mut text = format!(
+        "{} begun, {} complete",
+        number::count(connections.begun),
+        number::counted(connections.handshakes, "handshake"),
+    );
+    for (count, what) in [
+        (connections.unfinished, "unfinished at the end"),
+        (connections.retries, "told to prove their address (Retry)"),
+        (connections.resumed, "resumed"),
+        (connections.early_used, "with early data"),
+        (connections.early_rejected, "whose early data was refused"),
+        (connections.goaways, "told to go away"),
+        (connections.refused, "could not be made"),
+    ] {
+        if count > 0 {
+            text = format!("{text}, {} {what}", number::count(count));
+        }
+    }
+    screen.entry("connections", alarm(connections.refused), 0, LABEL, &text);
+    if let Some(text) = tls(connections) {
+        screen.paragraph(Paint::Faint, LABEL, &text);
+    }
+    kinds(screen, &connections.refusals);
+}
+
+/// What handshakes agreed on, if there were any.
+pub(super) fn tls(connections: &Connections) -> Option<String> {
+    let version = connections.tls_version.as_deref()?;
+    let suites = connections.cipher_suites.join(", ");
+    let key = connections.certificate_key.as_deref();
+    let key = key.map_or_else(String::new, |key| format!(", certificate {key}"));
+    Some(format!("TLS {version}, {suites}{key}"))
+}
+
+fn kinds(screen: &mut Screen, kinds: &[Kind]) {
+    for kind in kinds {
+        let words = kind
+            .words
+            .as_deref()
+            .map_or_else(String::new, |words| format!(": {words}"));
+        let text = format!("{} × {}{words}", number::count(kind.count), kind.kind);
+        screen.paragraph(Paint::Faint, LABEL, &text);
+    }
+}
+
+fn quantiles(screen: &mut Screen, name: &str, distribution: Option<&Distribution>) {
+    let cell = |pick: fn(&Distribution) -> f64| {
+        distribution.map_or_else(
+            || number::NONE.to_owned(),
+            |one| number::milliseconds(pick(one)),
+        )
+    };
+    let cells = [
+        cell(|one| one.p50_ms),
+        cell(|one| one.p90_ms),
+        cell(|one| one.p99_ms),
+        cell(|one| one.max_ms),
+    ];
+    screen.row(Paint::Plain, name, &cells);
+}
+
+fn server(screen: &mut Screen, report: &Report) {
+    let Some(server) = &report.server else {
+        let text = "not watched: --server-pid or --server-process says which process it is";
+        return screen.entry("server", Paint::Strong, 0, LABEL, text);
+    };
+    let mut parts = vec![format!(
+        "{} % busy ({} CPU s)",
+        number::brief(server.utilisation_percent()),
+        number::decimal(server.cpu_seconds)
+    )];
+    if let (Some(cost), Some(rate)) = (server.cpu_us_per_request, server.requests_per_cpu_second) {
+        parts.push(format!(
+            "{} µs per request, {} requests per CPU second",
+            number::decimal(cost),
+            number::decimal(rate)
+        ));
+    }
+    parts.push(format!(
+        "memory at most {}",
+        number::bytes(float(server.rss_peak_bytes))
+    ));
+    screen.entry("server", Paint::Strong, 0, LABEL, &parts.join("; "));
+    if let Some(died) = &server.died {
+        screen.paragraph(Paint::Bad, LABEL, died);
+    }
+}
+
+fn client(screen: &mut Screen, report: &Report) {
+    let client = &report.client;
+    let mut parts = vec![format!(
+        "busiest thread {} %",
+        number::brief(client.busiest_thread_percent())
+    )];
+    if let Some(cost) = client.cpu_us_per_request {
+        parts.push(format!("{} µs per request", number::decimal(cost)));
+    }
+    parts.push(number::counted(client.socket_drops, "socket drop"));
+    if let Some(errors) = client.receive_buffer_errors {
+        parts.push(number::counted(errors, "receive-buffer error"));
+    }
+    let lost = client.socket_drops + client.receive_buffer_errors.unwrap_or(0);
+    screen.entry("client", alarm(lost), 0, LABEL, &parts.join("; "));
+}
+
+fn alarm(count: u64) -> Paint {
+    if count > 0 { Paint::Bad } else { Paint::Strong }
+}
+
+/// Column where text begins that has a label before it.
+const LABEL: usize = 13;

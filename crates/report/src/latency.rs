@@ -1,0 +1,111 @@
+//! Histograms in the figures that a report shows.
+
+use std::time::Duration;
+
+use crate::relay::{Latency, LatencySecond};
+use crate::statistics::{Bucket, Distribution};
+use weir_histogram::{Histogram, Series};
+
+/// The figures of a histogram; `None` if it is empty.
+pub fn distribution(histogram: &Histogram) -> Option<Distribution> {
+    Some(Distribution {
+        count: histogram.count(),
+        mean_ms: milliseconds(histogram.mean()?),
+        p50_ms: quantile_ms(histogram, 0.5),
+        p90_ms: quantile_ms(histogram, 0.9),
+        p99_ms: quantile_ms(histogram, 0.99),
+        max_ms: quantile_ms(histogram, 1.0),
+    })
+}
+
+/// Latency over a whole run and second by second; windows without an arrival are left out.
+pub fn over_time(series: &Series) -> Latency {
+    let total = series.total();
+    let per_second = (0_u32..)
+        .zip(series.windows())
+        .filter(|(_, window)| !window.is_empty())
+        .map(|(number, window)| LatencySecond {
+            second: (series.window() * number).as_secs(),
+            objects: window.count(),
+            p50_ms: quantile_ms(window, 0.5),
+            p99_ms: quantile_ms(window, 0.99),
+            max_ms: quantile_ms(window, 1.0),
+        })
+        .collect();
+    Latency {
+        overall: distribution(&total),
+        histogram: buckets(&total),
+        per_second,
+    }
+}
+
+/// The buckets of a histogram; the open one ends at the largest duration counted.
+pub fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+    let largest = histogram.max().unwrap_or_default();
+    let bucket = |bucket: weir_histogram::Bucket| Bucket {
+        from_ms: milliseconds(bucket.from),
+        to_ms: milliseconds(bucket.to.unwrap_or(largest)),
+        count: u64::from(bucket.count),
+    };
+    histogram.buckets().map(bucket).collect()
+}
+
+/// A quantile in milliseconds; 0 if nothing was counted.
+pub fn quantile_ms(histogram: &Histogram, quantile: f64) -> f64 {
+    let found = histogram.quantile(quantile);
+    found.map_or(0.0, milliseconds)
+}
+
+/// A duration in milliseconds with its fraction.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "2^53 ns are 104 days; a printed figure"
+)]
+fn milliseconds(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::archive::tests::any_instant;
+
+    #[test]
+    fn nothing_measured_has_no_figures() {
+        let series = Series::new(any_instant(), Duration::from_secs(1));
+        assert_eq!(over_time(&series), Latency::default());
+    }
+
+    #[test]
+    fn figures_are_those_of_the_histogram() {
+        let origin = any_instant();
+        let mut series = Series::new(origin, Duration::from_secs(1));
+        for (second, ms) in [(0, 2), (0, 4), (3, 90_000)] {
+            series.record_ns(origin + Duration::from_secs(second), ms * 1_000_000);
+        }
+        let latency = over_time(&series);
+        let overall = latency.overall.unwrap();
+        assert_eq!(
+            (overall.count, overall.mean_ms, overall.max_ms),
+            (3, 30_002.0, 90_000.0)
+        );
+        assert!((overall.p50_ms - 4.0).abs() < 0.064, "{}", overall.p50_ms);
+        let seconds: Vec<_> = latency
+            .per_second
+            .iter()
+            .map(|s| (s.second, s.objects))
+            .collect();
+        assert_eq!(seconds, [(0, 2), (3, 1)]);
+        assert_eq!(latency.histogram.len(), 3);
+        assert!(
+            latency
+                .histogram
+                .iter()
+                .all(|bucket| bucket.from_ms < bucket.to_ms)
+        );
+        assert_eq!(
+            latency.histogram.last().map(|bucket| bucket.to_ms),
+            Some(90_000.0)
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! What the relay spent, whether the generator kept up, and whether the service level held.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::proof::Calibration;
+use crate::statistics::Distribution;
+
+/// What the relay spent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Relay {
+    /// Whom the figures were taken from.
+    pub source: RelaySource,
+    /// What the relay calls itself in its SETUP, if it does.
+    pub implementation: Option<String>,
+    /// Its cost; none if it was not observed.
+    pub cost: Option<RelayCost>,
+    /// Second by second, ascending.
+    pub per_second: Vec<RelaySecond>,
+    /// The relay's own counters, such as drops by their reason.
+    pub counters: BTreeMap<String, u64>,
+    /// Its own metrics, fetched second by second, by name; empty if it was not asked for any.
+    pub metrics: Vec<RelayMetric>,
+}
+
+/// Whom the relay's figures were taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum RelaySource {
+    /// A relay that the run started itself.
+    ChildProcess {
+        /// Its process.
+        pid: u32,
+    },
+    /// A process that the user named.
+    PidGiven {
+        /// Its process.
+        pid: u32,
+    },
+    /// A process that the user named by its program.
+    ProcessNamed {
+        /// Its process.
+        pid: u32,
+    },
+    /// A relay in the same process, under virtual time: it has no cost that could be stated.
+    Simulated,
+    /// The relay's process could not be seen.
+    #[default]
+    NotObserved,
+}
+
+/// A stretch of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Its beginning, since the start of the run.
+    pub from_ms: f64,
+    /// Its end, since the start of the run.
+    pub to_ms: f64,
+}
+
+/// The relay's cost, sampled from outside on the clock of the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayCost {
+    /// The steady window that CPU, objects and context switches are taken from.
+    pub window: Window,
+    /// CPU time within the window, user and system.
+    pub cpu_seconds: f64,
+    /// Objects that reached subscribers within the window.
+    pub objects_delivered: u64,
+    /// CPU time per such object; none if there was none.
+    pub cpu_us_per_delivered_object: Option<f64>,
+    /// Mean load within the window; 100 is one core.
+    pub cpu_percent: f64,
+    /// Resident memory before the first connection.
+    pub rss_start_bytes: u64,
+    /// Resident memory with all sessions up and nothing sent yet.
+    pub rss_connected_bytes: u64,
+    /// Largest resident memory seen.
+    pub rss_peak_bytes: u64,
+    /// Growth from start to connected per session; none without sessions.
+    pub bytes_per_session: Option<f64>,
+    /// Times it gave up its core within the window.
+    pub context_switches_voluntary: u64,
+    /// Times its core was taken from it within the window.
+    pub context_switches_involuntary: u64,
+    /// Threads at the end of the window.
+    pub threads: u64,
+}
+
+/// One sample of the relay's process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelaySecond {
+    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
+    pub second: u64,
+    /// Load within it; 100 is one core.
+    pub cpu_percent: f64,
+    /// Resident memory at its end.
+    pub rss_bytes: u64,
+    /// Times it gave up its core within the second.
+    pub context_switches_voluntary: u64,
+    /// Times its core was taken from it within the second.
+    pub context_switches_involuntary: u64,
+}
+
+/// One of the relay's own metrics over time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayMetric {
+    /// Its name, labels included.
+    pub metric: String,
+    /// Whether it only grows, so that what matters is by how much.
+    pub is_counter: bool,
+    /// What it was, ascending by time.
+    pub per_second: Vec<MetricSecond>,
+}
+
+/// A metric at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricSecond {
+    /// Since the start of the run, on the clock of the load.
+    pub at_ms: f64,
+    /// Its value.
+    pub value: f64,
+}
+
+/// Whether the load generator could be trusted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Generator {
+    /// Whether it kept up; if not, the run says nothing about the relay.
+    pub healthy: bool,
+    /// What it did not keep up with; empty if it did.
+    pub reasons: Vec<String>,
+    /// CPU cores that it was bound to; empty if it was not.
+    pub cores: Vec<u32>,
+    /// Its threads.
+    pub threads: Vec<GeneratorThread>,
+    /// Packets that its sockets dropped for want of room in their receive buffers.
+    pub socket_receive_buffer_drops: u64,
+    /// How long after their planned time objects were handed to the transport, over all tracks.
+    pub publisher_lateness: Option<Distribution>,
+    /// The generator itself, second by second, ascending.
+    pub per_second: Vec<GeneratorSecond>,
+    /// The same load against a null relay; none if that was not asked for.
+    pub calibration: Option<Calibration>,
+}
+
+/// One sample of the load generator's process.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorSecond {
+    /// Second of the run, from 0; the first of several where a run is longer than 2048 seconds.
+    pub second: u64,
+    /// Load of all its threads within it; 100 is one core.
+    pub cpu_percent: f64,
+    /// Resident memory at its end.
+    pub rss_bytes: u64,
+    /// Objects received by its end, over all subscribers.
+    pub objects: u64,
+}
+
+/// One thread of the load generator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GeneratorThread {
+    /// Its name.
+    pub name: String,
+    /// Mean load; 100 is one core.
+    pub cpu_percent: f64,
+    /// Ninety-nine in a hundred timers fired at most this late.
+    pub event_loop_lag_p99_ms: f64,
+    /// The latest that a timer fired.
+    pub event_loop_lag_max_ms: f64,
+}
+
+/// The service level asked for, and whether it held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceLevel {
+    /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
+    pub text: String,
+    /// Its clauses in that order, and behind them `altered=0`, which is always asked for where anybody subscribes.
+    pub clauses: Vec<Clause>,
+    /// The text of the first clause in that order that broke; none if all held.
+    pub first_broken: Option<String>,
+    /// Whether all clauses held.
+    pub held: bool,
+    /// Loss and latency are judged of objects planned from this time of the data phase on.
+    pub judged_from_ms: f64,
+    /// Objects lost of those that are judged, over all tracks; the tracks themselves count the whole run.
+    pub lost_objects: u64,
+    /// 99th percentile of the latency that is judged, over all tracks; none if there is none.
+    pub latency_p99_ms: Option<f64>,
+}
+
+/// One clause of a service level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clause {
+    /// As it was asked for, such as `p99<100ms`.
+    pub text: String,
+    /// What it is about, such as `p99`.
+    pub metric: String,
+    /// The bound, in `unit`.
+    pub limit: f64,
+    /// What was measured, in `unit`; none if it could not be, which breaks the clause.
+    pub measured: Option<f64>,
+    /// Unit of both, such as `ms`; empty for a plain number.
+    pub unit: String,
+    /// Whether it held.
+    pub held: bool,
+}
+
+/// Why a run was ended early, in a sentence.
+pub(super) fn ended_early(clauses: &[Clause]) -> String {
+    let clauses: Vec<String> = clauses
+        .iter()
+        .map(|clause| {
+            let measured = clause.measured.map_or_else(String::new, |measured| {
+                let unit = match clause.unit.as_str() {
+                    "" => String::new(),
+                    unit => format!(" {unit}"),
+                };
+                format!(" (by then {measured:.0}{unit})")
+            });
+            format!("{}{measured}", clause.text)
+        })
+        .collect();
+    format!(
+        "ended early, since it could not hold any more: {}",
+        clauses.join(", ")
+    )
+}

@@ -1,0 +1,189 @@
+//! A report as Prometheus text, for a push gateway or the node exporter's text files.
+
+use std::fmt::Write as _;
+
+use super::{Altered, Distribution, Report};
+use crate::statistics::float;
+
+/// Renders the figures that are worth a time series over many runs.
+pub fn render(report: &Report) -> String {
+    let mut text = Text::default();
+    let held = f64::from(u8::from(report.verdict.outcome.is_held()));
+    text.gauge("held", "Whether the service level held.", &[("", "", held)]);
+    let healthy = f64::from(u8::from(report.generator.healthy));
+    text.gauge(
+        "generator_healthy",
+        "Whether the load generator kept up.",
+        &[("", "", healthy)],
+    );
+    let run = [
+        (
+            "subscribers",
+            "Subscribers asked for.",
+            Some(float(report.run.subscribers_requested)),
+        ),
+        (
+            "duration_seconds",
+            "Length of the run.",
+            Some(report.run.duration_ms / 1e3),
+        ),
+    ];
+    let relay = report.relay.cost.as_ref();
+    let cost = [
+        (
+            "relay_cpu_ratio",
+            "Load of the relay in the steady window; 1 is one core.",
+            relay.map(|cost| cost.cpu_percent / 100.0),
+        ),
+        (
+            "relay_cpu_seconds_per_object",
+            "CPU time of the relay per delivered object.",
+            relay
+                .and_then(|cost| cost.cpu_us_per_delivered_object)
+                .map(|cost| cost / 1e6),
+        ),
+        (
+            "relay_memory_peak_bytes",
+            "Largest resident memory of the relay.",
+            relay.map(|cost| float(cost.rss_peak_bytes)),
+        ),
+        (
+            "relay_memory_per_session_bytes",
+            "Resident memory of the relay per session.",
+            relay.and_then(|cost| cost.bytes_per_session),
+        ),
+    ];
+    for (name, help, value) in run.into_iter().chain(cost) {
+        if let Some(value) = value {
+            text.gauge(name, help, &[("", "", value)]);
+        }
+    }
+    text.gauge(
+        "objects_lost_judged",
+        "Objects that did not reach their subscribers, of those that the service level judges.",
+        &[("", "", float(report.slo.lost_objects))],
+    );
+    per_track(&mut text, report);
+    text.out
+}
+
+fn per_track(text: &mut Text, report: &Report) {
+    let tracks = || {
+        report
+            .tracks
+            .iter()
+            .map(|track| (track.definition.section.as_str(), track))
+    };
+    let count = |pick: fn(&super::TrackReport) -> u64| -> Vec<(&str, &str, f64)> {
+        tracks()
+            .map(|(name, track)| (name, "", float(pick(track))))
+            .collect()
+    };
+    text.gauge(
+        "objects_delivered",
+        "Objects that reached their subscribers.",
+        &count(|track| track.completion.objects_received.sum),
+    );
+    text.gauge(
+        "objects_lost",
+        "Objects that did not.",
+        &count(|track| track.completion.lost_objects.sum),
+    );
+    text.gauge(
+        "objects_late",
+        "Objects that came after their time to live.",
+        &count(|track| track.delivery.late),
+    );
+    text.gauge(
+        "objects_altered",
+        "Objects that came with other content, or under another number, than they were sent with.",
+        &count(|track| Altered::of(&track.delivery).objects()),
+    );
+    text.gauge(
+        "objects_foreign",
+        "Objects of other runs.",
+        &count(|track| track.delivery.foreign),
+    );
+    text.gauge(
+        "subscriptions_failed",
+        "Subscriptions that failed or stayed incomplete.",
+        &count(|track| track.status.failed + track.status.incomplete),
+    );
+    let quantiles: [(&str, Figure); 4] = [
+        ("0.5", |one| one.p50_ms),
+        ("0.9", |one| one.p90_ms),
+        ("0.99", |one| one.p99_ms),
+        ("1", |one| one.max_ms),
+    ];
+    let mut latency = Vec::new();
+    for (name, track) in tracks() {
+        let Some(overall) = &track.latency.overall else {
+            continue;
+        };
+        latency.extend(quantiles.map(|(quantile, pick)| (name, quantile, pick(overall) / 1e3)));
+    }
+    text.gauge(
+        "latency_seconds",
+        "One-way latency from the planned send time.",
+        &latency,
+    );
+}
+
+/// One figure of a distribution.
+type Figure = fn(&Distribution) -> f64;
+
+#[derive(Default)]
+struct Text {
+    out: String,
+}
+
+impl Text {
+    /// A family of values, each with its track and its quantile, empty where it has none.
+    fn gauge(&mut self, name: &str, help: &str, values: &[(&str, &str, f64)]) {
+        let head = format!("# HELP weir_bench_{name} {help}\n# TYPE weir_bench_{name} gauge\n");
+        self.out.push_str(&head);
+        for (track, quantile, value) in values {
+            let labels: Vec<String> = [("track", track), ("quantile", quantile)]
+                .iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+                .collect();
+            let labels = if labels.is_empty() {
+                String::new()
+            } else {
+                format!("{{{}}}", labels.join(","))
+            };
+            writeln!(self.out, "weir_bench_{name}{labels} {value}").expect("a String takes all");
+        }
+    }
+}
+
+fn escaped(label: &str) -> String {
+    label
+        .replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::example_report;
+
+    #[test]
+    fn every_line_is_a_comment_or_a_value() {
+        let mut report = example_report(7);
+        report.tracks[0].definition.section = "a\"b\\c\nd".to_owned();
+        let text = render(&report);
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("weir_bench_"), "{line}");
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+        }
+        assert!(text.contains("weir_bench_held 1\n"), "{text}");
+        let altered = "weir_bench_objects_altered{track=\"a\\\"b\\\\c\\nd\"} 0\n";
+        assert!(text.contains(altered), "{text}");
+        let latency = "weir_bench_latency_seconds{track=\"a\\\"b\\\\c\\nd\",quantile=\"0.99\"} ";
+        assert!(text.contains(latency), "{text}");
+    }
+}

@@ -1,0 +1,264 @@
+//! Derived figures that a reader needs to trust the others: how far the generator was from its limit, and whether all
+//! subscribers were served alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Generator, Report, SubscriberReport, TrackReport};
+use crate::statistics::float;
+
+/// How far the generator was from its own limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Headroom {
+    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    pub objects_per_second: f64,
+    /// The generator's busiest thread.
+    pub busiest_thread: String,
+    /// Its mean load; 100 is one core.
+    pub busiest_cpu_percent: f64,
+    /// Objects per second at which that thread, with those that share its core, would use the core up, at the cost per
+    /// object of this run. Batches grow with the load, so the real limit is rather above.
+    pub objects_per_second_max: f64,
+}
+
+impl Headroom {
+    /// The headroom of a run; none if it was too short to tell, or its threads were not seen.
+    pub fn of(tracks: &[TrackReport], generator: &Generator) -> Option<Self> {
+        let busiest = generator
+            .threads
+            .iter()
+            .max_by(|a, b| a.cpu_percent.total_cmp(&b.cpu_percent))?;
+        // The first and the last second of a track are hardly ever whole.
+        let rate = |track: &TrackReport| {
+            let seconds = &track.latency.per_second;
+            let whole = seconds.get(1..seconds.len().checked_sub(1)?)?;
+            let span = whole.last()?.second + 1 - whole.first()?.second;
+            let objects: u64 = whole.iter().map(|second| second.objects).sum();
+            Some(float(objects) / float(span))
+        };
+        let objects_per_second: f64 = tracks.iter().filter_map(rate).sum();
+        // Bound to one core, all threads together use it up.
+        let of_core = match generator.cores[..] {
+            [_] => generator.threads.iter().map(|one| one.cpu_percent).sum(),
+            _ => busiest.cpu_percent,
+        };
+        let is_known = objects_per_second > 0.0 && busiest.cpu_percent > 0.0;
+        is_known.then(|| Self {
+            objects_per_second,
+            busiest_thread: busiest.name.clone(),
+            busiest_cpu_percent: busiest.cpu_percent,
+            objects_per_second_max: objects_per_second * 100.0 / of_core,
+        })
+    }
+
+    /// How many times this run's load the generator could have made.
+    pub fn times(&self) -> f64 {
+        self.objects_per_second_max / self.objects_per_second
+    }
+}
+
+/// The same load against a null relay: one that does the least that MOQT asks for and keeps nothing. What the
+/// generator cannot do against it, it cannot do against any relay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calibration {
+    /// Whether the generator kept up, and every clause of the service level held but those about the relay's CPU.
+    pub held: bool,
+    /// Why not; empty if it did.
+    pub reasons: Vec<String>,
+    /// Objects that arrived per second, mean over the whole seconds in which all tracks were at work.
+    pub objects_per_second: f64,
+    /// Worst of the tracks' 99th percentiles of latency.
+    pub latency_p99_ms: Option<f64>,
+    /// The generator's busiest thread; 100 is one core.
+    pub generator_cpu_percent: Option<f64>,
+    /// The null relay's CPU time per object delivered: what the transport alone costs.
+    pub null_relay_cpu_us_per_object: Option<f64>,
+}
+
+/// What a report without a calibration says.
+pub(super) const NOT_CALIBRATED: &str = "not calibrated against a null relay";
+
+impl Calibration {
+    /// What it shows, in a sentence.
+    pub(crate) fn sentence(&self) -> String {
+        if !self.held {
+            return format!(
+                "Against a null relay the same load did not hold either: {}.",
+                self.reasons.join("; ")
+            );
+        }
+        // A search calibrates the load that broke, and shows it with the one that held: so the load has its own figure.
+        let load = if self.objects_per_second > 0.0 {
+            format!(
+                "{} objects/s",
+                crate::form::number::decimal(self.objects_per_second)
+            )
+        } else {
+            "the same load".to_owned()
+        };
+        let mut parts = vec![format!("Against a null relay {load} held")];
+        parts.extend(
+            self.latency_p99_ms
+                .map(|p99| format!("p99 {}", crate::form::number::milliseconds(p99))),
+        );
+        let cpu = self.generator_cpu_percent;
+        parts.extend(
+            cpu.map(|cpu| format!("busiest thread {} %", crate::form::number::decimal(cpu))),
+        );
+        let null = self.null_relay_cpu_us_per_object;
+        parts.extend(null.map(|us| {
+            format!(
+                "the null relay spent {} µs per object",
+                crate::form::number::decimal(us)
+            )
+        }));
+        parts.join(", ") + "."
+    }
+
+    /// What a run against the null relay says.
+    pub fn of(report: &Report) -> Self {
+        let broken = report
+            .slo
+            .clauses
+            .iter()
+            .filter(|clause| !clause.held && clause.metric != "cpu")
+            .map(|clause| {
+                let measured = clause.measured.map_or_else(
+                    || "not measured".to_owned(),
+                    |measured| crate::form::number::quantity(measured, &clause.unit),
+                );
+                format!(
+                    "against a null relay, {} broke too ({measured})",
+                    clause.text
+                )
+            });
+        let mut reasons = report.generator.reasons.clone();
+        reasons.extend(broken);
+        if reasons.is_empty() && report.objects_delivered() == 0 {
+            reasons.push("nothing arrived from the null relay".to_owned());
+        }
+        let busiest = report
+            .generator
+            .threads
+            .iter()
+            .map(|thread| thread.cpu_percent);
+        let p99 = |track: &TrackReport| Some(track.latency.overall?.p99_ms);
+        let cost = report.relay.cost.as_ref();
+        Self {
+            held: reasons.is_empty(),
+            reasons,
+            objects_per_second: report
+                .headroom
+                .as_ref()
+                .map_or(0.0, |headroom| headroom.objects_per_second),
+            latency_p99_ms: report.tracks.iter().filter_map(p99).reduce(f64::max),
+            generator_cpu_percent: busiest.reduce(f64::max),
+            null_relay_cpu_us_per_object: cost.and_then(|cost| cost.cpu_us_per_delivered_object),
+        }
+    }
+}
+
+/// Whether a track's subscribers were served alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fairness {
+    /// Jain's index of the objects received: 1 if all got the same number, 1/n if one of n got all; none if nobody got
+    /// any.
+    pub jain_objects: Option<f64>,
+    /// The worst subscriber's 99th percentile of latency over the median subscriber's; none without latency.
+    pub p99_worst_over_median: Option<f64>,
+}
+
+impl Fairness {
+    pub(super) fn over(subscribers: &[SubscriberReport]) -> Self {
+        let received = || {
+            subscribers
+                .iter()
+                .map(|one| float(one.completion.objects_received))
+        };
+        let sum: f64 = received().sum();
+        let squares: f64 = received().map(|one| one * one).sum();
+        let mut p99: Vec<f64> = subscribers
+            .iter()
+            .filter_map(|one| Some(one.latency?.p99_ms))
+            .collect();
+        p99.sort_by(f64::total_cmp);
+        let median = p99
+            .get(p99.len() / 2)
+            .copied()
+            .filter(|median| *median > 0.0);
+        Self {
+            jain_objects: (squares > 0.0)
+                .then(|| sum * sum / (float(subscribers.len() as u64) * squares)),
+            p99_worst_over_median: median.and_then(|median| Some(p99.last()? / median)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::example_report;
+
+    #[test]
+    fn an_audience_that_is_served_alike_is_fair() {
+        let mut report = example_report(10);
+        let subscribers = &mut report.tracks[0].subscribers;
+        for one in subscribers.iter_mut() {
+            one.completion.objects_received = 100;
+        }
+        let even = Fairness::over(subscribers).jain_objects.unwrap();
+        assert!((even - 1.0).abs() < 1e-12, "{even}");
+        for one in subscribers.iter_mut().skip(1) {
+            one.completion.objects_received = 0;
+        }
+        let one = Fairness::over(subscribers).jain_objects.unwrap();
+        assert!((one - 0.1).abs() < 1e-12, "{one}");
+        assert_eq!(Fairness::over(&[]), Fairness::default());
+    }
+
+    #[test]
+    fn a_calibration_names_the_load_that_it_was_of() {
+        let of = |objects_per_second| Calibration {
+            held: true,
+            reasons: Vec::new(),
+            objects_per_second,
+            latency_p99_ms: Some(1.5),
+            generator_cpu_percent: None,
+            null_relay_cpu_us_per_object: None,
+        };
+        let sentence = of(10_000.0).sentence();
+        assert!(
+            sentence.starts_with("Against a null relay 10,000 objects/s held, p99 "),
+            "{sentence}"
+        );
+        let sentence = of(0.0).sentence();
+        assert!(
+            sentence.starts_with("Against a null relay the same load held, p99 "),
+            "{sentence}"
+        );
+    }
+
+    #[test]
+    fn a_thread_at_half_its_core_has_room_for_twice_the_load() {
+        let mut report = example_report(20);
+        for thread in &mut report.generator.threads {
+            thread.cpu_percent = 50.0;
+        }
+        report.generator.cores = vec![1, 2];
+        let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
+        // 50 objects a second to each of 20 subscribers.
+        assert!(
+            (headroom.objects_per_second - 1000.0).abs() < 1.0,
+            "{headroom:?}"
+        );
+        assert!((headroom.times() - 2.0).abs() < 1e-9, "{headroom:?}");
+        // Two threads at half of one core have none.
+        report.generator.cores = vec![1];
+        let headroom = Headroom::of(&report.tracks, &report.generator).unwrap();
+        assert!((headroom.times() - 1.0).abs() < 1e-9, "{headroom:?}");
+        report.generator.threads.clear();
+        assert_eq!(Headroom::of(&report.tracks, &report.generator), None);
+    }
+}

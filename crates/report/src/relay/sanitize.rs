@@ -1,0 +1,379 @@
+//! A report that can be shown to anybody: it names no host, address, namespace or token.
+//!
+//! Fields that hold such names are replaced, whatever else repeats one of them is blotted out, and so is
+//! everything that looks like an address. Of the relay's own counters and metrics the labels go, since nobody knows what
+//! a relay puts there. Section names, figures, versions and the CPU's name stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+
+use serde_json::Value;
+
+use super::Report;
+
+/// Why a report cannot be shown to anybody.
+#[derive(Debug, thiserror::Error)]
+#[error("without its names it is no report any more: {0}")]
+pub struct SanitizeError(#[from] serde_json::Error);
+
+/// The same report without names of hosts, addresses, namespaces and tokens.
+pub fn sanitize(report: &Report) -> Result<Report, SanitizeError> {
+    let mut names = BTreeSet::new();
+    for track in &report.tracks {
+        let definition = &track.definition;
+        collect(&mut names, &definition.namespace);
+        collect(&mut names, &definition.name);
+        for one in &track.subscribers {
+            collect(&mut names, &one.track_name);
+        }
+    }
+    collect(&mut names, &report.run.relay_url);
+    for word in report.run.command_line.split_whitespace() {
+        if word.contains([':', '/', '.', '=', '@']) {
+            collect(&mut names, word);
+        }
+    }
+    for line in report.run.profile.text.lines() {
+        if let Some((key, value)) = line.split_once('=')
+            && matches!(key.trim(), "namespace" | "name")
+        {
+            collect(&mut names, value.trim());
+        }
+    }
+    let mut value = serde_json::to_value(report)?;
+    walk(&mut value, "", &names);
+    let mut clean: Report = serde_json::from_value(value)?;
+    clean.run.profile.text = profile_text(&report.run.profile.text, &names);
+    for (number, track) in clean.tracks.iter_mut().enumerate() {
+        track.definition.namespace = format!("namespace-{}", number + 1);
+        track.definition.name = format!("track-{}", number + 1);
+    }
+    let (counters, metrics) = (&report.relay.counters, &report.relay.metrics);
+    let known = metrics.iter().map(|one| &one.metric).chain(counters.keys());
+    let unlabelled = unlabelled(known, &names);
+    let renamed = |name: &String| unlabelled.get(name).cloned().unwrap_or_default();
+    clean.relay.counters = counters
+        .iter()
+        .map(|(name, value)| (renamed(name), *value))
+        .collect();
+    for (metric, original) in clean.relay.metrics.iter_mut().zip(metrics) {
+        metric.metric = renamed(&original.metric);
+    }
+    Ok(clean)
+}
+
+/// What counters and metrics are called without their labels: by their family, and by a number in it in place of the
+/// labels, so that none takes another's place and a counter is still found among the metrics.
+fn unlabelled<'a>(
+    known: impl Iterator<Item = &'a String>,
+    names: &BTreeSet<String>,
+) -> BTreeMap<String, String> {
+    let known: BTreeSet<&String> = known.collect();
+    let mut members: BTreeMap<String, u64> = BTreeMap::new();
+    known
+        .into_iter()
+        .map(|name| {
+            let (family, labels) = match name.split_once('{') {
+                Some((family, _)) => (family, true),
+                None => (name.as_str(), false),
+            };
+            let family = scrub(family, names);
+            let member = members.entry(family.clone()).or_default();
+            *member += 1;
+            let clean = if labels || *member > 1 {
+                format!("{family}{{{member}}}")
+            } else {
+                family
+            };
+            (name.clone(), clean)
+        })
+        .collect()
+}
+
+/// Keeps a name and its parts, if they are long enough to mean something.
+fn collect(names: &mut BTreeSet<String>, name: &str) {
+    let parts =
+        name.split(|letter: char| !letter.is_alphanumeric() && letter != '.' && letter != '-');
+    for part in parts.chain([name]) {
+        let is_number = part.chars().all(|letter| letter.is_ascii_digit());
+        if part.chars().count() >= NAME_CHARS_MIN && !is_number && !PLAIN.contains(&part) {
+            names.insert(part.to_owned());
+        }
+    }
+}
+
+fn walk(value: &mut Value, key: &str, names: &BTreeSet<String>) {
+    match value {
+        Value::String(text) => {
+            *text = match key {
+                "command_line" => "weir bench".to_owned(),
+                "relay_url" => "relay".to_owned(),
+                "run_id" => "run".to_owned(),
+                "namespace" | "name" | "track_name" => GONE.to_owned(),
+                _ => scrub(text, names),
+            };
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| walk(item, key, names)),
+        Value::Object(fields) => {
+            for (key, field) in fields.iter_mut() {
+                if !OURS.contains(&key.as_str()) {
+                    walk(field, key, names);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
+}
+
+/// `text` without the names, and without words that are addresses.
+fn scrub(text: &str, names: &BTreeSet<String>) -> String {
+    let mut text = text.to_owned();
+    let mut longest: Vec<&String> = names.iter().collect();
+    longest.sort_by_key(|name| std::cmp::Reverse(name.len()));
+    for name in longest {
+        text = text.replace(name.as_str(), GONE);
+    }
+    let is_apart = |letter: char| letter.is_whitespace() || "\"'(),;<>=".contains(letter);
+    let words: Vec<&str> = text
+        .split_inclusive(is_apart)
+        .flat_map(|word| {
+            let end = word.trim_end_matches(is_apart).len();
+            <[&str; 2]>::from(word.split_at(end))
+        })
+        .collect();
+    let clean = |word: &&str| {
+        if is_address(word) {
+            GONE.to_owned()
+        } else {
+            (*word).to_owned()
+        }
+    };
+    words.iter().map(clean).collect()
+}
+
+/// An address with or without a port, or a URL.
+fn is_address(word: &str) -> bool {
+    let bare = word.trim_end_matches('.').trim_matches(['[', ']']);
+    word.contains("://")
+        || bare.parse::<IpAddr>().is_ok()
+        || bare.trim_end_matches(':').parse::<IpAddr>().is_ok()
+        || word
+            .trim_end_matches(['.', ':'])
+            .parse::<SocketAddr>()
+            .is_ok()
+        || bare
+            .split_once('/')
+            .is_some_and(|(address, _)| address.parse::<IpAddr>().is_ok())
+}
+
+/// The profile with its names replaced and everything else as it is.
+fn profile_text(text: &str, names: &BTreeSet<String>) -> String {
+    let line = |line: &str| match line.split_once('=') {
+        Some((key, _)) if matches!(key.trim(), "namespace" | "name") => format!("{key}= {GONE}"),
+        Some(_) => line.to_owned(),
+        None => scrub(line, names),
+    };
+    text.lines().map(|one| line(one) + "\n").collect()
+}
+
+/// What stands where a name stood.
+const GONE: &str = "…";
+/// Shorter names say nothing, and would blot out half of the words of a report.
+const NAME_CHARS_MIN: usize = 3;
+/// Words of command lines and names that tell nothing of anybody.
+const PLAIN: [&str; 5] = ["weir", "bench", "moqt", "https", "audio"];
+/// Fields whose words are our own, and of which programs depend.
+const OURS: [&str; 8] = [
+    "schema",
+    "slo",
+    "status",
+    "outcome",
+    "kind",
+    "conduct",
+    "track_mode",
+    "stream_mapping",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::Conduct;
+    use crate::relay::{
+        Outcome, RelaySource, Status, csv, example_report, html, json, prometheus, terminal,
+    };
+
+    #[test]
+    fn no_form_names_a_host_an_address_a_namespace_or_a_token() {
+        let mut report = example_report(5);
+        let secrets = [
+            "relay-7.internal.example",
+            "198.51.100.23",
+            "2001:db8::77",
+            "customer-acme",
+            "s3cr3t-t0ken",
+            "boardroom",
+            // In labels of the relay's own metrics, and nowhere else.
+            "acme-eu-west",
+            "10.1.2.3",
+            "edge-9.acme.example",
+        ];
+        report.run.relay_url = format!("moqt://{}:4443/live?token={}", secrets[0], secrets[4]);
+        report.run.command_line = format!(
+            "weir bench profiles/{}.ini --relay {} --token {}=",
+            secrets[3], report.run.relay_url, secrets[4]
+        );
+        report.run.interrupted = Some(format!("{}: refused by [{}]:4443", secrets[1], secrets[2]));
+        report.run.profile.name = format!("profiles/{}.ini", secrets[3]);
+        report.run.profile.text = format!(
+            "[Audio]\nnamespace = {}/{{}}\nname = {}\nttl = 5000\n",
+            secrets[3], secrets[5]
+        );
+        report.tracks[0].definition.namespace = format!("{}/{{}}", secrets[3]);
+        report.tracks[0].definition.name = secrets[5].to_owned();
+        for one in &mut report.tracks[0].subscribers {
+            one.track_name = format!("{}-1--{}", secrets[3], secrets[5]);
+            one.reason = Some(format!("{}:4443 refused {}", secrets[1], one.track_name));
+        }
+        report.relay.implementation = Some(format!("relay/1.0 on {}", secrets[0]));
+        let labelled = format!(
+            "x_total{{namespace=\"{}\",peer=\"{}:4443\"}}",
+            secrets[6], secrets[7]
+        );
+        let other = format!(
+            "x_total{{namespace=\"{}\",peer=\"{}\"}}",
+            secrets[3], secrets[8]
+        );
+        report.relay.counters =
+            [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
+        report.relay.metrics = vec![crate::relay::RelayMetric {
+            metric: labelled,
+            is_counter: true,
+            per_second: vec![
+                crate::relay::MetricSecond {
+                    at_ms: 1.0,
+                    value: 1.0,
+                },
+                crate::relay::MetricSecond {
+                    at_ms: 2.0,
+                    value: 8.0,
+                },
+            ],
+        }];
+        let clean = sanitize(&report.clone().judged_again()).unwrap();
+        for text in [
+            json::render(&clean),
+            html::render(&clean),
+            terminal::render(&clean, 200, false),
+            csv::subscriptions(&clean),
+            csv::seconds(&clean),
+            prometheus::render(&clean),
+        ] {
+            for secret in secrets {
+                assert!(!text.contains(secret), "{secret} in {text}");
+            }
+        }
+        let counters: Vec<(&str, u64)> = clean
+            .relay
+            .counters
+            .iter()
+            .map(|(name, value)| (name.as_str(), *value))
+            .collect();
+        assert_eq!(
+            counters,
+            [("x_total{1}", 7), ("x_total{2}", 8), ("y_total", 9)]
+        );
+        assert_eq!(clean.relay.metrics[0].metric, "x_total{1}");
+        assert_eq!(clean.objects_delivered(), report.objects_delivered());
+        assert_eq!(clean.slo, report.slo);
+        assert!(clean.run.profile.text.contains("ttl = 5000"));
+        assert_eq!(
+            clean.relay.implementation.as_deref(),
+            Some("relay/1.0 on …")
+        );
+    }
+
+    /// All texts in a value.
+    fn texts(value: &Value) -> Vec<&str> {
+        match value {
+            Value::String(text) => vec![text],
+            Value::Array(items) => items.iter().flat_map(texts).collect(),
+            Value::Object(fields) => fields.values().flat_map(texts).collect(),
+            Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn no_word_of_our_own_is_taken_for_a_name() {
+        let pid = 4711;
+        let sources = [
+            RelaySource::ChildProcess { pid },
+            RelaySource::PidGiven { pid },
+            RelaySource::ProcessNamed { pid },
+            RelaySource::Simulated,
+            RelaySource::NotObserved,
+        ];
+        let outcomes = [
+            Outcome::Held,
+            Outcome::Broken,
+            Outcome::GeneratorLimit,
+            Outcome::Partial,
+            Outcome::Empty,
+        ];
+        let conducts = [Conduct::Steady, Conduct::SlowReader, Conduct::Churning];
+        let statuses = [Status::Good, Status::Incomplete, Status::Failed];
+        for (source, outcome) in sources.into_iter().zip(outcomes) {
+            let mut report = example_report(3);
+            report.relay.source = source;
+            report.verdict.outcome = outcome;
+            let subscribers = report.tracks[0].subscribers.iter_mut();
+            for (one, (conduct, status)) in subscribers.zip(conducts.into_iter().zip(statuses)) {
+                one.conduct = conduct;
+                one.status = status;
+            }
+            // Whatever stands in it is a name of a track now, as a whole and by its parts.
+            let value = serde_json::to_value(&report).unwrap();
+            let names = texts(&value).into_iter().flat_map(str::lines);
+            let names = names.flat_map(|text| [text.to_owned(), text.replace('_', "/")]);
+            let names: Vec<String> = names.map(|name| format!("name = {name}")).collect();
+            report.run.profile.text = names.join("\n");
+            let clean = sanitize(&report).unwrap();
+            assert_eq!(
+                (clean.relay.source, clean.verdict.outcome),
+                (source, outcome)
+            );
+            let shown = clean.tracks[0].subscribers.iter();
+            let shown: Vec<_> = shown.map(|one| (one.conduct, one.status)).collect();
+            let expected: Vec<_> = conducts.into_iter().zip(statuses).collect();
+            assert_eq!(shown, expected);
+            assert_ne!(clean.verdict.sentence, report.verdict.sentence);
+        }
+    }
+
+    #[test]
+    fn a_report_that_cannot_be_read_again_is_refused_and_nothing_else_happens() {
+        let mut report = example_report(1);
+        report.run.duration_ms = f64::NAN;
+        let error = sanitize(&report).unwrap_err().to_string();
+        assert!(
+            error.starts_with("without its names it is no report"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn addresses_are_told_from_figures() {
+        for address in [
+            "10.1.2.3",
+            "10.1.2.3:443",
+            "[::1]:99",
+            "::1",
+            "moqt://a",
+            "10.0.0.0/8",
+        ] {
+            assert!(is_address(address), "{address}");
+        }
+        for word in ["1.25", "12:30", "a/b", "…", "p99<100ms", "0.5.1", ""] {
+            assert!(!is_address(word), "{word}");
+        }
+    }
+}

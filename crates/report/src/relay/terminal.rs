@@ -1,0 +1,449 @@
+//! A report for the terminal: the verdict first, then a table per track, then who paid for it.
+
+#[cfg(test)]
+mod tests;
+
+use super::proof::NOT_CALIBRATED;
+use super::verdict::{Judgement, judged};
+use super::{Altered, Conduct, Delivery, Outcome, RelayCost, Report, TrackReport};
+use crate::form::number;
+use crate::form::screen::{COLUMN, Paint, Screen};
+use crate::statistics::{Count, Distribution, Spread, float};
+
+/// Renders `report` for a terminal of `width` columns, with escape sequences for colour if `colour`.
+///
+/// Every line ends with a line feed. Text from outside cannot steer the terminal: its control characters
+/// are replaced.
+pub fn render(report: &Report, width: usize, colour: bool) -> String {
+    let mut screen = Screen::new(width, colour);
+    verdict(&mut screen, report);
+    facts(&mut screen, report);
+    for track in &report.tracks {
+        screen.blank();
+        track_table(&mut screen, track);
+    }
+    screen.blank();
+    relay(&mut screen, report);
+    generator(&mut screen, report);
+    set_up(&mut screen, report);
+    service_level(&mut screen, report);
+    screen.finish()
+}
+
+fn verdict(screen: &mut Screen, report: &Report) {
+    let paint = match report.verdict.outcome {
+        Outcome::Held => Paint::Good,
+        Outcome::Broken => Paint::Bad,
+        Outcome::GeneratorLimit | Outcome::Partial | Outcome::Empty => Paint::Warn,
+    };
+    let word = format!("{}:", report.verdict.outcome.word());
+    screen.entry(&word, paint, 0, word.len() + 1, &report.verdict.sentence);
+}
+
+fn facts(screen: &mut Screen, report: &Report) {
+    let run = &report.run;
+    let draft = run.draft.as_deref().unwrap_or("no session");
+    let facts = format!(
+        "{} · {draft} over {} · {} · {} · seed {} · {} s",
+        run.profile.name,
+        run.transport,
+        run.publish_flow,
+        run.relay_url,
+        run.seed,
+        number::decimal(run.duration_ms / 1e3)
+    );
+    screen.paragraph(Paint::Faint, 0, &facts);
+}
+
+fn track_table(screen: &mut Screen, track: &TrackReport) {
+    screen.paragraph(Paint::Strong, 0, &track.definition.section);
+    screen.paragraph(Paint::Faint, 2, &number::track_facts(&track.definition));
+    let metrics = &track.completion;
+    if track.subscribers.is_empty() && track.published.objects > 0 {
+        let text = format!(
+            "{} objects in {} groups; nobody subscribed here",
+            number::count(track.published.objects),
+            number::count(track.published.groups)
+        );
+        screen.entry("published", Paint::Strong, 2, LABEL, &text);
+    }
+    screen.row(Paint::Faint, "", &["mean", "min", "max", "sum"]);
+    for (name, count) in [
+        ("objects sent", &metrics.objects_sent),
+        ("objects received", &metrics.objects_received),
+        ("lost objects", &metrics.lost_objects),
+        ("groups sent", &metrics.groups_sent),
+        ("groups received", &metrics.groups_received),
+    ] {
+        let alarm = name == "lost objects" && count.sum > 0;
+        screen.row(
+            if alarm { Paint::Bad } else { Paint::Plain },
+            name,
+            &counts(count),
+        );
+    }
+    for (name, spread) in [
+        ("total duration", metrics.total_duration_ms),
+        ("actual duration", metrics.actual_duration_ms),
+        (
+            "average receive variance",
+            metrics.average_receive_variance_ms,
+        ),
+        (
+            "average publisher variance",
+            metrics.average_publisher_variance_ms,
+        ),
+    ] {
+        screen.row(Paint::Plain, name, &spreads(spread, number::milliseconds));
+    }
+    for (name, spread) in [
+        ("average bits per second", metrics.average_bits_per_second),
+        ("expected bits per second", metrics.expected_bits_per_second),
+    ] {
+        screen.row(
+            Paint::Plain,
+            name,
+            &spreads(spread, number::bits_per_second),
+        );
+    }
+    screen.row(Paint::Faint, "", &["p50", "p90", "p99", "max"]);
+    for (name, distribution) in [
+        ("latency", &track.latency.overall),
+        ("receive variance", &track.variance.receive),
+        ("publisher lateness", &track.published.lateness),
+    ] {
+        screen.row(Paint::Plain, name, &percentiles(distribution.as_ref()));
+    }
+    delivery(screen, track);
+}
+
+fn delivery(screen: &mut Screen, track: &TrackReport) {
+    let (delivery, status) = (&track.delivery, &track.status);
+    let mut lost = format!(
+        "{} at join, {} in the middle, {} at the tail",
+        number::count(delivery.lost_join),
+        number::count(delivery.lost_middle),
+        number::count(delivery.lost_tail)
+    );
+    if let Some(first) = delivery.first_lost {
+        lost = format!(
+            "{lost}; first: object {} of group {}",
+            first.object, first.group
+        );
+    }
+    screen.entry("lost", Paint::Strong, 2, LABEL, &lost);
+    if track.completion.lost_objects.sum > 0 {
+        let how = format!(
+            "{} to resets of streams, {} without a word",
+            number::count(delivery.cut_by_reset),
+            number::count(delivery.dropped)
+        );
+        screen.paragraph(Paint::Faint, LABEL, &how);
+    }
+    let irregular = format!(
+        "{} late{}, {} reordered, {}, {} malformed",
+        number::count(delivery.late),
+        delivery
+            .first_late
+            .map_or_else(String::new, |first| format!(
+                " (first: object {} of group {})",
+                first.object, first.group
+            )),
+        number::count(delivery.reordered),
+        number::counted(delivery.duplicates, "duplicate"),
+        number::count(delivery.malformed)
+    );
+    if let Some(jain) = track.fairness.jain_objects {
+        let worst = track
+            .fairness
+            .p99_worst_over_median
+            .map_or_else(String::new, |worst| {
+                format!("; worst p99 {} times the median's", number::brief(worst))
+            });
+        let fair = format!("Jain index of objects {}{worst}", number::decimal(jain));
+        screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
+    }
+    screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
+    not_as_sent(screen, delivery);
+    if track.set_apart.is_anybody() {
+        let apart = &track.set_apart;
+        let text = format!(
+            "{} read slowly, {} came and went, {}; {} objects received, {} missed, {} of them to resets",
+            number::count(apart.slow_readers),
+            number::count(apart.churning),
+            number::counted(apart.sessions, "session"),
+            number::count(apart.objects_received),
+            number::count(apart.lost_objects),
+            number::count(apart.cut_by_reset)
+        );
+        screen.entry("set apart", Paint::Strong, 2, LABEL, &text);
+    }
+    let ends = format!(
+        "{} good, {} incomplete, {} failed",
+        number::count(status.good),
+        number::count(status.incomplete),
+        number::count(status.failed)
+    );
+    let alarm = if status.incomplete + status.failed > 0 {
+        Paint::Bad
+    } else {
+        Paint::Strong
+    };
+    screen.entry("subscriptions", alarm, 2, LABEL, &ends);
+    let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
+    // What those miss who are set apart is their own doing.
+    for reason in track
+        .subscribers
+        .iter()
+        .filter(|one| one.conduct == Conduct::Steady)
+        .filter_map(|one| one.reason.as_deref())
+    {
+        *reasons.entry(reason).or_default() += 1;
+    }
+    let mut reasons: Vec<(&str, u64)> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in reasons.iter().take(REASONS_MAX) {
+        screen.paragraph(
+            Paint::Faint,
+            LABEL,
+            &format!("{} × {reason}", number::count(*count)),
+        );
+    }
+    if reasons.len() > REASONS_MAX {
+        let more = format!("and {} other reasons", reasons.len() - REASONS_MAX);
+        screen.paragraph(Paint::Faint, LABEL, &more);
+    }
+}
+
+/// What came otherwise than it was sent, if anything did.
+fn not_as_sent(screen: &mut Screen, delivery: &Delivery) {
+    let altered = Altered::of(delivery);
+    if let Some(words) = altered.words() {
+        let paint = if altered.objects() > 0 {
+            Paint::Bad
+        } else {
+            Paint::Warn
+        };
+        screen.entry("not as sent", paint, 2, LABEL, &words);
+    }
+    if delivery.negative_latencies > 0 {
+        let text = format!(
+            "{} arrived before they were sent: the clocks disagree, and latency is too low",
+            number::counted(delivery.negative_latencies, "object")
+        );
+        screen.entry("clocks", Paint::Warn, 2, LABEL, &text);
+    }
+}
+
+/// Column where text begins that has a label before it.
+const LABEL: usize = 17;
+
+/// Different reasons shown per track at most, the most frequent ones.
+const REASONS_MAX: usize = 5;
+
+fn relay(screen: &mut Screen, report: &Report) {
+    let relay = &report.relay;
+    let text = match &relay.cost {
+        Some(_) if report.verdict.outcome == Outcome::GeneratorLimit => {
+            "no statement: the generator was the limit".to_owned()
+        }
+        Some(cost) => relay_cost(cost),
+        None => "not observed".to_owned(),
+    };
+    screen.entry("relay", Paint::Strong, 0, LABEL, &text);
+    let counters: Vec<String> = relay
+        .counters
+        .iter()
+        .filter(|(_, value)| **value > 0)
+        .map(|(name, value)| format!("{name} {}", number::count(*value)))
+        .collect();
+    if !counters.is_empty() {
+        screen.entry("counters", Paint::Strong, 0, LABEL, &counters.join(", "));
+    }
+}
+
+fn relay_cost(cost: &RelayCost) -> String {
+    let mut parts = vec![format!(
+        "{} CPU s, {} % of a core",
+        number::decimal(cost.cpu_seconds),
+        number::decimal(cost.cpu_percent)
+    )];
+    if let Some(cpu) = cost.cpu_us_per_delivered_object {
+        parts.push(format!("{} µs per delivered object", number::decimal(cpu)));
+    }
+    let mut memory = format!(
+        "memory at most {}",
+        number::bytes(float(cost.rss_peak_bytes))
+    );
+    if let Some(each) = cost.bytes_per_session {
+        memory = format!("{memory}, {} per session", number::bytes(each));
+    }
+    parts.push(memory);
+    parts.push(format!(
+        "context switches {} voluntary, {} involuntary",
+        number::count(cost.context_switches_voluntary),
+        number::count(cost.context_switches_involuntary)
+    ));
+    parts.join("; ")
+}
+
+fn generator(screen: &mut Screen, report: &Report) {
+    let generator = &report.generator;
+    let worst = |pick: fn(&super::GeneratorThread) -> f64| {
+        Spread::over(generator.threads.iter().map(pick)).map(|spread| spread.max)
+    };
+    let mut parts = Vec::new();
+    if let Some(busiest) = worst(|thread| thread.cpu_percent) {
+        parts.push(format!("busiest thread {} %", number::decimal(busiest)));
+    }
+    let lag = worst(|thread| thread.event_loop_lag_p99_ms);
+    if let (Some(lag), Some(most)) = (lag, worst(|thread| thread.event_loop_lag_max_ms)) {
+        let (lag, most) = (number::milliseconds(lag), number::milliseconds(most));
+        parts.push(format!("event-loop lag p99 {lag}, max {most}"));
+    }
+    if let Some(late) = &generator.publisher_lateness {
+        parts.push(format!(
+            "publisher lateness p99 {}",
+            number::milliseconds(late.p99_ms)
+        ));
+    }
+    let drops = number::counted(generator.socket_receive_buffer_drops, "socket drop");
+    parts.push(drops);
+    if let Some(headroom) = report.headroom.as_ref().filter(|_| generator.healthy) {
+        parts.push(format!(
+            "its {} could take {} times the load",
+            headroom.busiest_thread,
+            number::brief(headroom.times())
+        ));
+    }
+    let (state, paint) = if generator.healthy {
+        ("healthy", Paint::Good)
+    } else {
+        ("unhealthy", Paint::Warn)
+    };
+    screen.entry(
+        "generator",
+        Paint::Strong,
+        0,
+        LABEL,
+        &format!("{state}; {}", parts.join("; ")),
+    );
+    for reason in &generator.reasons {
+        screen.paragraph(paint, LABEL, reason);
+    }
+    if let Some(problem) = report.run.cores.problem() {
+        screen.paragraph(Paint::Warn, LABEL, &problem);
+    }
+    match &generator.calibration {
+        Some(calibration) if calibration.held => {
+            screen.paragraph(Paint::Faint, LABEL, &calibration.sentence());
+        }
+        Some(calibration) => screen.paragraph(Paint::Warn, LABEL, &calibration.sentence()),
+        None => screen.paragraph(Paint::Faint, LABEL, NOT_CALIBRATED),
+    }
+}
+
+fn set_up(screen: &mut Screen, report: &Report) {
+    let set_up = &report.set_up;
+    let parts: Vec<String> = [
+        ("handshake", set_up.handshake),
+        ("SETUP", set_up.setup),
+        ("first object", set_up.first_object),
+    ]
+    .iter()
+    .filter_map(|(name, distribution)| {
+        let one = distribution.as_ref()?;
+        let (p50, p99) = (number::brief(one.p50_ms), number::brief(one.p99_ms));
+        Some(format!(
+            "{name} {p50} / {p99} / {} ms",
+            number::brief(one.max_ms)
+        ))
+    })
+    .collect();
+    if !parts.is_empty() {
+        let text = format!("{} (p50 / p99 / max)", parts.join(", "));
+        screen.entry("set-up", Paint::Strong, 0, LABEL, &text);
+    }
+}
+
+fn service_level(screen: &mut Screen, report: &Report) {
+    let longest = report
+        .slo
+        .clauses
+        .iter()
+        .map(|clause| clause.text.chars().count())
+        .max();
+    let longest = longest.unwrap_or(0).min(COLUMN * 2);
+    for clause in &report.slo.clauses {
+        let measured = clause.measured.map_or_else(
+            || "not measured".to_owned(),
+            |value| number::quantity(value, &clause.unit),
+        );
+        let judgement = Judgement::of(clause, report.verdict.outcome);
+        let paint = match judgement {
+            Judgement::Held => Paint::Good,
+            Judgement::Broke => Paint::Bad,
+            Judgement::HeldSoFar | Judgement::None => Paint::Strong,
+        };
+        let name = format!("{} {}", judgement.sign(), number::printable(&clause.text));
+        screen.entry(
+            &name,
+            paint,
+            0,
+            LABEL.max(longest + 4),
+            &format!("{measured}, {}", judgement.words()),
+        );
+    }
+    if let Some(sentence) = judged(report) {
+        screen.entry(
+            "judged",
+            Paint::Strong,
+            0,
+            LABEL.max(longest + 4),
+            &sentence,
+        );
+    }
+}
+
+fn counts(count: &Count) -> [String; 4] {
+    let mean = if count.mean.fract() == 0.0 {
+        number::plain(count.mean)
+    } else {
+        number::decimal(count.mean)
+    };
+    [
+        mean,
+        number::count(count.min),
+        number::count(count.max),
+        number::count(count.sum),
+    ]
+}
+
+fn spreads(spread: Option<Spread>, format: fn(f64) -> String) -> [String; 4] {
+    let cell = |pick: fn(&Spread) -> f64| {
+        spread
+            .as_ref()
+            .map_or_else(|| number::NONE.to_owned(), |one| format(pick(one)))
+    };
+    [
+        cell(|one| one.mean),
+        cell(|one| one.min),
+        cell(|one| one.max),
+        String::new(),
+    ]
+}
+
+fn percentiles(distribution: Option<&Distribution>) -> [String; 4] {
+    let cell = |pick: fn(&Distribution) -> f64| {
+        distribution.map_or_else(
+            || number::NONE.to_owned(),
+            |one| number::milliseconds(pick(one)),
+        )
+    };
+    [
+        cell(|one| one.p50_ms),
+        cell(|one| one.p90_ms),
+        cell(|one| one.p99_ms),
+        cell(|one| one.max_ms),
+    ]
+}

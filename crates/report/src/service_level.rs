@@ -1,0 +1,426 @@
+//! What a relay has to achieve for a run to count as passed (decision 35).
+//!
+//! A service level is a list of clauses such as `loss=0,p99<100ms,failed=0,cpu<95%`. Its answer names
+//! the first clause that broke. What was not measured does not hold: a run that could not see the
+//! relay's CPU must not claim that it stayed low.
+
+mod hopeless;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::{self, Display};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+pub use self::hopeless::Midway;
+use crate::latency::quantile_ms;
+use crate::limits::CLAUSES_MAX;
+use crate::relay as report;
+use weir_histogram::Histogram;
+
+/// Clauses that all have to hold, at least one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServiceLevel {
+    clauses: Vec<Clause>,
+}
+
+/// One condition, such as `p99<100ms`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Clause {
+    metric: Metric,
+    comparison: Comparison,
+    limit: f64,
+    unit: Unit,
+}
+
+/// What a clause is about, as far as it makes a difference to who can see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Objects that arrived, or not: their receivers see it.
+    Loss,
+    /// Objects that arrived after their time to live: it takes receivers, and objects that are sent at a time.
+    Late,
+    /// Subscriptions; where nobody subscribes, tracks that are published.
+    Failures,
+    /// How long objects were on their way: it takes receivers, and objects that say when they were due.
+    Latency,
+    /// The relay's process.
+    Cpu,
+}
+
+/// What a run measured, as far as a service level asks for it.
+#[derive(Clone, Debug)]
+pub struct Measured<'a> {
+    /// Objects lost, over all subscriptions, of those that are judged.
+    pub lost_objects: u64,
+    /// Objects that are judged: those that should have been received in that time, over all subscriptions.
+    pub judged_objects: u64,
+    /// Objects that arrived after their time to live, in all the time.
+    pub late_objects: u64,
+    /// Objects that should have been received in all the time, over all subscriptions.
+    pub expected_objects: u64,
+    /// Objects that the relay changed or moved, over all subscriptions; `None` where nobody subscribes.
+    pub altered_objects: Option<u64>,
+    /// Subscriptions that failed or stayed incomplete; where nobody subscribes, tracks that were not published to their end.
+    pub failed: u64,
+    /// Subscriptions, or tracks, in all.
+    pub subscriptions: u64,
+    /// Latency of all objects; empty if none carried a tag.
+    pub latency: &'a Histogram,
+    /// The relay's CPU in per cent of one core; `None` if it could not be seen.
+    pub cpu_percent: Option<f64>,
+}
+
+/// Why a text is no service level.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum ServiceLevelError {
+    /// No clause at all.
+    #[error("expected clauses such as `{DEFAULT}`")]
+    Empty,
+    /// More clauses than anyone means.
+    #[error("more than {CLAUSES_MAX} clauses")]
+    TooMany,
+    /// A clause without a comparison.
+    #[error("`{0}`: expected METRIC, one of = < <= > >=, and a VALUE")]
+    NoComparison(String),
+    /// A metric that nobody knows.
+    #[error("`{clause}`: unknown metric; expected one of {}", Metric::names())]
+    UnknownMetric {
+        /// The clause.
+        clause: String,
+    },
+    /// A value of another kind than the metric's.
+    #[error("`{clause}`: expected {expected}")]
+    Value {
+        /// The clause.
+        clause: String,
+        /// What would have been right.
+        expected: &'static str,
+    },
+}
+
+/// Every object delivered, no failed subscription, and interactive use possible.
+const DEFAULT: &str = "loss=0,failed=0,p99<100ms";
+
+impl ServiceLevel {
+    /// The clauses in the order in which they were asked for.
+    pub fn clauses(&self) -> &[Clause] {
+        &self.clauses
+    }
+
+    /// The clauses about a subject of which `is_seen` holds; none if that leaves no clause.
+    pub fn about(mut self, is_seen: impl Fn(Subject) -> bool) -> Option<Self> {
+        self.clauses.retain(|clause| is_seen(clause.subject()));
+        (!self.clauses.is_empty()).then_some(self)
+    }
+
+    /// Holds every clause against what was measured, and behind them the one that nobody has to ask for: a relay that
+    /// alters objects has not delivered them.
+    pub fn evaluate(&self, measured: &Measured<'_>) -> report::ServiceLevel {
+        let clauses: Vec<_> = self
+            .clauses
+            .iter()
+            .map(|clause| clause.evaluate(measured))
+            .chain(measured.altered_objects.map(unaltered))
+            .collect();
+        let first_broken = clauses
+            .iter()
+            .find(|clause| !clause.held)
+            .map(|clause| clause.text.clone());
+        report::ServiceLevel {
+            text: self.to_string(),
+            held: first_broken.is_none(),
+            clauses,
+            first_broken,
+            judged_from_ms: 0.0,
+            lost_objects: measured.lost_objects,
+            latency_p99_ms: Metric::P99.measure(Unit::Milliseconds, measured),
+        }
+    }
+}
+
+impl Default for ServiceLevel {
+    fn default() -> Self {
+        DEFAULT
+            .parse()
+            .expect("the default is a service level, as a test shows")
+    }
+}
+
+impl FromStr for ServiceLevel {
+    type Err = ServiceLevelError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.trim().is_empty() {
+            return Err(ServiceLevelError::Empty);
+        }
+        if text.split(',').count() > CLAUSES_MAX {
+            return Err(ServiceLevelError::TooMany);
+        }
+        let clauses = text
+            .split(',')
+            .map(Clause::parse)
+            .collect::<Result<_, _>>()?;
+        Ok(Self { clauses })
+    }
+}
+
+impl Display for ServiceLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, clause) in self.clauses.iter().enumerate() {
+            let comma = if position == 0 { "" } else { "," };
+            write!(f, "{comma}{clause}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Clause {
+    /// What it is about.
+    pub fn subject(&self) -> Subject {
+        match self.metric {
+            Metric::Loss => Subject::Loss,
+            Metric::Late => Subject::Late,
+            Metric::Failed => Subject::Failures,
+            Metric::P50 | Metric::P90 | Metric::P99 | Metric::P999 | Metric::Max => {
+                Subject::Latency
+            }
+            Metric::Cpu => Subject::Cpu,
+        }
+    }
+
+    fn parse(text: &str) -> Result<Self, ServiceLevelError> {
+        let clause = text.trim();
+        let named = || clause.chars().take(EXCERPT_CHARS_MAX).collect::<String>();
+        let position = clause.find(['<', '=', '>']);
+        let position = position.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
+        let (name, rest) = clause.split_at(position);
+        let comparison = Comparison::ALL
+            .into_iter()
+            .find(|one| rest.starts_with(one.sign()));
+        let comparison = comparison.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
+        let metric = Metric::ALL
+            .into_iter()
+            .find(|metric| metric.name() == name.trim());
+        let metric = metric.ok_or_else(|| ServiceLevelError::UnknownMetric { clause: named() })?;
+        let value = rest[comparison.sign().len()..].trim();
+        let (limit, unit) = metric
+            .parse_value(value)
+            .ok_or_else(|| ServiceLevelError::Value {
+                clause: named(),
+                expected: metric.expected(),
+            })?;
+        Ok(Self {
+            metric,
+            comparison,
+            limit,
+            unit,
+        })
+    }
+
+    fn evaluate(&self, measured: &Measured<'_>) -> report::Clause {
+        let value = self.metric.measure(self.unit, measured);
+        report::Clause {
+            text: self.to_string(),
+            metric: self.metric.name().to_owned(),
+            limit: self.limit,
+            measured: value,
+            unit: self.unit.symbol().to_owned(),
+            held: value.is_some_and(|value| self.comparison.holds(value, self.limit)),
+        }
+    }
+}
+
+impl Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, sign) = (self.metric.name(), self.comparison.sign());
+        write!(f, "{name}{sign}{}{}", self.limit, self.unit.symbol())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Metric {
+    Loss,
+    Late,
+    Failed,
+    P50,
+    P90,
+    P99,
+    P999,
+    Max,
+    Cpu,
+}
+
+impl Metric {
+    const ALL: [Self; 9] = [
+        Self::Loss,
+        Self::Late,
+        Self::Failed,
+        Self::P50,
+        Self::P90,
+        Self::P99,
+        Self::P999,
+        Self::Max,
+        Self::Cpu,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Late => "late",
+            Self::Failed => "failed",
+            Self::P50 => "p50",
+            Self::P90 => "p90",
+            Self::P99 => "p99",
+            Self::P999 => "p99.9",
+            Self::Max => "max",
+            Self::Cpu => "cpu",
+        }
+    }
+
+    fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Loss | Self::Late | Self::Failed => "a number such as 0, or a share such as 0.1%",
+            Self::P50 | Self::P90 | Self::P99 | Self::P999 | Self::Max => {
+                "a time such as 100ms, 500us or 1s"
+            }
+            Self::Cpu => "a share of one core such as 95%",
+        }
+    }
+
+    /// Reads a value in a unit that suits the metric; times come out in milliseconds.
+    fn parse_value(self, value: &str) -> Option<(f64, Unit)> {
+        let split = value
+            .find(|c: char| c != '.' && !c.is_ascii_digit())
+            .unwrap_or(value.len());
+        let (number, unit) = value.split_at(split);
+        let number: f64 = number
+            .parse()
+            .ok()
+            .filter(|number: &f64| *number < LIMIT_MAX)?;
+        let is_time = match self {
+            Self::P50 | Self::P90 | Self::P99 | Self::P999 | Self::Max => true,
+            Self::Loss | Self::Late | Self::Failed | Self::Cpu => false,
+        };
+        match unit.trim() {
+            "us" | "µs" if is_time => Some((number / 1e3, Unit::Milliseconds)),
+            "ms" if is_time => Some((number, Unit::Milliseconds)),
+            "s" if is_time => Some((number * 1e3, Unit::Milliseconds)),
+            "%" if !is_time => Some((number, Unit::Percent)),
+            "" if !is_time && self != Self::Cpu => Some((number, Unit::Count)),
+            _ => None,
+        }
+    }
+
+    fn measure(self, unit: Unit, measured: &Measured<'_>) -> Option<f64> {
+        let quantile = |quantile| {
+            (!measured.latency.is_empty()).then(|| quantile_ms(measured.latency, quantile))
+        };
+        match self {
+            Self::Loss => amount(measured.lost_objects, measured.judged_objects, unit),
+            Self::Late => amount(measured.late_objects, measured.expected_objects, unit),
+            Self::Failed => amount(measured.failed, measured.subscriptions, unit),
+            Self::P50 => quantile(0.5),
+            Self::P90 => quantile(0.9),
+            Self::P99 => quantile(0.99),
+            Self::P999 => quantile(0.999),
+            Self::Max => quantile(1.0),
+            Self::Cpu => measured.cpu_percent,
+        }
+    }
+}
+
+/// The clause that no object was altered.
+fn unaltered(altered: u64) -> report::Clause {
+    report::Clause {
+        text: format!("{ALTERED}=0"),
+        metric: ALTERED.to_owned(),
+        limit: 0.0,
+        measured: amount(altered, altered.max(1), Unit::Count),
+        unit: Unit::Count.symbol().to_owned(),
+        held: altered == 0,
+    }
+}
+
+/// A count as it is, or in per cent of a whole; nothing can be said of nothing.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a figure to compare with a limit"
+)]
+fn amount(count: u64, whole: u64, unit: Unit) -> Option<f64> {
+    if whole == 0 {
+        return None;
+    }
+    match unit {
+        Unit::Count | Unit::Milliseconds => Some(count as f64),
+        Unit::Percent => Some(count as f64 * 100.0 / whole as f64),
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    AtMost,
+    AtLeast,
+    Below,
+    Above,
+    Equal,
+}
+
+impl Comparison {
+    /// The longer signs first, since the shorter ones begin them.
+    const ALL: [Self; 5] = [
+        Self::AtMost,
+        Self::AtLeast,
+        Self::Below,
+        Self::Above,
+        Self::Equal,
+    ];
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::AtMost => "<=",
+            Self::AtLeast => ">=",
+            Self::Below => "<",
+            Self::Above => ">",
+            Self::Equal => "=",
+        }
+    }
+
+    fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::AtMost => value <= limit,
+            Self::AtLeast => value >= limit,
+            Self::Below => value < limit,
+            Self::Above => value > limit,
+            Self::Equal => (value - limit).abs() < f64::EPSILON,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Count,
+    Percent,
+    Milliseconds,
+}
+
+impl Unit {
+    fn symbol(self) -> &'static str {
+        match self {
+            Self::Count => "",
+            Self::Percent => "%",
+            Self::Milliseconds => "ms",
+        }
+    }
+}
+
+/// What the clause that is always asked for is about.
+const ALTERED: &str = "altered";
+/// Larger than any count or time of a run, and exact as a floating point number.
+const LIMIT_MAX: f64 = 1e15;
+const EXCERPT_CHARS_MAX: usize = 48;

@@ -1,8 +1,0 @@
-//! What is kept of runs, as users come by it: archives and their reports, and comparisons. On real sockets, small, and without
-//! a word about how fast the machine is.
-
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod archives;
-mod comparisons;
-mod stage;

@@ -1,0 +1,9 @@
+//! `weir h3` as a program, on real sockets.
+
+mod certificates;
+mod compare;
+mod flags;
+mod load;
+mod odd;
+mod serve;
+mod stage;

@@ -1,0 +1,165 @@
+//! Certificates that are refused: each reason is said in words.
+
+use std::fs;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+
+use super::stage::{Folder, Server, json, text, weir};
+
+fn parameters() -> CertificateParams {
+    CertificateParams::new(["localhost".to_owned()]).expect("a plain name")
+}
+
+fn issuer(name: &str) -> (String, Issuer<'static, KeyPair>) {
+    let (mut parameters, key) = (parameters(), KeyPair::generate().expect("a key"));
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    parameters.distinguished_name.push(DnType::CommonName, name);
+    let certificate = parameters.self_signed(&key).expect("well formed");
+    (certificate.pem(), Issuer::new(parameters, key))
+}
+
+/// Its name, what is wrong with the certificate, who signs it, whom the client trusts, and what is said.
+type Story<'a> = (
+    &'a str,
+    fn(&mut CertificateParams),
+    &'a Issuer<'static, KeyPair>,
+    &'a [&'a str],
+    &'a str,
+);
+
+#[test]
+fn every_reason_is_said_in_words() {
+    let folder = Folder::new("reasons");
+    let (trusted, ours) = issuer("ours");
+    let (_, other) = issuer("other");
+    let trusted_file = folder.file("trusted.pem");
+    fs::write(&trusted_file, trusted).unwrap();
+    let trusts = ["--ca", trusted_file.to_str().unwrap()];
+    let hash = "00".repeat(32);
+    let stories: [Story<'_>; 7] = [
+        (
+            "expired",
+            |made| made.not_after = date_time_ymd(2020, 1, 1),
+            &ours,
+            &trusts,
+            "the certificate has expired (",
+        ),
+        (
+            "early",
+            |made| made.not_before = date_time_ymd(3000, 1, 1),
+            &ours,
+            &trusts,
+            "the certificate is not valid yet (",
+        ),
+        (
+            "name",
+            |made| *made = CertificateParams::new(["elsewhere".to_owned()]).unwrap(),
+            &ours,
+            &trusts,
+            "the certificate is not valid for the name localhost, only for elsewhere",
+        ),
+        (
+            "issuer",
+            |_| (),
+            &other,
+            &trusts,
+            "the certificate's issuer is unknown: it leads to none that is trusted",
+        ),
+        (
+            "hash",
+            |_| (),
+            &ours,
+            &["--certificate-hash", &hash],
+            "the certificate's hash is another one than those that are trusted",
+        ),
+        (
+            "purpose",
+            |made| made.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth],
+            &ours,
+            &trusts,
+            "the certificate is for another purpose",
+        ),
+        (
+            "authority",
+            |made| made.is_ca = IsCa::Ca(BasicConstraints::Unconstrained),
+            &ours,
+            &trusts,
+            "the certificate is an issuer's, not a server's",
+        ),
+    ];
+    for (name, change, issuer, trust, expected) in stories {
+        let mut parameters = parameters();
+        change(&mut parameters);
+        let key = KeyPair::generate().unwrap();
+        let made = parameters.signed_by(&key, issuer).unwrap();
+        let (chain, secret) = (folder.file(name), folder.file(&format!("{name}.key")));
+        fs::write(&chain, made.pem()).unwrap();
+        fs::write(&secret, key.serialize_pem()).unwrap();
+        let files = [chain.to_str().unwrap(), secret.to_str().unwrap()];
+        let server = Server::with(&["--cert", files[0], "--key", files[1]]);
+        let report = folder.file("report.json");
+        let url = format!("https://localhost:{}/1k", server.port());
+        let connect = format!("--connect=127.0.0.1:{}", server.port());
+        let mut command = weir();
+        command.args(["h3", "bench", &url, &connect, "--duration=300ms", "--json"]);
+        let output = command.arg(&report).args(trust).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+        // Lines are broken where the screen ends.
+        let shown = text(&output.stdout);
+        let shown: Vec<&str> = shown.split_whitespace().collect();
+        let report = json(&report);
+        let refusals = report["connections"]["refusals"].as_array().unwrap();
+        let [refusal] = &refusals[..] else {
+            panic!("{name}: {refusals:?}")
+        };
+        assert_eq!(refusal["kind"], "tls", "{name}");
+        assert_eq!(refusal["count"], report["connections"]["refused"]);
+        let words = refusal["words"].as_str().unwrap();
+        let begin = "TLS handshake failed: found here: ";
+        assert!(
+            words.starts_with(begin) && words.contains(expected),
+            "{name}: {words}"
+        );
+        // Names of errors as they stand in sources: a capital behind a small letter.
+        let mut pairs = words.as_bytes().windows(2);
+        let named = pairs.any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase());
+        assert!(!named, "{words}");
+        assert!(shown.join(" ").contains(expected), "{shown:?}");
+    }
+}
+
+#[test]
+fn other_clients_say_it_in_the_same_words() {
+    let (relay, folder) = (Server::relay(), Folder::new("words"));
+    let (strangers, _) = issuer("strangers");
+    let file = folder.file("strangers.pem");
+    fs::write(&file, strangers).unwrap();
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles/audio.ini");
+    let url = format!("moqt://127.0.0.1:{}", relay.port());
+    let hash = "00".repeat(32);
+    for (flag, value, expected) in [
+        (
+            "--ca",
+            file.to_str().unwrap(),
+            "the certificate's issuer is unknown",
+        ),
+        (
+            "--certificate-hash",
+            &hash,
+            "the certificate's hash is another one",
+        ),
+    ] {
+        for arguments in [
+            &["bench", profile, "--subscribers=1", "--relay", &url][..],
+            &["live", "play", &url],
+        ] {
+            let output = weir().args(arguments).args([flag, value]).output().unwrap();
+            assert_ne!(output.status.code(), Some(0));
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert!(said.contains(expected), "{arguments:?}: {said}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Comparisons of relays that are all weir's own.
+
+use std::net::UdpSocket;
+
+use serde_json::Value;
+
+use super::stage::{ANY, Folder, errors, weir};
+
+/// A file of two relays, each on a port that was free a moment ago, with `more` at the end of the second.
+fn description(folder: &Folder, head: &str, more: &str) -> String {
+    // Both at once, so that they are different ones.
+    let sockets = ["one", "other"].map(|name| (name, UdpSocket::bind("127.0.0.1:0").unwrap()));
+    let relays = sockets.map(|(name, socket)| {
+        let address = socket.local_addr().unwrap();
+        format!(
+            "[[relay]]\nname = \"{name}\"\nurl = \"moqt://{address}\"\ndrafts = [\"moqt-18\"]\nready_ms = 500\n\
+             start = [\"{{weir}}\", \"relay\", \"--listen\", \"{address}\", \"--cert\", \"{{cert}}\", \"--key\", \"{{key}}\"]\n"
+        )
+    });
+    let text = format!("{head}{}{more}", relays.concat());
+    folder.write("relays.toml", text)
+}
+
+/// Two subscribers, a second of warming up, a run.
+fn head() -> String {
+    format!(
+        "profile = \"profile.ini\"\nsubscribers = 2\nrepeats = 1\nwarm_up_seconds = 1\nseconds = 1\nslo = \"{ANY}\"\n"
+    )
+}
+
+/// The relay of that name in a comparison.
+fn standing<'a>(comparison: &'a Value, name: &str) -> &'a Value {
+    let mut relays = comparison["relays"].as_array().unwrap().iter();
+    relays.find(|one| one["entry"]["name"] == name).unwrap()
+}
+
+#[test]
+fn two_relays_are_compared_in_every_form() {
+    let folder = Folder::new("compared");
+    let file = description(&folder, &head(), "");
+    let (json, markdown, html) = (
+        folder.file("runs.json"),
+        folder.file("table.md"),
+        folder.file("table.html"),
+    );
+    let forms = ["--json", &json, "--markdown", &markdown, "--html", &html];
+    let output = weir(&[&["bench", "compare", &file], &forms[..]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    let comparison = folder.json("runs.json");
+    for name in ["one", "other"] {
+        let relay = standing(&comparison, name);
+        assert_eq!(relay["entry"]["draft"], "moqt-18", "{relay}");
+        let runs = relay["entry"]["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 1, "{relay}");
+        // Two subscribers, 50 objects a second.
+        let figures = &runs[0]["figures"];
+        assert_eq!(figures["objects_delivered"], 2 * 50, "{relay}");
+        // The first sessions of a process make it grow; those of the run that counts find the memory there.
+        assert!(figures["bytes_per_session"].as_f64() > Some(0.0), "{relay}");
+        assert!(folder.text("table.md").contains(&format!("| {name}")));
+        assert!(folder.text("table.html").contains(name));
+    }
+}
+
+#[test]
+fn a_relay_that_does_not_start_costs_the_others_nothing() {
+    let folder = Folder::new("missing");
+    let missing = "[[relay]]\nname = \"missing\"\nstart = [\"false\"]\nurl = \"moqt://127.0.0.1:9\"\nready_ms = 100\n";
+    let head = head().replace("warm_up_seconds = 1", "warm_up_seconds = 0");
+    let file = description(&folder, &head, missing);
+    let json = folder.file("runs.json");
+    let only = ["--only", "one", "--only", "missing"];
+    let output = weir(&[&["bench", "compare", &file, "--json", &json], &only[..]].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let comparison = folder.json("runs.json");
+    let one = standing(&comparison, "one");
+    assert_eq!(one["entry"]["runs"][0]["figures"]["objects_delivered"], 100);
+    let missing = &standing(&comparison, "missing")["entry"]["runs"][0];
+    let broke = missing["outcome"]["clauses"][0]["text"].as_str().unwrap();
+    assert!(broke.starts_with("missing: ended at once"), "{missing}");
+    let reason = comparison["broken_off"].as_str().unwrap();
+    assert!(reason.starts_with("missing: "), "{reason}");
+    // With nothing measured yet, it is an error.
+    let output = weir(&["bench", "compare", &file, "--only", "missing"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("weir: missing: ended at once"));
+}
+
+#[test]
+fn the_limits_of_two_relays_are_searched_and_calibrated() {
+    let folder = Folder::new("limits");
+    let search = "[find_max]\nfrom = 2\nmost = 2\nrepeats = 1\nneeded = 1\nsteady_seconds = 1\n";
+    let file = description(&folder, &(head() + search), "");
+    let (json, markdown) = (folder.file("limits.json"), folder.file("table.md"));
+    let forms = ["--find-max", "--json", &json, "--markdown", &markdown];
+    let output = weir(&[&["bench", "compare", &file], &forms[..]].concat());
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        errors(&output)
+    );
+    let limits = folder.json("limits.json");
+    let searches = limits["searches"].as_array().unwrap();
+    assert_eq!(searches.len(), 2);
+    for search in searches {
+        let record = &search["record"];
+        assert_eq!(record["probes"][0]["load"], 2, "{record}");
+        assert_eq!(record["search"]["flow"], "PUBLISH_NAMESPACE", "{record}");
+        match record["answer"]["kind"].as_str().unwrap() {
+            "at_least" => {
+                assert!(record["calibration"]["held"].is_boolean(), "{record}");
+                assert_eq!(search["draft"], "moqt-18", "{search}");
+            }
+            // A machine without time for it.
+            kind => assert_eq!(kind, "generator", "{record}"),
+        }
+    }
+    assert!(folder.text("table.md").contains("| profile.ini | one"));
+}

@@ -1,0 +1,590 @@
+//! Live streams on real sockets: published from a file or standard input, played without a screen, and broken in every
+//! way that a stream can be.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    net::UdpSocket,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::Value;
+use weir_net::{Stop, terminate};
+
+/// 36 frames and their sound.
+const AUDIO_VIDEO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/audio-video.mp4"
+);
+/// 36 frames without sound.
+const VIDEO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../live/tests/media/pyramid.mp4"
+);
+
+/// A relay that is killed when dropped.
+struct Relay {
+    child: Child,
+    port: u64,
+}
+
+impl Relay {
+    fn start() -> Self {
+        let mut child = weir(&["relay", "--listen", "127.0.0.1:0"]);
+        let mut line = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap();
+        let address = ready["listening"].as_str().unwrap();
+        let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+        Self { child, port }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn weir(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn file(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("live");
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+/// Plays a stream that is published a moment later; returns what the player and the publisher wrote.
+fn stream(scheme: &str, more: &[&str]) -> (Value, Value) {
+    let relay = Relay::start();
+    let url = format!("{scheme}://127.0.0.1:{}", relay.port);
+    let json = file(&format!("{scheme}-{}.json", more.join("")));
+    let strategy = more.windows(2).filter(|pair| pair[0] == "--strategy");
+    let mut play = vec!["live", "play", &url, "--insecure", "--namespace", "a/b"];
+    play.extend(["--json", json.to_str().unwrap()]);
+    play.extend(strategy.flatten());
+    let player = weir(&play);
+    let mut publish = vec!["live", "publish", &url, "--insecure", "--namespace", "a/b"];
+    publish.extend(["--realtime", "--input", AUDIO_VIDEO]);
+    publish.extend(more);
+    let published = weir(&publish).wait_with_output().unwrap();
+    let played = player.wait_with_output().unwrap();
+    for output in [&published, &played] {
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    }
+    let summary = text(&played.stdout);
+    assert!(summary.starts_with("frames  "), "{summary}");
+    let played = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    (played, serde_json::from_slice(&published.stdout).unwrap())
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asserts the form of a report, which the browser player's export has too.
+fn assert_report(played: &Value) {
+    let file = include_str!("../../../../vectors/live/report.json");
+    let form: Value = serde_json::from_str(file).unwrap();
+    assert_eq!(played["schema"], form["schema"]);
+    let parts = [
+        ("report", played),
+        ("track", &played["tracks"][0]),
+        ("figures", &played["figures"]),
+        ("frame", &played["frames"][0]),
+    ];
+    for (part, value) in parts {
+        // Tracks are not told if the catalog was not asked for.
+        if let Some(fields) = value.as_object() {
+            let mut found: Vec<&str> = fields.keys().map(String::as_str).collect();
+            found.sort_unstable();
+            assert_eq!(Value::from(found), form[part], "{part}");
+        }
+    }
+}
+
+fn assert_whole(played: &Value, published: &Value) {
+    assert_eq!(published["published"]["frames"], 36);
+    assert!(published["published"]["audio_objects"].as_u64() > Some(10));
+    assert_eq!(played["objects_unknown"], 0);
+    let frames = played["frames"].as_array().unwrap();
+    // It depends on the machine how early the player is there.
+    let last = frames.iter().map(|frame| frame["number"].as_u64());
+    assert_eq!(last.max(), Some(Some(35)), "{}", played["figures"]);
+    // Of a group of several tracks it may have joined one.
+    let keyframes = frames.iter().filter(|frame| frame["kind"] == "I");
+    let first = keyframes.map(|frame| frame["number"].as_u64()).min();
+    let joined = frames.iter().map(|frame| frame["number"].as_u64());
+    let count = joined.filter(|&number| Some(number) >= first).count();
+    assert_report(played);
+    assert_eq!(played["figures"]["frames"], count, "all have arrived");
+    let shown = frames.iter().filter(|frame| !frame["shown_us"].is_null());
+    // A busy machine may show some too late.
+    assert!(shown.count() * 2 > frames.len(), "{}", played["figures"]);
+    for frame in frames {
+        assert!(frame["arrived_us"].as_i64() >= frame["available_us"].as_i64());
+    }
+}
+
+#[test]
+fn a_file_is_played_as_it_is_published() {
+    let (played, published) = stream("moqt", &["--strategy", "weir"]);
+    assert_whole(&played, &published);
+    assert_eq!(played["tracks"], Value::Null, "they were known");
+}
+
+#[test]
+fn a_player_that_is_told_nothing_reads_the_catalog() {
+    let (played, published) = stream("moqt", &["--packaging", "loc"]);
+    assert_eq!(published["published"]["frames"], 36);
+    assert_report(&played);
+    assert_eq!(played["strategy"], "weir", "as the catalog says");
+    assert_eq!(played["tracks"][0]["name"], "video");
+    assert_eq!(played["tracks"][0]["packaging"], "loc");
+    assert_eq!(played["buffer"], "strategy", "unless told otherwise");
+    let frames = played["frames"].as_array().unwrap();
+    // It joins with the group after the one in which it has read the catalog.
+    let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
+    assert_eq!(last, Some(Some(35)), "{}", played["figures"]);
+    assert!(played["figures"]["latency_mean"].is_number());
+}
+
+#[test]
+fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
+    let relay = Relay::start();
+    let url = format!("moqt://127.0.0.1:{}", relay.port);
+    let json = file("followed.json");
+    let mut play = vec!["live", "play", &url, "--insecure", "--json"];
+    play.extend([json.to_str().unwrap(), "--join", "current"]);
+    play.extend(["--patience-again", "5s"]);
+    let player = weir(&play);
+    Stop::new().unwrap().wait(Duration::from_millis(500));
+    for (strategy, packaging) in [("weir", "loc"), ("combined", "cmaf")] {
+        let mut publish = vec!["live", "publish", &url, "--insecure", "--realtime"];
+        publish.extend(["--input", VIDEO, "--strategy", strategy]);
+        publish.extend(["--packaging", packaging]);
+        let published = weir(&publish).wait_with_output().unwrap();
+        let errors = text(&published.stderr);
+        assert_eq!(published.status.code(), Some(0), "{errors}");
+    }
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    let summary = text(&played.stdout);
+    assert!(
+        summary.ends_with("new catalogs followed   1\n"),
+        "{summary}"
+    );
+    let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(played["catalogs_followed"], 1);
+    assert_eq!(played["strategy"], "combined");
+    assert_eq!(played["tracks"][0]["packaging"], "cmaf");
+    assert_eq!(played["tracks"][1]["name"], "video-disposable");
+    let frames = played["frames"].as_array().unwrap();
+    // It depends on the machine how early the player was there for each, but some came of both.
+    let groups = frames.iter().filter_map(|frame| frame["group"].as_u64());
+    let (first, last) = (groups.clone().min(), groups.max());
+    // Groups count from the time of day in milliseconds at which their publisher began, and the clip has three.
+    assert!(last > first.map(|first| first + 3), "{}", played["figures"]);
+}
+
+#[test]
+fn a_stream_of_which_only_the_namespace_is_offered_is_played() {
+    let (played, published) = stream("moqt", &["--publish-flow", "namespace"]);
+    assert_eq!(published["published"]["frames"], 36);
+    let frames = played["frames"].as_array().unwrap();
+    // Nobody had subscribed yet when it began.
+    let last = frames.iter().map(|frame| frame["number"].as_u64()).max();
+    assert_eq!(last, Some(Some(35)), "{}", played["figures"]);
+}
+
+#[test]
+fn a_stream_goes_over_web_transport_in_another_packaging_and_by_another_strategy() {
+    let (played, published) = stream(
+        "https",
+        &["--packaging", "loc", "--strategy", "deprioritize-b"],
+    );
+    assert_whole(&played, &published);
+}
+
+#[test]
+fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
+    let relay = Relay::start();
+    let to = format!("127.0.0.1:{}", relay.port);
+    let mut link = weir(&["link", "--to", &to, "--rate", "5M", "--delay", "5ms"]);
+    let mut out = BufReader::new(link.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let json = file("link.json");
+    let play = [
+        "live",
+        "play",
+        &url,
+        "--insecure",
+        "--strategy",
+        "weir",
+        "--join",
+        "current",
+        "--json",
+        json.to_str().unwrap(),
+    ];
+    let player = weir(&play);
+    let url = format!("moqt://{to}");
+    let published = weir(&[
+        "live",
+        "publish",
+        &url,
+        "--insecure",
+        "--realtime",
+        "--input",
+        VIDEO,
+    ]);
+    let published = published.wait_with_output().unwrap();
+    assert_eq!(
+        published.status.code(),
+        Some(0),
+        "{}",
+        text(&published.stderr)
+    );
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    terminate(i32::try_from(link.id()).unwrap());
+    line.clear();
+    out.read_line(&mut line).unwrap();
+    assert_eq!(link.wait().unwrap().code(), Some(0));
+    let report: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(report["clients"], 1, "only the player is behind the link");
+    let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let frames = played["frames"].as_array().unwrap();
+    // However many of them a busy machine puts into one packet, and whichever the player came in time for.
+    let bytes = frames.iter().filter_map(|frame| frame["bytes"].as_u64());
+    let delivered = report["down"]["delivered_bytes"].as_u64();
+    assert!(delivered > Some(bytes.sum()), "{report}");
+    let transit = |frame: &Value| {
+        frame["arrived_us"].as_i64().unwrap() - frame["available_us"].as_i64().unwrap()
+    };
+    assert!(
+        frames.iter().all(|frame| transit(frame) >= 5_000),
+        "the delay"
+    );
+}
+
+/// Publishes from standard input with a relay of its own.
+fn publish(input: &[u8]) -> Output {
+    let mut child = weir(&["live", "publish", "--listen", "127.0.0.1:0"]);
+    let mut stdin = child.stdin.take().unwrap();
+    // Who finds the beginning broken does not read the rest.
+    drop(stdin.write_all(input));
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// Where the boxes of the top level begin and end, with their types.
+fn boxes(data: &[u8]) -> Vec<(usize, usize, String)> {
+    let (mut begin, mut found) = (0, Vec::new());
+    while begin < data.len() {
+        let size = u32::from_be_bytes(data[begin..begin + 4].try_into().unwrap());
+        let end = begin + usize::try_from(size).unwrap();
+        found.push((begin, end, text(&data[begin + 4..begin + 8])));
+        begin = end;
+    }
+    found
+}
+
+#[test]
+fn a_broken_stream_ends_with_an_error_that_names_the_place() {
+    let video = fs::read(VIDEO).unwrap();
+    let boxes = boxes(&video);
+    let of = |kind: &str| -> Vec<(usize, usize)> {
+        let found = boxes.iter().filter(|(.., found)| found == kind);
+        found.map(|(begin, end, _)| (*begin, *end)).collect()
+    };
+    let (moov, moofs, data) = (of("moov")[0], of("moof"), of("mdat"));
+    let without = |begin: usize, end: usize| [&video[..begin], &video[end..]].concat();
+    let again = [&video[..data[4].1], &video[moofs[2].0..data[2].1]].concat();
+    for (what, input, error) in [
+        ("nothing", Vec::new(), "without a moov box"),
+        (
+            "a cut",
+            video[..moofs[3].0 + 30].to_vec(),
+            "the stream ends",
+        ),
+        (
+            "no moov box",
+            without(moov.0, moov.1),
+            "before the box moov",
+        ),
+        (
+            "no keyframe",
+            without(moofs[0].0, data[0].1),
+            "the first frame is no keyframe",
+        ),
+        ("time", again, "time runs backwards"),
+        ("no MP4", b"x".repeat(4000), "byte 0: the box"),
+        (
+            "no sample",
+            video[..data[3].1 - 1].to_vec(),
+            "before the end of a box \"mdat\"",
+        ),
+        (
+            "no moof box",
+            without(moofs[3].0, moofs[3].1),
+            "before its box moof",
+        ),
+        (
+            "two moov boxes",
+            [&video[..moov.1], &video[moov.0..]].concat(),
+            "a second time",
+        ),
+    ] {
+        let output = publish(&input);
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{what}: {errors}");
+        assert!(
+            errors.contains("weir: standard input: byte ") && errors.contains(error),
+            "{what}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn a_stream_whose_writer_goes_ends_cleanly() {
+    let video = fs::read(VIDEO).unwrap();
+    let data = boxes(&video);
+    let fifth = data.iter().filter(|(.., kind)| kind == "mdat").nth(4);
+    let output = publish(&video[..fifth.unwrap().1]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(said["published"]["frames"], 5);
+    assert_eq!(said["published"]["frames_written"], 5);
+}
+
+#[test]
+fn what_cannot_be_reached_or_is_not_there_is_named() {
+    let relay = Relay::start();
+    let url = format!("moqt://127.0.0.1:{}", relay.port);
+    let play = ["live", "play", &url, "--insecure", "--patience", "0s"];
+    let output = weir(&play).wait_with_output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the relay refused the catalog"), "{errors}");
+    let known = [&play[..], &["--strategy", "skip"]].concat();
+    let output = weir(&known).wait_with_output().unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(errors.contains("the relay refused a track"), "{errors}");
+    for (arguments, error) in [
+        (
+            &["live", "publish", &url, "--input", "/no/such/file"][..],
+            "/no/such/file cannot be opened",
+        ),
+        (
+            &["live", "publish", &url, "--insecure", "--input", "/"],
+            "weir: /: cannot be read: Is a directory (os error 21)\n",
+        ),
+        (
+            &["live", "publish", &url, "--strategy", "fast"],
+            "there is no strategy \"fast\"; there are baseline",
+        ),
+        (&["live", "publish"], "required arguments"),
+        (
+            &["live", "play", &url, "--buffer", "250ms"],
+            "'--buffer <TARGET>': expected adaptive, strategy, or milliseconds from 0 to 99999",
+        ),
+    ] {
+        let output = weir(arguments).wait_with_output().unwrap();
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains(error), "{errors}");
+    }
+}
+
+#[test]
+fn what_watch_started_ends_with_it_even_if_it_is_killed() {
+    let mut watch = weir(&["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
+    let mut line = String::new();
+    let mut out = BufReader::new(watch.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let relay = ready["relay"].as_str().unwrap();
+    let relay = relay.trim_start_matches("https://").trim_end_matches('/');
+    assert!(UdpSocket::bind(relay).is_err(), "a relay is at {relay}");
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let pause = Stop::new().unwrap();
+    let mut looks = 0;
+    while UdpSocket::bind(relay).is_err() {
+        looks += 1;
+        assert!(looks < 1500, "the relay at {relay} is still there");
+        pause.wait(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_run_whose_encoder_dies_fails_with_its_words() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = file("encoder-that-dies");
+    fs::create_dir_all(&folder).unwrap();
+    let encoder = folder.join("ffmpeg");
+    fs::write(&encoder, "#!/bin/sh\necho no such generator >&2\nexit 3\n").unwrap();
+    fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--net", "--source", "ffmpeg"])
+        .args(["--profiles", "SPIKE", "--strategies", "weir"])
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors
+            .contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn the_demo_does_not_wait_for_what_does_not_start() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/live-demo.sh");
+    let output = Command::new("bash")
+        .args([script, "/bin/false"])
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert_eq!(errors, "the relay ended before it listened\n");
+}
+
+/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
+fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(&[&["live", "lab"][..], arguments].concat());
+    let output = output.wait_with_output().unwrap();
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
+    let (json, html) = (file("hole.json"), file("hole.html"));
+    let (code, table, errors) = lab(&[
+        "--strategies",
+        "skip,weir",
+        "--profiles",
+        "INTRA_CASCADE",
+        "--seeds",
+        "2",
+        "--require",
+        "--json",
+        json.to_str().unwrap(),
+        "--html",
+        html.to_str().unwrap(),
+    ]);
+    assert_eq!(code, Some(0), "{table}{errors}");
+    assert!(!table.contains("fails"), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let runs = runs.as_array().unwrap();
+    let of = |name: &str| runs.iter().filter(|run| run["strategy"] == name).count();
+    assert_eq!((runs.len(), of("skip"), of("weir")), (4, 2, 2));
+    for run in runs {
+        assert_eq!(run["link"], "INTRA_CASCADE");
+        assert!(run["seed"] == 1 || run["seed"] == 2);
+        let figures = &run["figures"];
+        assert!(figures["frames"].as_u64() > Some(3000), "{run}");
+        for name in ["shown", "latency_mean", "age_mean", "freeze_longest"] {
+            assert!(figures[name].as_f64() > Some(0.0), "{run}");
+        }
+    }
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("live lab --strategies skip,weir"));
+    // Three figures of both, and what was received of ours by kind.
+    assert_eq!(html.matches("<svg").count(), 4);
+    assert!(html.ends_with("</body></html>\n"));
+}
+
+#[test]
+fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
+    let (trace, json) = (file("link.mahimahi"), file("trace.json"));
+    // A packet each 12 ms: a megabit per second.
+    let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
+    fs::write(&trace, lines.join("\n")).unwrap();
+    let path = trace.to_str().unwrap();
+    let only = ["--strategies", "weir", "--trace"];
+    let json_at = json.to_str().unwrap();
+    let arguments = [&only[..], &[path, "--trace-time", "8s", "--json", json_at]].concat();
+    let (code, table, errors) = lab(&arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(table.contains(path), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "no other profile");
+    let figures = &runs[0]["figures"];
+    assert_eq!(figures["frames"], 168);
+    assert!(figures["shown"].as_f64() > Some(0.9), "{figures}");
+    for (lines, more, error) in [
+        ("12\n24\nsoon\n", &[][..], "line 3"),
+        ("", &[], path),
+        ("12\n", &["--trace-time", "1s"], "is too short"),
+        ("12\n", &["--require"], "--require compares weir with skip"),
+        (
+            "12\n",
+            &["--strategies", "fast"],
+            "there is no strategy \"fast\"",
+        ),
+        ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
+        ("12\n", &["--loss", "nan"], "--loss"),
+    ] {
+        fs::write(&trace, lines).unwrap();
+        let (code, _, errors) = lab(&[&only[..], &[path], more].concat());
+        assert_eq!(code, Some(2), "{more:?}: {errors}");
+        assert!(errors.contains(error), "{more:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_publisher_that_listens_serves_players_itself() {
+    let mut publisher = weir(&["live", "publish", "--listen", "127.0.0.1:0", "--realtime"]);
+    let mut errors = BufReader::new(publisher.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let json = file("listens.json");
+    let mut play = vec![
+        "live",
+        "play",
+        &url,
+        "--join",
+        "current",
+        "--certificate-hash",
+    ];
+    play.push(ready["certificate_sha256"].as_str().unwrap());
+    play.extend(["--json", json.to_str().unwrap()]);
+    let player = weir(&play);
+    Stop::new().unwrap().wait(Duration::from_millis(500));
+    let mut stdin = publisher.stdin.take().unwrap();
+    stdin.write_all(&fs::read(AUDIO_VIDEO).unwrap()).unwrap();
+    drop(stdin);
+    let played = player.wait_with_output().unwrap();
+    assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
+    let published = publisher.wait_with_output().unwrap();
+    assert_eq!(published.status.code(), Some(0));
+    let published = serde_json::from_slice(&published.stdout).unwrap();
+    let played = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_whole(&played, &published);
+}

@@ -1,0 +1,13 @@
+//! The program as its users meet it: processes, real sockets, files and terminals.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod cli;
+mod h3;
+mod kept;
+mod live;
+mod operations;
+mod proof;
+mod searching;
+mod terminal;
+mod two_processes;

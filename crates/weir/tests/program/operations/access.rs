@@ -1,0 +1,203 @@
+//! Who gets in, and for how long.
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use weir_quic::tls::{ClientTls, Trust};
+
+use super::{
+    admin::metric,
+    client::{Arrival, Client, PROTOCOLS},
+    program::{Folder, Relay, weir},
+};
+
+/// A key in `folder`, made by the program itself; the paths of its two halves.
+fn key(folder: &Folder, name: &str) -> (String, String) {
+    let file = folder.file(name);
+    let (secret, public) = (format!("{file}.pem"), format!("{file}.jwk"));
+    drop(std::fs::remove_file(&secret));
+    let output = weir(&["token", "key", &file]);
+    assert!(output.status.success(), "{output:?}");
+    (secret, public)
+}
+
+fn sign(secret: &str, arguments: &[&str]) -> String {
+    let mut all = vec!["token", "sign", "--key", secret];
+    all.extend(arguments);
+    let output = weir(&all);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn with_token(token: &str) -> Arrival {
+    Arrival {
+        tokens: vec![token.to_owned()],
+        ..Arrival::default()
+    }
+}
+
+/// Codes of draft-18: `UNAUTHORIZED` of requests and of sessions.
+const REFUSED: &str = "rejected 0x1";
+
+#[test]
+fn tokens_let_in_where_they_say() {
+    let folder = Folder::new("tokens");
+    let (secret, public) = key(&folder, "issuer");
+    let (stranger, _) = key(&folder, "stranger");
+    let keys = format!("auth.jwt.keys={public}");
+    let relay = Relay::start(&["--set", &keys, "--admin", "127.0.0.1:0"]);
+    assert_eq!(metric(relay.admin(), "weir_relay_issuer_keys"), Some(1.0));
+
+    let token = sign(&secret, &["--root", "live", "--put", "alice"]);
+    let client = Client::connect(relay.address(), with_token(&token));
+    client.announce("live/alice/camera");
+    client.expect("accepted");
+    client.announce("live/bob");
+    client.expect(REFUSED);
+
+    let by_url = Arrival {
+        path: Some(format!("/?jwt={token}")),
+        ..Arrival::default()
+    };
+    let by_web = Arrival {
+        tls: ClientTls::new(Trust::Anyone, &[weir_h3::ALPN]).unwrap(),
+        web_path: Some(format!("/x?jwt={token}")),
+        ..Arrival::default()
+    };
+    for arrival in [by_url, by_web] {
+        let client = Client::connect(relay.address(), arrival);
+        client.announce("live/alice");
+        client.expect("accepted");
+        client.announce("live/bob");
+        client.expect(REFUSED);
+    }
+
+    // Without a token one may come, and do nothing.
+    let client = Client::connect(relay.address(), Arrival::default());
+    client.announce("live/alice");
+    client.expect(REFUSED);
+
+    // A token of somebody else ends the session, and so does one that is over.
+    for bad in [
+        sign(&stranger, &["--put", ""]),
+        sign(&secret, &["--put", "", "--lasts", "0s"]),
+        sign(&secret, &["--put", "", "--audience", "other"]),
+        "nonsense".to_owned(),
+    ] {
+        let client = Client::connect(relay.address(), with_token(&bad));
+        client.expect("lost: the peer closed the session");
+    }
+}
+
+#[test]
+fn a_benchmark_needs_the_token_that_the_relay_demands() {
+    let folder = Folder::new("benchmark");
+    let (secret, public) = key(&folder, "issuer");
+    let relay = Relay::start(&["--set", &format!("auth.jwt.keys={public}")]);
+    let url = format!("moqt://{}", relay.address());
+    let profile = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../profiles/audio-short.ini"
+    );
+    let run = ["bench", profile, "--relay", &url, "--insecure"];
+    let size = ["--subscribers", "3", "--seconds", "1", "--slo", "failed=0"];
+    let bench = |more: &[&str]| weir(&[&run[..], &size, more].concat());
+    let file = folder.file("bench.token");
+    let token = sign(&secret, &["--root", "perf", "--put", "", "--get", ""]);
+    std::fs::write(&file, &token).unwrap();
+    let json = folder.file("bench.json");
+    bench(&["--token", &format!("@{file}"), "--json", &json]);
+    let text = std::fs::read_to_string(&json).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // What arrived, and not whether a busy machine kept the schedule.
+    let received = &report["tracks"][0]["completion"]["objects_received"]["sum"];
+    assert_eq!(received, 150, "{}", report["verdict"]);
+    assert!(!text.contains(&token), "a token is nobody's business");
+    // Without it, or with one for another namespace, nothing is delivered.
+    let other = sign(&secret, &["--root", "live", "--put", "", "--get", ""]);
+    for more in [&[][..], &["--token", &other]] {
+        let output = bench(more);
+        assert_eq!(output.status.code(), Some(1), "{more:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("UNAUTHORIZED"), "{text}");
+        assert!(!text.contains(&other), "{text}");
+    }
+}
+
+#[test]
+fn what_a_token_granted_ends_with_it() {
+    let folder = Folder::new("expiry");
+    let (secret, public) = key(&folder, "issuer");
+    let keys = format!("auth.jwt.keys={public}");
+    let relay = Relay::start(&["--set", &keys]);
+    let token = sign(&secret, &["--put", "", "--lasts", "3s"]);
+    let client = Client::connect(relay.address(), with_token(&token));
+    client.announce("a");
+    client.expect("accepted");
+    // Its end comes by itself, as the end of the request or of the session.
+    let ended = super::client::wait_for(|| {
+        let heard = client.heard();
+        let is_end = |line: &String| !["ready", "accepted"].contains(&line.as_str());
+        heard.into_iter().find(is_end)
+    });
+    assert!(ended.is_some(), "{:?}", client.heard());
+}
+
+#[test]
+fn certificates_let_relays_in_and_nobody_else() {
+    let folder = Folder::new("mutual");
+    let authority = |name: &str| {
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.self_signed(&key).unwrap();
+        (certificate, Issuer::new(params, key))
+    };
+    let (ours, our_issuer) = authority("ours");
+    let (_, other_issuer) = authority("other");
+    let server = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let chain = folder.write("chain.pem", &server.cert.pem());
+    let key = folder.write("key.pem", &server.signing_key.serialize_pem());
+    let ca = format!("auth.clients.ca={}", folder.write("ca.pem", &ours.pem()));
+    let relay = Relay::start(&[
+        "--cert",
+        &chain,
+        "--key",
+        &key,
+        "--set",
+        &ca,
+        "--set",
+        "auth.clients.publish=relayed",
+    ]);
+    let shows = |issuer: &Issuer<'_, KeyPair>| {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(["relay-2".to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, issuer).unwrap();
+        let key = rustls_key(&key);
+        let roots = vec![server.cert.der().clone()];
+        Arrival {
+            tls: ClientTls::with_certificate(
+                roots,
+                vec![certificate.der().clone()],
+                key,
+                &PROTOCOLS,
+            )
+            .unwrap(),
+            ..Arrival::default()
+        }
+    };
+    let known = Client::connect(relay.address(), shows(&our_issuer));
+    known.announce("relayed/x");
+    known.expect("accepted");
+    known.announce("elsewhere");
+    known.expect(REFUSED);
+
+    let unknown = Client::connect(relay.address(), shows(&other_issuer));
+    unknown.expect("lost: TLS handshake failed");
+
+    let nobody = Client::connect(relay.address(), Arrival::default());
+    nobody.announce("relayed/x");
+    nobody.expect(REFUSED);
+}
+
+fn rustls_key(key: &KeyPair) -> rustls::pki_types::PrivateKeyDer<'static> {
+    key.serialize_der().try_into().unwrap()
+}

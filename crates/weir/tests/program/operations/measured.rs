@@ -1,0 +1,202 @@
+//! Relays as the benchmark meets them: at any address, alive and dead, and what they leave behind.
+
+use std::{
+    fs,
+    net::UdpSocket,
+    process::{Child, Command},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use super::program::{Folder, Relay, start, weir};
+
+/// Objects in datagrams, each 20 ms.
+const PROFILE: &str = "[audio]
+namespace = perf/{run}
+name = 1
+track_mode = datagram
+mode = 3
+priority = 2
+ttl = 500
+time_interval = 20
+objects_per_group = 1
+first_object_size = 120
+object_size = 120
+start_delay = 500
+total_transmit_time = 2500
+";
+
+/// A service level that holds on every machine, so that what is tested is not the machine.
+const ANY: [&str; 2] = ["--slo", "loss<100%"];
+
+/// The profile, with so many milliseconds of transmission.
+fn profile(folder: &Folder, milliseconds: u32) -> String {
+    let time = format!("total_transmit_time = {milliseconds}");
+    let text = PROFILE.replace("total_transmit_time = 2500", &time);
+    folder.write("profile.ini", &text)
+}
+
+/// Starts a run of half a minute with five subscribers, and lets it send for a while.
+fn long_run(folder: &Folder, more: &[&str]) -> Child {
+    let (profile, json) = (profile(folder, 30_000), folder.file("run.json"));
+    let run = ["bench", &profile, "--subscribers", "5", "--json", &json];
+    let bench = start(&[&run[..], more].concat());
+    thread::park_timeout(Duration::from_secs(4));
+    bench
+}
+
+/// The run was broken off for a reason, which it names first, and kept what it had.
+#[track_caller]
+fn expect_cut_short(folder: &Folder, bench: Child, reason: &str) {
+    let output = bench.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}{errors}");
+    assert!(text.starts_with("partial: "), "{text}");
+    // Lines are broken to fit a terminal.
+    let words: Vec<&str> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains(reason), "{reason}: {text}");
+    let report = fs::read_to_string(folder.file("run.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["run"]["partial"], true);
+    let received = &report["tracks"][0]["completion"]["objects_received"]["sum"];
+    assert!(received.as_u64() > Some(0), "{received}");
+}
+
+#[test]
+fn a_relay_at_an_address_of_ipv6_is_measured() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return;
+    }
+    let folder = Folder::new("ipv6");
+    let relay = Relay::at("[::1]:0");
+    let (profile, json) = (profile(&folder, 1500), folder.file("run.json"));
+    let url = format!("moqt://{}", relay.address());
+    assert!(url.starts_with("moqt://[::1]:"), "{url}");
+    let run = ["bench", &profile, "--relay", &url, "--insecure"];
+    let output = weir(&[&run[..], &["--subscribers", "3", "--json", &json], &ANY].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let report: Value = serde_json::from_str(&fs::read_to_string(&json).expect(&errors)).unwrap();
+    let received = &report["tracks"][0]["completion"]["objects_received"]["sum"];
+    assert_eq!(received, 150, "{}", report["verdict"]);
+}
+
+#[test]
+fn a_relay_that_is_killed_without_a_word_is_named() {
+    let folder = Folder::new("killed");
+    let mut relay = Relay::start(&[]);
+    let url = format!("moqt://{}", relay.address());
+    let bench = long_run(&folder, &["--relay", &url, "--insecure"]);
+    relay.child.kill().unwrap();
+    relay.child.wait().unwrap();
+    let reason = format!("nothing has come from the relay at {url} for 8 s");
+    expect_cut_short(&folder, bench, &reason);
+}
+
+#[test]
+fn a_relay_that_falls_silent_near_the_end_is_named_too() {
+    let folder = Folder::new("silent");
+    let mut relay = Relay::start(&[]);
+    let url = format!("moqt://{}", relay.address());
+    let (profile, json) = (profile(&folder, 6000), folder.file("run.json"));
+    let run = ["bench", &profile, "--relay", &url, "--insecure"];
+    let bench = start(&[&run[..], &["--subscribers", "2", "--json", &json]].concat());
+    thread::park_timeout(Duration::from_secs(4));
+    relay.child.kill().unwrap();
+    relay.child.wait().unwrap();
+    // Everybody gives up before so long a silence as another run is ended for.
+    expect_cut_short(&folder, bench, &format!("the relay at {url} fell silent"));
+}
+
+#[test]
+fn a_relay_that_takes_leave_in_mid_run_is_named() {
+    let folder = Folder::new("leaving");
+    let mut relay = Relay::start(&["--set", "drain.time=30s"]);
+    let url = format!("moqt://{}", relay.address());
+    let bench = long_run(&folder, &["--relay", &url, "--insecure"]);
+    relay.signal("TERM");
+    let reason = format!(
+        "the publisher at the relay {url} failed before its tracks came to their end: the relay is going away"
+    );
+    expect_cut_short(&folder, bench, &reason);
+    assert_eq!(relay.wait().0, Some(0));
+}
+
+#[test]
+fn a_relay_of_the_runs_own_that_dies_is_named() {
+    let folder = Folder::new("own");
+    let bench = long_run(&folder, &[]);
+    let parent = bench.id().to_string();
+    let listed = fs::read_dir("/proc").unwrap().flatten();
+    let is_child = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let after = stat.rsplit_once(") ").map(|(_, after)| after.to_owned());
+        after.is_some_and(|after| after.split(' ').nth(1) == Some(parent.as_str()))
+    };
+    let relay = listed
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .find(is_child)
+        .unwrap();
+    let killed = Command::new("kill").args(["-s", "KILL", &relay]).status();
+    assert!(killed.unwrap().success());
+    expect_cut_short(
+        &folder,
+        bench,
+        "the relay died in mid-run (signal: 9 (SIGKILL))",
+    );
+}
+
+#[test]
+fn a_relay_that_is_interrupted_ends_well_and_tells_what_it_dropped() {
+    let folder = Folder::new("dropped");
+    let mut relay = Relay::start(&[]);
+    let to = relay.address().to_string();
+    // Twenty subscribers take 1.5 Mbit/s.
+    let link = Relay::launch(&["link", "--to", &to, "--rate", "200k"], &[]);
+    let (profile, url) = (profile(&folder, 4500), format!("moqt://{}", link.address()));
+    let run = ["bench", &profile, "--relay", &url, "--insecure"];
+    weir(&[&run[..], &["--subscribers", "20"], &ANY].concat());
+    drop(link);
+    relay.signal("INT");
+    let (code, last) = relay.wait();
+    assert_eq!(code, Some(0));
+    let dropped = |why: &str| last["counters"][format!("datagrams_dropped_{why}")].as_u64();
+    let all = [dropped("oldest"), dropped("expired"), dropped("unread")];
+    let sum: Option<u64> = all.into_iter().sum();
+    assert!(sum > Some(0), "{last}");
+    assert!(last["counters"]["sessions"].as_u64() > Some(0), "{last}");
+}
+
+#[test]
+fn a_relay_writes_logs_of_its_connections_where_it_is_told_to() {
+    let folder = Folder::new("qlog");
+    let logs = folder.file("logs");
+    drop(fs::remove_dir_all(&logs));
+    let mut relay = Relay::start(&["--qlog", &logs, "--set", "qlog.sample=1"]);
+    let (profile, url) = (
+        profile(&folder, 1500),
+        format!("moqt://{}", relay.address()),
+    );
+    let run = ["bench", &profile, "--relay", &url, "--insecure"];
+    weir(&[&run[..], &["--subscribers", "2"], &ANY].concat());
+    relay.signal("TERM");
+    assert_eq!(relay.wait().0, Some(0));
+    let files: Vec<_> = fs::read_dir(&logs).unwrap().flatten().collect();
+    // A publisher and two subscribers.
+    assert_eq!(files.len(), 3);
+    for file in files {
+        let path = file.path();
+        assert!(
+            path.extension().is_some_and(|one| one == "sqlog"),
+            "{path:?}"
+        );
+        let text = fs::read_to_string(&path).unwrap();
+        // Records of JSON text sequences (RFC 7464): a head, then what was sent and received.
+        let mut records = text.split('\u{1e}').filter(|record| !record.is_empty());
+        let head: Value = serde_json::from_str(records.next().unwrap()).unwrap();
+        assert!(head["qlog_version"].is_string(), "{head}");
+        assert!(records.count() > 10, "{path:?}");
+    }
+}

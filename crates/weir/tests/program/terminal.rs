@@ -1,0 +1,360 @@
+//! The view of a run that goes on, on a real terminal: it fits, follows the terminal's size, and leaves it as it was.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{ErrorKind, Read as _, Write as _},
+    os::{
+        fd::AsFd,
+        unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
+    },
+    process::{Child, Command, Stdio},
+};
+
+use rustix::{
+    fs::OFlags,
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{LocalModes, OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize},
+};
+
+const AUDIO: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../profiles/audio-short.ini"
+);
+
+/// A service level that holds on every machine, so that what is tested is not the machine.
+const ANY: &str = "loss<100%,p99<600s";
+
+/// Whether the run has come to its end, and only the shell has written since. On a machine that has no time for the generator it
+/// ends with 1.
+fn is_left(rest: &[String]) -> bool {
+    rest == ["after 0", ""] || rest == ["after 1", ""]
+}
+
+#[test]
+fn a_terminal_shows_a_view_that_fits_and_is_left_as_it_was() {
+    for (columns, rows) in [(8, 3), (12, 30), (40, 50), (80, 4), (120, 50)] {
+        let mut terminal =
+            Terminal::start(columns, rows, &["--subscribers", "2"], "2>&1 >/dev/null");
+        terminal.read_to_the_end();
+        let screen = &terminal.screen;
+        assert!(screen.frames >= 3, "{} frames", screen.frames);
+        let text = screen.text();
+        assert!(is_left(&text[1..]), "{columns} by {rows}: {text:?}");
+        assert_eq!(text[0], "before", "{columns} by {rows}");
+        assert!(
+            !screen.has_wrapped,
+            "a line was longer than {columns} columns"
+        );
+        assert!(screen.frame_lines_max < usize::from(rows), "{screen:?}");
+    }
+}
+
+#[test]
+fn a_view_follows_the_size_of_the_terminal() {
+    let mut terminal = Terminal::start(100, 30, &["--subscribers", "2"], "2>&1 >/dev/null");
+    terminal.read_frames(2);
+    // Wider: what is there is drawn over. Narrower: what was broken in two may be left, and nothing else is erased.
+    terminal.resize(120, 30);
+    terminal.read_frames(2);
+    assert_eq!(terminal.screen.lines_above_the_frame(), ["before"]);
+    terminal.resize(60, 30);
+    terminal.read_frames(1);
+    // One that was on its way then was drawn for the wider one.
+    terminal.screen.has_wrapped = false;
+    terminal.resize(60, 3);
+    terminal.read_to_the_end();
+    let text = terminal.screen.text();
+    assert_eq!(
+        text.first().map(String::as_str),
+        Some("before"),
+        "{text:#?}"
+    );
+    assert!(is_left(&text[text.len() - 2..]), "{text:#?}");
+    assert!(text.len() < 12, "{text:#?}");
+    assert!(!terminal.screen.has_wrapped, "{text:#?}");
+}
+
+#[test]
+fn ctrl_c_leaves_a_usable_terminal_and_a_partial_report() {
+    let mut terminal = Terminal::start(100, 30, &["--subscribers", "2", "--seconds", "3600"], "");
+    let as_it_was = terminal.attributes();
+    terminal.read_until(|screen| screen.shown().any(|line| line.starts_with("sending")));
+    terminal.type_in("\x03");
+    terminal.read_to_the_end();
+    let text = terminal.screen.text();
+    assert_eq!(text[0], "before", "{text:#?}");
+    // Nothing of the view, and a report of what there was.
+    assert!(
+        text[1..].iter().all(|line| !line.starts_with("sending ")),
+        "{text:#?}"
+    );
+    let has = |words: &str| text.iter().any(|line| line.contains(words));
+    assert!(
+        has("partial") && has("interrupted; until then"),
+        "{text:#?}"
+    );
+    // Whoever types next, types in the first column, in the ordinary mode.
+    assert_eq!(text[text.len() - 2..], ["after 1", ""], "{text:#?}");
+    let attributes = terminal.attributes();
+    assert_eq!(attributes.local_modes, as_it_was.local_modes);
+    assert_eq!(attributes.output_modes, as_it_was.output_modes);
+    assert_eq!(attributes.input_modes, as_it_was.input_modes);
+}
+
+/// A benchmark on a terminal of its own, between two lines that a shell writes.
+struct Terminal {
+    keyboard_and_screen: File,
+    /// Held open, so that the terminal outlives its programs.
+    line: File,
+    shell: Child,
+    screen: Screen,
+}
+
+impl Terminal {
+    fn start(columns: u16, rows: u16, arguments: &[&str], redirection: &str) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let line = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(i32::try_from(OFlags::NOCTTY.bits()).unwrap())
+            .open(OsStr::from_bytes(name.to_bytes()))
+            .unwrap();
+        set_size(&master, columns, rows);
+        keep_what_is_written(&line);
+        let program = env!("CARGO_BIN_EXE_weir");
+        let arguments = arguments.join(" ");
+        // The shell stays when its program is interrupted.
+        let script = format!(
+            "trap : INT; echo before; {program} bench {AUDIO} --slo '{ANY}' {arguments} {redirection}; echo after $?"
+        );
+        let stdio = || Stdio::from(line.try_clone().unwrap());
+        let shell = Command::new("setsid")
+            .args(["--ctty", "--wait", "sh", "-c", &script])
+            .env_remove("NO_COLOR")
+            .stdin(stdio())
+            .stdout(stdio())
+            .stderr(stdio())
+            .spawn()
+            .unwrap();
+        Self {
+            keyboard_and_screen: File::from(master),
+            line,
+            shell,
+            screen: Screen::new(columns.into()),
+        }
+    }
+
+    /// The user makes the window larger or smaller; lines that were longer than it becomes are broken, as most do it.
+    fn resize(&mut self, columns: u16, rows: u16) {
+        set_size(&self.keyboard_and_screen, columns, rows);
+        self.screen.reflow(columns.into());
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.keyboard_and_screen.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn attributes(&self) -> Termios {
+        tcgetattr(&self.line).unwrap()
+    }
+
+    /// Reads until so many frames more are whole.
+    fn read_frames(&mut self, more: usize) {
+        let frames = self.screen.frames + more;
+        self.read_until(|screen| screen.frames > frames);
+    }
+
+    fn read_until(&mut self, is_there: impl Fn(&Screen) -> bool) {
+        while !is_there(&self.screen) {
+            assert!(
+                self.read(),
+                "the program ended before: {:#?}",
+                self.screen.text()
+            );
+        }
+    }
+
+    /// Reads until the shell has said its last line.
+    fn read_to_the_end(&mut self) {
+        self.read_until(|screen| {
+            let lines: Vec<&str> = screen.shown().collect();
+            matches!(lines[..], [.., after, ""] if after.starts_with("after "))
+        });
+        self.shell.wait().unwrap();
+    }
+
+    /// Reads what there is; false if the terminal is gone.
+    fn read(&mut self) -> bool {
+        let mut bytes = [0; 4096];
+        match self.keyboard_and_screen.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(count) => {
+                self.screen.play(&bytes[..count]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => true,
+            Err(_) => false,
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.shell.kill());
+        drop(self.shell.wait());
+    }
+}
+
+fn set_size(terminal: impl AsFd, columns: u16, rows: u16) {
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(terminal, size).unwrap();
+}
+
+/// Has the terminal keep what was written and not yet shown when Ctrl-C is typed. Else the kernel throws it away, a part of a
+/// view with it, and the next one begins as many lines too high.
+fn keep_what_is_written(terminal: impl AsFd) {
+    let mut attributes = tcgetattr(&terminal).unwrap();
+    attributes.local_modes |= LocalModes::NOFLSH;
+    tcsetattr(&terminal, OptionalActions::Now, &attributes).unwrap();
+}
+
+/// As much of a terminal as a view needs: lines, a cursor, colours that are ignored. Whatever else is asked of it, such as
+/// to hide the cursor, fails the test.
+#[derive(Debug)]
+struct Screen {
+    columns: usize,
+    lines: Vec<String>,
+    row: usize,
+    column: usize,
+    has_wrapped: bool,
+    /// How often something was erased to be drawn again, and where that began.
+    frames: usize,
+    frame_from: usize,
+    frame_lines: usize,
+    frame_lines_max: usize,
+    /// Bytes that are not a whole character, or not a whole control sequence.
+    rest: Vec<u8>,
+}
+
+impl Screen {
+    fn new(columns: usize) -> Self {
+        Self {
+            columns,
+            lines: vec![String::new()],
+            row: 0,
+            column: 0,
+            has_wrapped: false,
+            frames: 0,
+            frame_from: 0,
+            frame_lines: 0,
+            frame_lines_max: 0,
+            rest: Vec::new(),
+        }
+    }
+
+    /// The lines without blanks at their ends.
+    fn shown(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(|line| line.trim_end())
+    }
+
+    fn text(&self) -> Vec<String> {
+        self.shown().map(str::to_owned).collect()
+    }
+
+    fn lines_above_the_frame(&self) -> Vec<&str> {
+        self.shown().take(self.frame_from).collect()
+    }
+
+    /// Shows what was written.
+    fn play(&mut self, written: &[u8]) {
+        self.rest.extend_from_slice(written);
+        let bytes = std::mem::take(&mut self.rest);
+        let whole = match std::str::from_utf8(&bytes) {
+            Ok(text) => text,
+            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap(),
+        };
+        let mut rest = whole;
+        while let Some(next) = rest.chars().next() {
+            if next == '\x1b' {
+                let Some(end) = rest.find(|one: char| one.is_ascii_alphabetic()) else {
+                    break;
+                };
+                self.control(&rest[1..=end]);
+                rest = &rest[end + 1..];
+            } else {
+                self.show(next);
+                rest = &rest[next.len_utf8()..];
+            }
+        }
+        let played = whole.len() - rest.len();
+        self.rest = bytes[played..].to_vec();
+    }
+
+    fn show(&mut self, one: char) {
+        match one {
+            '\r' => self.column = 0,
+            '\n' => {
+                self.row += 1;
+                let lines = self.lines.len().max(self.row + 1);
+                self.lines.resize(lines, String::new());
+                self.frame_lines = self.frame_lines.max(self.row - self.frame_from);
+            }
+            shown => {
+                self.has_wrapped |= self.column >= self.columns;
+                let mut line: Vec<char> = self.lines[self.row].chars().collect();
+                line.resize(line.len().max(self.column + 1), ' ');
+                line[self.column] = shown;
+                self.lines[self.row] = line.into_iter().collect();
+                self.column += 1;
+            }
+        }
+    }
+
+    fn control(&mut self, sequence: &str) {
+        let (body, last) = sequence.split_at(sequence.len() - 1);
+        let number = body.strip_prefix('[').unwrap();
+        match last {
+            "A" => {
+                let above = self.row.checked_sub(number.parse().unwrap());
+                self.row = above.unwrap_or_else(|| panic!("{number} lines up: {self:#?}"));
+            }
+            "J" => {
+                self.lines.truncate(self.row + 1);
+                let kept: String = self.lines[self.row].chars().take(self.column).collect();
+                self.lines[self.row] = kept;
+                self.frame_lines_max = self.frame_lines_max.max(self.frame_lines);
+                (self.frames, self.frame_from, self.frame_lines) = (self.frames + 1, self.row, 0);
+            }
+            "m" => {}
+            _ => panic!("an unknown sequence {sequence:?}"),
+        }
+    }
+
+    /// Breaks lines that are too long for the new width.
+    fn reflow(&mut self, columns: usize) {
+        let (mut lines, mut row) = (Vec::new(), 0);
+        for (number, line) in self.lines.iter().enumerate() {
+            if number == self.row {
+                row = lines.len();
+            }
+            let characters: Vec<char> = line.trim_end().chars().collect();
+            let parts = characters.chunks(columns).map(|part| part.iter().collect());
+            let before = lines.len();
+            lines.extend(parts);
+            if lines.len() == before {
+                lines.push(String::new());
+            }
+        }
+        (self.lines, self.row, self.columns) = (lines, row, columns);
+    }
+}
