@@ -47,17 +47,17 @@ impl Control {
         self.ended.get_or_insert((until, violation));
     }
 
-    /// Sends what waits for room.
+    /// Sends the messages that wait for room.
     pub(super) fn flush(&mut self, transport: &mut dyn Transport) {
         self.sending.flush(transport);
     }
 }
 
 impl Session {
-    /// Announces the end of the session. The session fills in the Request ID, rejects the peer's
-    /// newer requests with `GOING_AWAY`, and leaves it to the role to close when the time is over.
+    /// Sends GOAWAY. The session fills in the Request ID and rejects newer requests of the peer with
+    /// `GOING_AWAY`. The role closes the session when the timeout of the GOAWAY is over.
     ///
-    /// Does nothing unless the session is ready; the role closes one that is not.
+    /// Does nothing unless the session is ready. A session that is not ready needs no GOAWAY: the role closes it.
     ///
     /// # Panics
     /// If it was called before, or if a client names a URI [moqt-18 §10.4].
@@ -121,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses what a GOAWAY from here may not say.
+    /// Asserts that a GOAWAY of this endpoint says nothing that only the other side may.
     pub(super) fn check_goaway(&self, goaway: &GoAway) {
         let names_uri = !goaway.new_session_uri.is_empty();
         assert!(
@@ -197,7 +197,7 @@ impl Session {
     }
 }
 
-/// Refuses what only clients say in SETUP [moqt-18 §10.3.1].
+/// Checks that a server's SETUP has no option that only clients send [moqt-18 §10.3.1].
 fn check_server_setup(setup: &Setup) -> Result<(), Violation> {
     if setup.path.is_some() {
         return Err(SessionError::INVALID_PATH.violation("a server sends PATH"));

@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Takes note that the role answers the oldest update without an answer; returns where the answer goes.
+    /// Records that the role answers the oldest update without an answer; returns where the answer goes.
     pub(super) fn answer_update(&mut self) -> UpdateAnswer<'_> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) if live.updates_due == 0 => {
@@ -208,15 +208,15 @@ pub(super) enum Verdict {
     Namespace,
     /// A namespace goes.
     NamespaceDone,
-    /// A track cannot be published for want of streams.
+    /// A track cannot be published because the peer has no stream for it.
     PublishBlocked,
-    /// The peer wants the request moved.
+    /// The peer asks to move the request elsewhere.
     GoAway,
-    /// The request is over; the role hears of it.
+    /// The request is over; the role is told.
     Close,
     /// One direction is over, the request is not.
     HalfClose,
-    /// It crossed with an end sent from here.
+    /// It crossed with an end that this endpoint sent.
     Ignore,
     /// The peer may not do that.
     Violate(&'static str),
@@ -344,7 +344,7 @@ fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: CloseReason)
     }
 }
 
-/// Whether the peer is the one the data of the request goes to.
+/// Whether the data of the request goes to the peer.
 fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::Publish => opener == Opener::Here,
@@ -357,7 +357,7 @@ fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     }
 }
 
-/// Whether the peer can leave nothing of an answered request open behind its FIN.
+/// Whether a FIN of the peer leaves nothing of an answered request open.
 fn fin_closes(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::SubscribeNamespace | RequestKind::SubscribeTracks => true,

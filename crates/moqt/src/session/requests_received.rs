@@ -1,4 +1,4 @@
-//! The requests of the peer: taken in, and refused where the session itself knows the answer.
+//! The requests of the peer: read, and rejected where the session itself knows the answer.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
 use crate::message::RequestError;
 use crate::name::{FullTrackName, Namespace};
 
-/// When a peer over `requests_max` may try again.
+/// How long a peer over `requests_max` has to wait before it tries again.
 const RETRY_AFTER_LOAD: Duration = Duration::from_secs(1);
 
 impl Session {
@@ -48,7 +48,7 @@ impl Session {
         self.poll_request(now, transport, id)
     }
 
-    /// Takes note of a Request ID the peer uses.
+    /// Records a Request ID that the peer uses.
     pub(super) fn accept_id(&mut self, id: RequestId) -> Result<(), Violation> {
         if self.ids.accept(id)? {
             self.counters.request_id_gaps_closed += 1;
@@ -92,7 +92,7 @@ impl Session {
         }
     }
 
-    /// Why the session itself refuses a request, if it does.
+    /// The error with which the session itself rejects a request, if it does.
     fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
         if judge(&self.state, Input::Request) == Verdict::Reject {
             return Some(RequestError::new(
@@ -130,7 +130,7 @@ impl Session {
         None
     }
 
-    /// Makes an alias stand for a track whose objects come here [moqt-18 §11.1].
+    /// Assigns an alias to a track whose objects come here [moqt-18 §11.1].
     pub(super) fn claim_alias(
         &mut self,
         alias: u64,
@@ -159,8 +159,8 @@ impl Session {
     }
 }
 
-/// Whether nothing can exist under the namespace: `.` is never to be used, and no extension this
-/// crate speaks puts anything under `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
+/// Whether nothing can exist under the namespace: `.` is never used, and this crate supports no
+/// extension that uses `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
 fn is_reserved_here(namespace: &Namespace) -> bool {
     namespace.is_session_level() || namespace.fields().next() == Some(b".")
 }

@@ -1,4 +1,4 @@
-//! What the peer says on a request stream after the first message, and how it ends it.
+//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the streams.
 
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ impl Session {
         self.poll_request(now, transport, id)
     }
 
-    /// Takes note of the end of a direction of a request stream.
+    /// Handles the end of a direction of a request stream.
     pub(super) fn on_request_end(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Carries out the messages that are there.
+    /// Handles the messages that are complete.
     pub(super) fn poll_request(
         &mut self,
         now: Instant,
@@ -146,7 +146,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks what holds for an update even if its request is over.
+    /// Handles what an update carries even if its request is over: its ID and its tokens.
     fn check_update(&mut self, update: &mut RequestUpdate) -> Result<(), Violation> {
         self.accept_id(RequestId(update.request_id))?;
         if self
@@ -398,7 +398,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a request since a limit of it is passed.
+    /// Cancels a request because it exceeds a limit.
     pub(super) fn end_for_load(&mut self, transport: &mut dyn Transport, id: RequestId) {
         let code = ResetCode::EXCESSIVE_LOAD;
         self.cancel(transport, id, code);
@@ -408,7 +408,7 @@ impl Session {
         });
     }
 
-    /// Ends a request the peer has ended: cleanly if it did so, else at once.
+    /// Ends a request that the peer has ended: cleanly after a FIN, else at once.
     fn close_request(
         &mut self,
         now: Instant,
@@ -446,7 +446,7 @@ fn full_namespace(prefix: &Namespace, suffix: &Namespace) -> Result<Namespace, V
     prefix.join(suffix).map_err(|_| too_long)
 }
 
-/// Whether the end of a fetch, as it stands on the wire, is smaller than its start
+/// Whether the end of a fetch, as encoded, is smaller than its start
 /// [moqt-18 §10.13].
 fn ends_before(end: Location, start: Location) -> bool {
     let covers_group = end.object == u64::MAX;

@@ -1,4 +1,4 @@
-//! All streams a session reads: what each carries, and who takes what comes.
+//! Reading of all streams: what comes on each goes to the control stream, a request or a data stream.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ impl Session {
         matches!(self.streams.get(&stream), Some(Stream::Control))
     }
 
-    /// Reads all there is on a stream, as far as it is to be read now.
+    /// Reads all data of a stream, as long as the stream is to be read.
     pub(super) fn read(
         &mut self,
         now: Instant,
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Takes note of the end of the peer's direction of a stream.
+    /// Handles the end of the peer's direction of a stream.
     fn on_stream_end(
         &mut self,
         now: Instant,
@@ -140,8 +140,8 @@ impl Session {
         Some(known)
     }
 
-    /// Finds out what a unidirectional stream carries, once enough of it is there, and reads what
-    /// came with its type.
+    /// Recognises what a unidirectional stream carries once its type is complete, and reads the bytes
+    /// that came with the type.
     pub(super) fn recognise(
         &mut self,
         now: Instant,
@@ -192,7 +192,7 @@ impl Session {
 const CONTROL_ENDED: Violation =
     SessionError::PROTOCOL_VIOLATION.violation("the control stream was closed");
 
-/// Turns away a stream nothing is known of.
+/// Refuses a stream that the session keeps no state for.
 pub(super) fn refuse(
     transport: &mut dyn Transport,
     stream: StreamId,
