@@ -5,8 +5,8 @@
 //! written with both by [`Message::encode`]. What depends on the state of a session is not checked here, but the methods
 //! named `check` do it once the session knows which request an answer belongs to.
 
-mod answer;
 mod request;
+mod response;
 mod setup;
 
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! without a copy. The rhythm is push, then poll until there is nothing more; whoever stops polling before has to stop
 //! reading from the stream as well.
 
+mod buffer;
 mod fetch;
-mod input;
 mod message;
 mod subgroup;
 
