@@ -1,4 +1,4 @@
-//! The states of a request, and what each thing the peer does means in them: one table, free of side effects.
+//! The states of a request, and what each event means in them: one table, free of side effects.
 //!
 //! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a
 //! snapshot.
@@ -27,12 +27,12 @@ pub(super) enum Opener {
     Peer,
 }
 
-/// How far a request has come, with what is known of it only there.
+/// How far a request has come, with the data that it has only in that state.
 #[derive(Debug)]
 pub(super) enum State {
     /// Not answered.
     Pending {
-        /// What may still be said about it.
+        /// Updates and GOAWAYs.
         live: Live,
         /// The role's OKs to the peer's oldest updates, which follow the answer to the request.
         granted: VecDeque<RequestOk>,
@@ -50,7 +50,7 @@ pub(super) enum State {
     Ended(EndedBy),
 }
 
-/// What both endpoints may still say about a request that neither has ended.
+/// What both endpoints still exchange about a request that neither has ended.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     /// The own updates without an answer, oldest first: the new prefix of each that has one.
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// What may still be said about the request, if neither side has ended it.
+    /// What both endpoints may still exchange, if neither has ended the request.
     pub(super) fn live(&self) -> Option<&Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// The same, to be changed.
+    /// Like [`live`](Self::live), to be changed.
     pub(super) fn live_mut(&mut self) -> Option<&mut Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),

@@ -176,16 +176,17 @@ impl Requests {
                 State::Ended(EndedBy::Peer { is_reported: false })
             }
         };
-        self.leave_life(id, state);
+        self.end_in(id, state);
         is_unanswered
     }
 
     /// Ends a request, and keeps it until its stream is over.
     pub(super) fn end(&mut self, id: RequestId, by: EndedBy) {
-        self.leave_life(id, State::Ended(by));
+        self.end_in(id, State::Ended(by));
     }
 
-    fn leave_life(&mut self, id: RequestId, state: State) {
+    /// Puts a request into a state in which it is not live, and counts it as draining.
+    fn end_in(&mut self, id: RequestId, state: State) {
         let Some(request) = self.table.get_mut(&id) else {
             return;
         };

@@ -199,6 +199,22 @@ fn after_a_sent_goaway_newer_requests_are_rejected() {
 }
 
 #[test]
+fn a_goaway_before_the_peers_setup_is_not_sent() {
+    let mut pair = Pair::alone(config(Side::Server));
+    pair.server(|session, view| session.goaway(view, goaway(None)));
+    let (messages, _) = pair.peer_reads(Side::Server, StreamId(3));
+    assert!(matches!(messages[..], [Message::Setup(_)]), "{messages:?}");
+    let setup = Message::Setup(Setup::default());
+    pair.peer_opens(Side::Server, Direction::Uni, &[setup]);
+    pair.peer_opens(Side::Server, Direction::Bi, &[subscribe(0, "t")]);
+    let events = pair.events(Side::Server);
+    assert!(
+        matches!(events[..], [Event::Ready { .. }, Event::Request { .. }]),
+        "{events:?}"
+    );
+}
+
+#[test]
 fn one_request_may_be_asked_to_move() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
