@@ -104,9 +104,8 @@ impl Session {
         let Some(request) = self.requests.get(id) else {
             return Ok(());
         };
-        let kind = request.kind;
         let input = Input::Message(message.kind());
-        let verdict = judge(request.opener, kind, &request.state, input);
+        let verdict = judge(request.opener, request.kind, &request.state, input);
         match (verdict, message) {
             (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
             (Verdict::Accept, Message::SubscribeOk(ok)) => {
@@ -115,19 +114,16 @@ impl Session {
             (Verdict::Accept, Message::FetchOk(ok)) => self.on_fetch_ok(transport, id, ok)?,
             (Verdict::Accept, Message::RequestOk(ok)) => self.on_ok(transport, id, ok)?,
             (Verdict::Reject, Message::RequestError(error)) => {
-                self.check_error(&error, kind)?;
-                self.on_rejected(transport, id, error);
+                self.on_rejected(transport, id, error)?;
             }
             (Verdict::UpdateAnswer, Message::RequestOk(ok)) => {
                 self.on_updated(transport, id, Ok(ok))?;
             }
             (Verdict::UpdateAnswer, Message::RequestError(error)) => {
-                self.check_error(&error, kind)?;
                 self.on_updated(transport, id, Err(error))?;
             }
             (Verdict::Update, Message::RequestUpdate(update)) => {
-                update.parameters.check(self.draft, kind, Step::Update)?;
-                self.on_update(transport, id, update);
+                self.on_update(transport, id, update)?;
             }
             (Verdict::Done, Message::PublishDone(done)) => self.on_done(now, transport, id, done),
             (Verdict::Namespace, Message::Namespace(suffix)) => {
@@ -159,8 +155,11 @@ impl Session {
         Err(SessionError::MALFORMED_AUTH_TOKEN.violation("a token stands twice in an update"))
     }
 
-    fn check_error(&self, error: &RequestError, kind: RequestKind) -> Result<(), Violation> {
-        error.check(kind)?;
+    /// Checks an error against the request that it answers.
+    fn check_error(&self, error: &RequestError, id: RequestId) -> Result<(), Violation> {
+        if let Some(request) = self.requests.get(id) {
+            error.check(request.kind)?;
+        }
         match &error.redirect {
             Some(redirect) => self.check_uri_received(&redirect.connect_uri),
             None => Ok(()),
@@ -256,11 +255,18 @@ impl Session {
         Ok(())
     }
 
-    fn on_rejected(&mut self, transport: &mut dyn Transport, id: RequestId, error: RequestError) {
+    fn on_rejected(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) -> Result<(), Violation> {
+        self.check_error(&error, id)?;
         self.stop_data_of(transport, id, ResetCode::CANCELLED);
         self.finish_request(transport, id);
         self.events.push_back(Event::Rejected { id, error });
         self.drain(transport, id, EndedBy::Peer { is_reported: true });
+        Ok(())
     }
 
     fn on_updated(
@@ -269,6 +275,9 @@ impl Session {
         id: RequestId,
         result: Result<RequestOk, RequestError>,
     ) -> Result<(), Violation> {
+        if let Err(error) = &result {
+            self.check_error(error, id)?;
+        }
         let Some(request) = self.requests.get_mut(id) else {
             return Ok(());
         };
@@ -291,26 +300,34 @@ impl Session {
         Ok(())
     }
 
-    fn on_update(&mut self, transport: &mut dyn Transport, id: RequestId, update: RequestUpdate) {
+    fn on_update(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        update: RequestUpdate,
+    ) -> Result<(), Violation> {
         let Some(request) = self.requests.get_mut(id) else {
-            return;
+            return Ok(());
         };
-        if request.state.updates_unanswered() >= self.limits.updates_max {
-            self.counters.updates_over_limit += 1;
-            return self.end_for_load(transport, id);
-        }
-        if let Some(live) = request.state.live_mut() {
-            live.updates_due += 1;
-        }
         let RequestUpdate {
             request_id,
             parameters,
         } = update;
+        parameters.check(self.draft, request.kind, Step::Update)?;
+        if request.state.updates_unanswered() >= self.limits.updates_max {
+            self.counters.updates_over_limit += 1;
+            self.end_for_load(transport, id);
+            return Ok(());
+        }
+        if let Some(live) = request.state.live_mut() {
+            live.updates_due += 1;
+        }
         self.events.push_back(Event::Update {
             id,
             update_id: RequestId(request_id),
             parameters,
         });
+        Ok(())
     }
 
     fn on_done(

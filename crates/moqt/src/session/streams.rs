@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::stream_state::{FetchStream, Owner, Stream, SubgroupStream};
-use super::{CloseReason, Session, StreamEnd};
+use super::{CloseReason, RequestId, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::reader::{FetchReader, SubgroupReader};
@@ -86,20 +86,7 @@ impl Session {
         let is_fin = end == StreamEnd::Fin;
         match self.streams.get(&stream) {
             Some(Stream::Control) => self.on_control_closed(now, CONTROL_ENDED),
-            Some(&Stream::Request(id)) => {
-                let reader = self
-                    .requests
-                    .get(id)
-                    .and_then(|request| request.reader.as_ref());
-                if is_fin && let Some(reader) = reader {
-                    reader.fin()?;
-                }
-                let reason = match end {
-                    StreamEnd::Fin => CloseReason::Fin,
-                    StreamEnd::Reset(code) => CloseReason::Reset(code),
-                };
-                self.on_request_end(now, transport, id, reason);
-            }
+            Some(&Stream::Request(id)) => self.on_request_stream_end(now, transport, id, end)?,
             Some(Stream::Opening(reader)) => {
                 if is_fin {
                     reader.fin()?;
@@ -120,6 +107,28 @@ impl Session {
             }
             None => {}
         }
+        Ok(())
+    }
+
+    fn on_request_stream_end(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        end: StreamEnd,
+    ) -> Result<(), DecodeError> {
+        let reason = match end {
+            StreamEnd::Fin => {
+                if let Some(request) = self.requests.get(id)
+                    && let Some(reader) = &request.reader
+                {
+                    reader.fin()?;
+                }
+                CloseReason::Fin
+            }
+            StreamEnd::Reset(code) => CloseReason::Reset(code),
+        };
+        self.on_request_end(now, transport, id, reason);
         Ok(())
     }
 
