@@ -11,8 +11,9 @@ use crate::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, Su
 use crate::draft::Draft;
 use crate::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
+use crate::location::Location;
 use crate::message::{
-    GoAway, Message, Publish, PublishDone, RequestError, RequestOk, RequestUpdate, Setup,
+    FetchOk, GoAway, Message, Publish, PublishDone, RequestError, RequestOk, RequestUpdate, Setup,
     Subscribe, SubscribeOk,
 };
 use crate::name::{FullTrackName, Namespace, TrackName};
@@ -386,6 +387,15 @@ pub(super) fn update(id: u64) -> Message {
         request_id: id,
         parameters: Parameters::default(),
     })
+}
+
+pub(super) fn fetch_ok(end: Location) -> FetchOk {
+    FetchOk {
+        end_of_track: false,
+        end,
+        parameters: Parameters::default(),
+        properties: Properties::EMPTY,
+    }
 }
 
 pub(super) fn subscribe_ok(track_alias: u64) -> SubscribeOk {

@@ -2,7 +2,7 @@
 
 use weir_transport::{Direction, Read};
 
-use super::pair::{Pair, config, mandatory, namespace, subscribe_ok, track};
+use super::pair::{Pair, config, fetch_ok, mandatory, namespace, subscribe_ok, track};
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
 use crate::message::{FetchKind, FetchOk, Message, Publish, PublishNamespace, Subscribe};
@@ -149,10 +149,8 @@ fn a_mandatory_property_nobody_understands_ends_the_request() {
     let mut ok = subscribe_ok(8);
     ok.properties = mandatory();
     let fetch_ok = FetchOk {
-        end_of_track: false,
-        end: Location::new(2, 5),
-        parameters: Parameters::default(),
         properties: mandatory(),
+        ..fetch_ok(Location::new(2, 5))
     };
     let answers = [Message::SubscribeOk(ok), Message::FetchOk(fetch_ok)];
     for (answer, id) in answers.into_iter().zip([subscribed, fetched]) {

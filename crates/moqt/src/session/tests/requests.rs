@@ -3,13 +3,12 @@
 use weir_transport::Direction;
 
 use super::pair::{
-    Pair, config_with, done, each_seed, namespace, ok, request_error, subscribe_ok, track, update,
+    Pair, config_with, done, each_seed, fetch_ok, namespace, ok, request_error, subscribe_ok,
+    track, update,
 };
 use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::location::Location;
-use crate::message::{
-    Fetch, FetchKind, FetchOk, Publish, PublishNamespace, Subscribe, TrackStatus,
-};
+use crate::message::{Fetch, FetchKind, Publish, PublishNamespace, Subscribe, TrackStatus};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Side};
@@ -257,12 +256,7 @@ fn a_fetch_asks_accepts_and_finishes() {
             pair.run_events(Side::Server),
             [Event::Request { id, request }]
         );
-        let ok = FetchOk {
-            end_of_track: false,
-            end: Location::new(2, 5),
-            parameters: Parameters::default(),
-            properties: Properties::EMPTY,
-        };
+        let ok = fetch_ok(Location::new(2, 5));
         pair.server(|session, view| {
             session.fetch_ok(view, id, ok.clone());
             session.finish(view, id);

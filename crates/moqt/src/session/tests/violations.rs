@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use weir_transport::{Direction, StreamId, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config, done, goaway, header, mandatory, namespace, object, ok, publish,
+    DRAFT, Pair, config, done, fetch_ok, goaway, header, mandatory, namespace, object, ok, publish,
     request_error, subgroup, subscribe, subscribe_ok, track, update,
 };
 use crate::data::FetchHeader;
@@ -17,8 +17,7 @@ use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::limits::Limits;
 use crate::location::Location;
 use crate::message::{
-    FetchKind, FetchOk, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup,
-    Subscribe,
+    FetchKind, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup, Subscribe,
 };
 use crate::name::{FullTrackName, TrackName};
 use crate::parameter::Parameters;
