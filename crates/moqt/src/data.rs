@@ -5,18 +5,17 @@
 
 mod datagram;
 mod fetch;
+mod fields;
 mod subgroup;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 pub use self::datagram::ObjectDatagram;
 pub use self::fetch::{FetchDecoder, FetchEncoder, FetchEntry, FetchHeader, FetchObject};
 pub use self::subgroup::{ObjectHeader, SubgroupHeader, SubgroupId};
-use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::DecodeError;
 pub use crate::kinds::{ObjectStatus, StreamKind};
-use crate::property::Properties;
 use crate::varint;
 
 impl StreamKind {
@@ -40,34 +39,12 @@ pub fn encode_padding_datagram(draft: Draft, out: &mut BytesMut) {
     varint::encode(draft.padding_datagram_type(), out);
 }
 
-/// Reads properties behind their length [moqt-18 §11.2.1.2].
-#[inline]
-fn read_properties(cursor: &mut Cursor<'_>) -> Result<Properties, DecodeError> {
-    match cursor.varint()? {
-        0 => Ok(Properties::EMPTY),
-        len => Properties::decode(cursor.take(len)?),
-    }
-}
-
-fn write_properties(properties: &Properties, out: &mut BytesMut) {
-    let encoded: &Bytes = properties.as_bytes();
-    varint::encode(encoded.len() as u64, out);
-    out.extend_from_slice(encoded);
-}
-
-fn read_status(draft: Draft, cursor: &mut Cursor<'_>) -> Result<ObjectStatus, DecodeError> {
-    draft
-        .object_status(cursor.varint()?)
-        .ok_or(DecodeError::protocol("unknown object status"))
-}
-
-/// Objects of any status but normal have neither properties nor payload.
-const PROPERTIES_WITH_STATUS: DecodeError =
-    DecodeError::protocol("an object that is not normal has properties");
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::property::Properties;
 
     const DRAFT: Draft = Draft::Draft18;
 

@@ -42,10 +42,7 @@ impl DecodeError {
     /// The violation this error is where no more bytes can come: after a FIN, or inside a value of known length.
     pub const fn into_violation(self) -> Violation {
         match self {
-            Self::Short => Violation {
-                code: SessionError::PROTOCOL_VIOLATION,
-                reason: "ends in the middle of a field",
-            },
+            Self::Short => Violation::protocol("ends in the middle of a field"),
             Self::Invalid { code, reason } => Violation { code, reason },
         }
     }
@@ -64,10 +61,7 @@ pub struct Violation {
 impl Violation {
     /// Makes a `PROTOCOL_VIOLATION` of `reason`.
     pub const fn protocol(reason: &'static str) -> Self {
-        Self {
-            code: SessionError::PROTOCOL_VIOLATION,
-            reason,
-        }
+        SessionError::PROTOCOL_VIOLATION.violation(reason)
     }
 
     /// A message has more bytes behind its length than its reader takes.
@@ -80,10 +74,7 @@ impl Violation {
 
     /// Makes an `INTERNAL_ERROR` of `reason`: legal, but beyond what this endpoint takes.
     pub(crate) const fn beyond_limit(reason: &'static str) -> Self {
-        Self {
-            code: SessionError::INTERNAL_ERROR,
-            reason,
-        }
+        SessionError::INTERNAL_ERROR.violation(reason)
     }
 }
 
@@ -187,6 +178,13 @@ wire_codes! {
         INVALID_AUTHORITY = 0x19,
         /// An AUTHORITY that is no authority of a URI.
         MALFORMED_AUTHORITY = 0x1A,
+    }
+}
+
+impl SessionError {
+    /// Makes the violation that closes the session with this code.
+    pub const fn violation(self, reason: &'static str) -> Violation {
+        Violation { code: self, reason }
     }
 }
 

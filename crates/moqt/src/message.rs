@@ -5,8 +5,8 @@
 //! written with both by [`Message::encode`]. What depends on the state of a session is not checked here, but the methods
 //! named `check` do it once the session knows which request an answer belongs to.
 
-mod answer;
 mod request;
+mod response;
 mod setup;
 
 use std::time::Duration;
@@ -278,6 +278,18 @@ pub struct RequestError {
     pub reason: String,
     /// Where to try instead; present exactly if `code` is [`RequestErrorCode::REDIRECT`].
     pub redirect: Option<Redirect>,
+}
+
+impl RequestError {
+    /// Makes an error that does not say when or where to try again.
+    pub fn new(code: RequestErrorCode, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            retry_after: None,
+            reason: reason.into(),
+            redirect: None,
+        }
+    }
 }
 
 /// Where a request may succeed [moqt-18 §10.6.1].

@@ -1,11 +1,11 @@
-//! Incremental readers: push what a stream delivers, poll for what it says.
+//! Incremental readers of streams: the caller pushes bytes, and polls for messages, headers and payload.
 //!
-//! A reader keeps at most one header that has not arrived as a whole, and hands payload on in the pieces it came in,
-//! without a copy. The rhythm is push, then poll until there is nothing more; whoever stops polling before has to stop
-//! reading from the stream as well.
+//! A reader keeps at most one incomplete header, and returns payload in the pieces it came in, without a copy. After each
+//! push the caller polls until there is nothing more. A caller that stops polling earlier has to stop reading the stream
+//! too.
 
+mod buffer;
 mod fetch;
-mod input;
 mod message;
 mod subgroup;
 

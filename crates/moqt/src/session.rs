@@ -2,12 +2,26 @@
 //!
 //! A [`Session`] is a pure state machine. The role that owns it hands in what the transport
 //! reports through the `handle_*` methods, speaks to the peer through methods named after the
-//! messages, and takes [`Event`]s from [`Session::poll_event`] after each call. It keeps the rules
-//! of the draft on its own; what a peer must not do closes the transport and is reported as
-//! [`Event::Violated`].
+//! messages, and takes [`Event`]s from [`Session::poll_event`] after each call. The session
+//! enforces the rules of the draft: a peer that breaks one finds its transport closed, and the role
+//! gets [`Event::Violated`].
 //!
-//! It does not send objects: the role encodes them with [`crate::data`] and writes them straight to
-//! its connection. It knows neither tracks nor caches, only whose objects arrive.
+//! A session does not send objects: the role encodes them with [`crate::data`] and writes them to
+//! its connection. It knows neither tracks nor caches, only which request an object belongs to.
+//!
+//! The modules, from top to bottom:
+//!
+//! | module | what it owns |
+//! |---|---|
+//! | `state` | how far the session has come, and the table of what each event means then |
+//! | `control` | the pair of control streams: SETUP and GOAWAY |
+//! | `requests_sent`, `responses_received` | own requests, and what the peer sends on request streams |
+//! | `requests_received`, `responses_sent` | the peer's requests, and what this endpoint sends on request streams |
+//! | `requests`, `request_state` | the table of requests, and the table of what each event means to one |
+//! | `data_streams`, `fetches` | the objects from the peer, and the own fetches that expect some |
+//! | `track_aliases`, `unknown_aliases` | the peer's aliases, and the objects whose alias is not known yet |
+//! | `streams`, `stream_state`, `send_stream` | what each stream carries, and messages that wait to be sent |
+//! | `tokens`, `request_ids`, `event`, `counters` | the peer's tokens, Request IDs, and what the role is told |
 
 mod control;
 mod counters;
@@ -33,6 +47,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, StreamId, Transport};
 
 use self::control::Control;
 pub use self::counters::Counters;
@@ -40,7 +55,6 @@ pub use self::event::{Accepted, CloseReason, Event, Refused, Request, StreamEnd}
 use self::fetches::Fetches;
 use self::request_ids::RequestIds;
 pub use self::request_ids::{RequestId, Side};
-use self::request_state::End;
 use self::requests::Requests;
 use self::state::State;
 use self::stream_state::Stream;
@@ -54,7 +68,6 @@ use crate::error::{MessageTooLong, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
 use crate::message::{Message, Setup};
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 /// The send order of the control stream, above everything else.
 pub const CONTROL_PRIORITY: i32 = i32::MAX;
@@ -62,16 +75,16 @@ pub const CONTROL_PRIORITY: i32 = i32::MAX;
 /// The send order of request streams, above all data [moqt-18 §7].
 pub const REQUEST_PRIORITY: i32 = i32::MAX - 1;
 
-/// What a session is made from.
+/// Configuration of a session.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The draft both sides agreed on when they connected.
     pub draft: Draft,
     /// Which endpoint this is.
     pub side: Side,
-    /// The bounds.
+    /// The limits of what the peer can make the session keep.
     pub limits: Limits,
-    /// What this endpoint says in its SETUP. A server has neither path nor authority.
+    /// This endpoint's SETUP. A server's has neither path nor authority.
     pub setup: Setup,
 }
 
@@ -102,7 +115,7 @@ pub struct Session {
 enum Timer {
     /// The peer's SETUP is overdue.
     Setup,
-    /// The peer closed a control stream a while ago.
+    /// The grace after the peer closed a control stream is over.
     ControlClosed,
     /// A datagram waited too long for its alias.
     WaitingDatagram,
@@ -171,7 +184,7 @@ impl Session {
         }
     }
 
-    /// Takes note of a stream the peer opened, and reads what is there.
+    /// Accepts a stream that the peer opened, and reads the data that is there.
     pub fn handle_opened(
         &mut self,
         now: Instant,
@@ -196,7 +209,7 @@ impl Session {
         self.handle_readable(now, transport, stream);
     }
 
-    /// Reads all a stream has. Streams the session does not know are left alone.
+    /// Reads all data of a stream. Streams that the session does not know are left alone.
     pub fn handle_readable(
         &mut self,
         now: Instant,
@@ -210,8 +223,8 @@ impl Session {
         }
     }
 
-    /// Sends what waited for room on a stream. Returns whether the stream is the session's; if
-    /// not, it is one of the role's data streams.
+    /// Sends messages that wait for room on a stream. Returns whether the stream is the session's;
+    /// if not, it is one of the role's data streams.
     pub fn handle_writable(
         &mut self,
         _now: Instant,
@@ -232,7 +245,7 @@ impl Session {
         }
     }
 
-    /// Takes note that the peer sent `STOP_SENDING`. Returns whether the stream is the session's.
+    /// Handles `STOP_SENDING` of the peer. Returns whether the stream is the session's.
     pub fn handle_stopped(
         &mut self,
         now: Instant,
@@ -246,7 +259,8 @@ impl Session {
         }
         match self.streams.get(&stream) {
             Some(&Stream::Request(id)) => {
-                self.on_end(now, transport, id, End::Stopped, ResetCode(code));
+                let reason = CloseReason::Stopped(ResetCode(code));
+                self.on_request_end(now, transport, id, reason);
                 true
             }
             Some(Stream::Opening(_)) => {
@@ -260,7 +274,7 @@ impl Session {
         }
     }
 
-    /// Opens the streams that waited for the peer's limit to rise.
+    /// Opens the streams that wait for the peer's stream limit to rise.
     pub fn handle_streams_available(
         &mut self,
         _now: Instant,
@@ -278,8 +292,8 @@ impl Session {
 
     /// Decodes a datagram and finds its subscription.
     ///
-    /// `None` if it is padding, too late, or waits for its alias to be explained; it then comes as
-    /// [`Event::Datagram`].
+    /// Returns `None` if the datagram is padding, or comes too late, or has an unknown alias. In the
+    /// last case it follows as [`Event::Datagram`] once the alias is known.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -310,7 +324,7 @@ impl Session {
             .min()
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Instant, transport: &mut dyn Transport) {
         for timer in Timer::ALL {
             if self.deadline(timer).is_some_and(|deadline| deadline <= now) {
@@ -319,7 +333,7 @@ impl Session {
         }
     }
 
-    /// Takes the next event. To be called until `None` after each call that takes the transport.
+    /// Returns the next event. The role calls this until `None` after each call that takes the transport.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() && self.events.capacity() > EVENTS_KEPT {
@@ -328,7 +342,7 @@ impl Session {
         event
     }
 
-    /// Closes the session and its transport; nothing follows but events not yet taken.
+    /// Closes the session and its transport. No event follows but those not yet taken.
     pub fn close(&mut self, transport: &mut dyn Transport, code: SessionError, reason: &str) {
         if self.state.is_closed() {
             return;
@@ -343,7 +357,7 @@ impl Session {
         self.streams_from_peer = 0;
     }
 
-    /// Whether both SETUP messages are through and the session is open.
+    /// Whether the peer's SETUP is there and the session is open.
     pub fn is_ready(&self) -> bool {
         self.state.is_ready()
     }
@@ -353,7 +367,7 @@ impl Session {
         self.state.is_closed()
     }
 
-    /// What the peer said in its SETUP, once it is there.
+    /// The peer's SETUP, once it came.
     pub fn peer_setup(&self) -> Option<&Setup> {
         self.state.peer()
     }
@@ -368,12 +382,12 @@ impl Session {
         self.draft
     }
 
-    /// What was dropped, refused or given up so far.
+    /// Counts of what was dropped, refused or given up so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// How many requests there is state for, of both endpoints and in all stages.
+    /// The number of requests of both endpoints that the session keeps state for, in any state.
     pub fn requests_len(&self) -> usize {
         self.requests.len()
     }
@@ -395,13 +409,9 @@ impl Session {
         match timer {
             Timer::Setup => {
                 self.counters.setup_overdue += 1;
-                let code = SessionError::CONTROL_MESSAGE_TIMEOUT;
                 self.violate(
                     transport,
-                    Violation {
-                        code,
-                        reason: "no SETUP came in time",
-                    },
+                    SessionError::CONTROL_MESSAGE_TIMEOUT.violation("no SETUP came in time"),
                 );
             }
             Timer::ControlClosed => {
@@ -430,14 +440,14 @@ impl Session {
         }
     }
 
-    /// Ends a subscription for objects too; late ones are dropped from now on.
+    /// Ends the delivery of a subscription's objects: late ones are dropped from now on.
     fn retire(&mut self, request: RequestId) {
         let max = self.limits.aliases_retired_max;
         self.counters.aliases_forgotten += u64::from(self.aliases.retire(request, max));
     }
 
-    /// The peer closed a control stream, as it must not [moqt-18 §3.3]. What it said on other
-    /// streams before may only now arrive.
+    /// Handles that the peer closed a control stream, which it must not [moqt-18 §3.3]. The session
+    /// closes after a grace, since what the peer sent before on other streams may arrive later.
     fn on_control_closed(&mut self, now: Instant, violation: Violation) {
         self.control
             .end(now + self.limits.control_closed_grace, violation);

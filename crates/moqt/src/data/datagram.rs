@@ -2,13 +2,14 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
+use super::fields::{PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
 use crate::cursor::Cursor;
 use crate::draft::{
     DATAGRAM_DEFAULT_PRIORITY, DATAGRAM_END_OF_GROUP, DATAGRAM_PROPERTIES, DATAGRAM_STATUS,
     DATAGRAM_ZERO_OBJECT_ID, Draft,
 };
 use crate::error::DecodeError;
+use crate::kinds::ObjectStatus;
 use crate::property::Properties;
 use crate::varint;
 

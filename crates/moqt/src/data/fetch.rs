@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{read_properties, write_properties};
+use super::fields::{read_properties, write_properties};
 use crate::cursor::Cursor;
 use crate::draft::{
     Draft, FETCH_DATAGRAM, FETCH_GROUP_ID, FETCH_OBJECT_ID, FETCH_PRIORITY, FETCH_PROPERTIES,

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{ObjectStatus, PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
+use super::fields::{PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
 use crate::cursor::Cursor;
 use crate::draft::{
     Draft, SUBGROUP_DEFAULT_PRIORITY, SUBGROUP_END_OF_GROUP, SUBGROUP_FIRST_OBJECT,
@@ -12,7 +12,7 @@ use crate::draft::{
     SUBGROUP_PROPERTIES,
 };
 use crate::error::DecodeError;
-use crate::kinds::StreamKind;
+use crate::kinds::{ObjectStatus, StreamKind};
 use crate::property::Properties;
 use crate::varint;
 

@@ -32,12 +32,7 @@ fn subscribe_ok(properties: Properties) -> Message {
 }
 
 fn request_error(reason: String) -> RequestError {
-    RequestError {
-        code: RequestErrorCode::DOES_NOT_EXIST,
-        retry_after: None,
-        reason,
-        redirect: None,
-    }
+    RequestError::new(RequestErrorCode::DOES_NOT_EXIST, reason)
 }
 
 fn with_tokens(count: usize) -> Message {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::input::Input;
+use super::buffer::ReadBuffer;
 use crate::data::{FetchDecoder, FetchEntry, FetchHeader};
 use crate::draft::Draft;
 use crate::error::DecodeError;
@@ -23,7 +23,7 @@ pub enum FetchItem {
 #[derive(Debug)]
 pub struct FetchReader {
     draft: Draft,
-    input: Input,
+    buffer: ReadBuffer,
     /// Absent until the header was read.
     decoder: Option<FetchDecoder>,
     payload_left: u64,
@@ -35,7 +35,7 @@ impl FetchReader {
     pub fn new(draft: Draft, header_bytes_max: usize) -> Self {
         Self {
             draft,
-            input: Input::new(header_bytes_max),
+            buffer: ReadBuffer::new(header_bytes_max),
             decoder: None,
             payload_left: 0,
         }
@@ -59,7 +59,7 @@ impl FetchReader {
     /// # Panics
     /// If [`FetchReader::poll`] was not called until it returned `None`.
     pub fn push(&mut self, data: Bytes) {
-        self.input.push(data);
+        self.buffer.push(data);
     }
 
     /// What the stream says next, or `None` until more bytes are pushed.
@@ -72,7 +72,7 @@ impl FetchReader {
         let Some(decoder) = &mut self.decoder else {
             return self.poll_header();
         };
-        let entry = self.input.header(|cursor| decoder.read(cursor))?;
+        let entry = self.buffer.header(|cursor| decoder.read(cursor))?;
         Ok(entry.map(|entry| {
             if let FetchEntry::Object(object) = &entry {
                 self.payload_left = object.payload_len;
@@ -83,7 +83,7 @@ impl FetchReader {
 
     /// Checks that the stream may end here: not in the middle of an object or of the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
-        if self.decoder.is_some() && self.payload_left == 0 && self.input.is_empty() {
+        if self.decoder.is_some() && self.payload_left == 0 && self.buffer.is_empty() {
             Ok(())
         } else {
             Err(DecodeError::protocol(
@@ -95,7 +95,7 @@ impl FetchReader {
     fn poll_header(&mut self) -> Result<Option<FetchItem>, DecodeError> {
         let draft = self.draft;
         let header = self
-            .input
+            .buffer
             .header(|cursor| FetchHeader::read(draft, cursor))?;
         Ok(header.map(|header| {
             self.decoder = Some(FetchDecoder::new(draft, GroupOrder::Ascending));
@@ -104,7 +104,7 @@ impl FetchReader {
     }
 
     fn poll_payload(&mut self) -> Option<FetchItem> {
-        let piece = self.input.payload(self.payload_left)?;
+        let piece = self.buffer.payload(self.payload_left)?;
         self.payload_left -= piece.len() as u64;
         Some(FetchItem::Payload(piece))
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::input::Input;
+use super::buffer::ReadBuffer;
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, Violation};
@@ -16,7 +16,7 @@ const FRAME_BYTES_MAX: usize = varint::BYTES_MAX + 2;
 #[derive(Debug)]
 pub struct MessageReader {
     draft: Draft,
-    input: Input,
+    buffer: ReadBuffer,
     payload_bytes_max: usize,
 }
 
@@ -25,10 +25,10 @@ impl MessageReader {
     /// the session; no message has more than [`MESSAGE_BYTES_MAX`].
     pub fn new(draft: Draft, payload_bytes_max: usize) -> Self {
         let payload_bytes_max = payload_bytes_max.min(MESSAGE_BYTES_MAX);
-        let input = Input::new(FRAME_BYTES_MAX + payload_bytes_max);
+        let buffer = ReadBuffer::new(FRAME_BYTES_MAX + payload_bytes_max);
         Self {
             draft,
-            input,
+            buffer,
             payload_bytes_max,
         }
     }
@@ -38,7 +38,7 @@ impl MessageReader {
     /// # Panics
     /// If [`MessageReader::poll`] was not called until it returned `None`.
     pub fn push(&mut self, data: Bytes) {
-        self.input.push(data);
+        self.buffer.push(data);
     }
 
     /// The next message, or `None` until more bytes are pushed.
@@ -47,7 +47,7 @@ impl MessageReader {
     pub fn poll(&mut self) -> Result<Option<Message>, DecodeError> {
         let (draft, payload_bytes_max) = (self.draft, self.payload_bytes_max);
         let framed = self
-            .input
+            .buffer
             .header(|cursor| read_frame(draft, payload_bytes_max, cursor))?;
         let Some((message_type, payload)) = framed else {
             return Ok(None);
@@ -58,7 +58,7 @@ impl MessageReader {
 
     /// Checks that the stream may end here: not in the middle of a message.
     pub fn fin(&self) -> Result<(), DecodeError> {
-        if self.input.is_empty() {
+        if self.buffer.is_empty() {
             Ok(())
         } else {
             Err(DecodeError::protocol(

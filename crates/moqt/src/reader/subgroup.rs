@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::input::Input;
+use super::buffer::ReadBuffer;
 use crate::data::{ObjectHeader, SubgroupHeader};
 use crate::draft::Draft;
 use crate::error::DecodeError;
@@ -22,7 +22,7 @@ pub enum SubgroupItem {
 #[derive(Debug)]
 pub struct SubgroupReader {
     draft: Draft,
-    input: Input,
+    buffer: ReadBuffer,
     /// Whether objects have properties, known once the header was read.
     has_properties: Option<bool>,
     previous: Option<u64>,
@@ -35,7 +35,7 @@ impl SubgroupReader {
     pub fn new(draft: Draft, header_bytes_max: usize) -> Self {
         Self {
             draft,
-            input: Input::new(header_bytes_max),
+            buffer: ReadBuffer::new(header_bytes_max),
             has_properties: None,
             previous: None,
             payload_left: 0,
@@ -47,7 +47,7 @@ impl SubgroupReader {
     /// # Panics
     /// If [`SubgroupReader::poll`] was not called until it returned `None`.
     pub fn push(&mut self, data: Bytes) {
-        self.input.push(data);
+        self.buffer.push(data);
     }
 
     /// What the stream says next, or `None` until more bytes are pushed.
@@ -62,7 +62,7 @@ impl SubgroupReader {
             return self.poll_header();
         };
         let (draft, previous) = (self.draft, self.previous);
-        let object = self.input.header(|cursor| {
+        let object = self.buffer.header(|cursor| {
             ObjectHeader::read_in_subgroup(previous, has_properties, draft, cursor)
         })?;
         Ok(object.map(|object| {
@@ -74,7 +74,7 @@ impl SubgroupReader {
 
     /// Checks that the stream may end here: not in the middle of an object or of the header [moqt-18 §11.4].
     pub fn fin(&self) -> Result<(), DecodeError> {
-        if self.has_properties.is_some() && self.payload_left == 0 && self.input.is_empty() {
+        if self.has_properties.is_some() && self.payload_left == 0 && self.buffer.is_empty() {
             Ok(())
         } else {
             Err(DecodeError::protocol(
@@ -86,7 +86,7 @@ impl SubgroupReader {
     fn poll_header(&mut self) -> Result<Option<SubgroupItem>, DecodeError> {
         let draft = self.draft;
         let header = self
-            .input
+            .buffer
             .header(|cursor| SubgroupHeader::read(draft, cursor))?;
         Ok(header.map(|header| {
             self.has_properties = Some(header.has_properties);
@@ -95,7 +95,7 @@ impl SubgroupReader {
     }
 
     fn poll_payload(&mut self) -> Option<SubgroupItem> {
-        let piece = self.input.payload(self.payload_left)?;
+        let piece = self.buffer.payload(self.payload_left)?;
         self.payload_left -= piece.len() as u64;
         Some(SubgroupItem::Payload(piece))
     }

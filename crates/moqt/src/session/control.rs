@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::request_ids::parity;
 use super::send_stream::SendStream;
@@ -11,7 +12,6 @@ use super::{CONTROL_PRIORITY, Event, Session, Side};
 use crate::error::{DecodeError, SessionError, Violation};
 use crate::message::{GoAway, Message, Setup};
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 /// Both control streams of a session.
 #[derive(Debug)]
@@ -47,17 +47,17 @@ impl Control {
         self.ended.get_or_insert((until, violation));
     }
 
-    /// Sends what waits for room.
+    /// Sends the messages that wait for room.
     pub(super) fn flush(&mut self, transport: &mut dyn Transport) {
         self.sending.flush(transport);
     }
 }
 
 impl Session {
-    /// Announces the end of the session. The session fills in the Request ID, rejects the peer's
-    /// newer requests with `GOING_AWAY`, and leaves it to the role to close when the time is over.
+    /// Sends GOAWAY. The session fills in the Request ID and rejects newer requests of the peer with
+    /// `GOING_AWAY`. The role closes the session when the timeout of the GOAWAY is over.
     ///
-    /// Does nothing unless the session is ready; the role closes one that is not.
+    /// Does nothing unless the session is ready. A session that is not ready needs no GOAWAY: the role closes it.
     ///
     /// # Panics
     /// If it was called before, or if a client names a URI [moqt-18 §10.4].
@@ -121,7 +121,7 @@ impl Session {
         Ok(())
     }
 
-    /// Refuses what a GOAWAY from here may not say.
+    /// Asserts that a GOAWAY of this endpoint says nothing that only the other side may.
     pub(super) fn check_goaway(&self, goaway: &GoAway) {
         let names_uri = !goaway.new_session_uri.is_empty();
         assert!(
@@ -148,12 +148,9 @@ impl Session {
             check_server_setup(&setup)?;
         }
         if !self.tokens.resolve_setup(&mut setup.authorization_tokens)? {
-            let code = SessionError::MALFORMED_AUTH_TOKEN;
-            return Err(Violation {
-                code,
-                reason: "a token twice in SETUP",
-            }
-            .into());
+            return Err(SessionError::MALFORMED_AUTH_TOKEN
+                .violation("a token twice in SETUP")
+                .into());
         }
         self.state.on_setup(Box::new(setup.clone()));
         self.events.push_back(Event::Ready { peer: setup });
@@ -183,11 +180,8 @@ impl Session {
             ));
         };
         if request_id % 2 != parity(self.side) {
-            let code = SessionError::INVALID_REQUEST_ID;
-            return Err(Violation {
-                code,
-                reason: "GOAWAY names a Request ID of its sender",
-            });
+            return Err(SessionError::INVALID_REQUEST_ID
+                .violation("GOAWAY names a Request ID of its sender"));
         }
         self.check_uri_received(&goaway.new_session_uri)?;
         self.state.on_goaway_received();
@@ -203,21 +197,13 @@ impl Session {
     }
 }
 
-/// Refuses what only clients say in SETUP [moqt-18 §10.3.1].
+/// Checks that a server's SETUP has no option that only clients send [moqt-18 §10.3.1].
 fn check_server_setup(setup: &Setup) -> Result<(), Violation> {
     if setup.path.is_some() {
-        let code = SessionError::INVALID_PATH;
-        return Err(Violation {
-            code,
-            reason: "a server sends PATH",
-        });
+        return Err(SessionError::INVALID_PATH.violation("a server sends PATH"));
     }
     if setup.authority.is_some() {
-        let code = SessionError::INVALID_AUTHORITY;
-        return Err(Violation {
-            code,
-            reason: "a server sends AUTHORITY",
-        });
+        return Err(SessionError::INVALID_AUTHORITY.violation("a server sends AUTHORITY"));
     }
     Ok(())
 }

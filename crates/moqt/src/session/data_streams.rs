@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use bytes::BytesMut;
+use weir_transport::{StreamId, Transport};
 
 use super::stream_state::{Owner, Stream};
 use super::track_aliases::Resolved;
@@ -12,7 +13,6 @@ use crate::data::{FetchHeader, ObjectDatagram, SubgroupHeader};
 use crate::error::{DecodeError, ResetCode, Violation};
 use crate::message::RequestKind;
 use crate::reader::{FetchItem, SubgroupItem};
-use weir_transport::{StreamId, Transport};
 
 impl Session {
     /// Asks the peer to stop an inbound data stream; nothing more comes of it.
@@ -31,15 +31,15 @@ impl Session {
         }
     }
 
-    /// Leaves the stream of an own fetch unread, so that flow control slows the peer down; what was read already
-    /// still comes as events.
+    /// Stops reading the stream of an own fetch, so that flow control slows the peer down. Data read before still
+    /// comes as events.
     pub fn pause_data(&mut self, stream: StreamId) {
         if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
             fetch.is_paused = true;
         }
     }
 
-    /// Reads the stream of an own fetch again, and what came on it meanwhile.
+    /// Resumes reading the stream of an own fetch, beginning with the data that came meanwhile.
     pub fn resume_data(&mut self, now: Instant, transport: &mut dyn Transport, stream: StreamId) {
         if let Some(Stream::Fetch(fetch)) = self.streams.get_mut(&stream) {
             fetch.is_paused = false;
@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// Hands on what a subgroup stream says.
+    /// Reports the header, objects and payload that a subgroup stream has received.
     pub(super) fn poll_subgroup(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl Session {
         Ok(())
     }
 
-    /// Hands on what a fetch stream says.
+    /// Reports the header, objects and payload that a fetch stream has received.
     pub(super) fn poll_fetch(
         &mut self,
         transport: &mut dyn Transport,
@@ -98,7 +98,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a data stream.
+    /// Handles the end of a data stream.
     pub(super) fn on_data_end(
         &mut self,
         transport: &mut dyn Transport,
@@ -139,8 +139,8 @@ impl Session {
         Ok(())
     }
 
-    /// Finds the subscription of an alias. While a subscription of this endpoint is not answered,
-    /// an alias that has ended may be the one its answer brings back.
+    /// Finds the subscription of an alias. While an own subscription is not answered, a retired
+    /// alias counts as unknown: the answer may use it again.
     pub(super) fn resolve(&self, alias: u64) -> Resolved {
         match self.aliases.resolve(alias) {
             Resolved::Retired if self.requests.is_awaiting_alias() => Resolved::Unknown,
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Lets a datagram wait for its alias, copied out of the buffer it came in.
+    /// Keeps a datagram until its alias is known, copied out of its receive buffer.
     pub(super) fn hold_datagram(&mut self, now: Instant, datagram: &ObjectDatagram) {
         let mut copy = BytesMut::new();
         datagram.encode(self.draft, &mut copy);
@@ -160,7 +160,7 @@ impl Session {
         self.counters.datagrams_unknown_over_bytes += dropped.over_bytes;
     }
 
-    /// Delivers what waited for an alias.
+    /// Delivers the objects that waited for an alias.
     pub(super) fn deliver_waiting(
         &mut self,
         now: Instant,
@@ -190,7 +190,7 @@ impl Session {
         Ok(())
     }
 
-    /// Drops what waited for an alias nobody wants.
+    /// Drops the objects that waited for an alias whose request was refused.
     pub(super) fn drop_waiting(&mut self, transport: &mut dyn Transport, alias: u64) {
         self.counters.datagrams_late += self.unknown_aliases.take_datagrams(alias).len() as u64;
         for stream in self.unknown_aliases.take_streams(alias) {

@@ -1,41 +1,43 @@
 //! What a session tells its role.
 
 use bytes::Bytes;
+use weir_transport::StreamId;
 
 use super::request_ids::RequestId;
 use crate::data::{FetchEntry, ObjectDatagram, ObjectHeader, SubgroupHeader};
 use crate::error::{ResetCode, Violation};
 use crate::message::{
-    Fetch, FetchOk, GoAway, Publish, PublishDone, PublishNamespace, RequestError, RequestOk, Setup,
-    Subscribe, SubscribeNamespace, SubscribeOk, SubscribeTracks, TrackStatus,
+    Fetch, FetchKind, FetchOk, GoAway, Message, Publish, PublishDone, PublishNamespace,
+    RequestError, RequestKind, RequestOk, Setup, Subscribe, SubscribeNamespace, SubscribeOk,
+    SubscribeTracks, TrackStatus,
 };
 use crate::name::{Namespace, TrackName};
 use crate::parameter::Parameters;
-use weir_transport::StreamId;
+use crate::property::Properties;
 
 /// One thing that happened, in the order it happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// The peer's SETUP is here; tokens in it are resolved.
+    /// The peer's SETUP came. Its tokens are resolved.
     Ready {
-        /// What the peer said.
+        /// The peer's SETUP.
         peer: Setup,
     },
-    /// The peer asks for something; tokens in it are resolved. Wants exactly one answer.
+    /// The peer sent a request. Its tokens are resolved. The role has to answer it exactly once.
     Request {
-        /// Names the request from now on.
+        /// The ID of the request.
         id: RequestId,
-        /// What it asks for.
+        /// The request.
         request: Request,
     },
-    /// The peer changes a request. Wants exactly one `update_ok` or `update_error`, before or after
-    /// the answer to the request itself; several updates are answered in their order.
+    /// The peer updated a request. The role has to answer with exactly one `update_ok` or
+    /// `update_error`, before or after the answer to the request. Several updates are answered in their order.
     Update {
         /// The request.
         id: RequestId,
-        /// The ID the update itself used up.
+        /// The Request ID of the update.
         update_id: RequestId,
-        /// The parameters that change; tokens are resolved.
+        /// The parameters that change. Their tokens are resolved.
         parameters: Parameters,
     },
     /// The peer answered an own request with an OK.
@@ -45,30 +47,30 @@ pub enum Event {
         /// The answer.
         ok: Accepted,
     },
-    /// The peer answered the oldest own update of a request. After an error only a subscription
-    /// goes on, until its publisher sends `PUBLISH_DONE`.
+    /// The peer answered the oldest own update of a request. After an error, a subscription goes on
+    /// until its publisher sends `PUBLISH_DONE`; any other request is over.
     Updated {
         /// The request.
         id: RequestId,
         /// The answer.
         result: Result<RequestOk, RequestError>,
     },
-    /// The peer answered an own request with an error, or the session had to give it up. It is
-    /// over, and nothing else comes for it.
+    /// The peer answered an own request with an error, or the session cancelled it. No other event
+    /// follows for it.
     Rejected {
         /// The request.
         id: RequestId,
         /// Why.
         error: RequestError,
     },
-    /// The publisher of a subscription is done. Objects may still come for a bounded time.
+    /// The publisher ended a subscription. Objects may still come for a limited time.
     Done {
         /// The subscription.
         id: RequestId,
-        /// Why and how much there was.
+        /// Its `PUBLISH_DONE`.
         done: PublishDone,
     },
-    /// A namespace under the prefix of an own `SUBSCRIBE_NAMESPACE`.
+    /// The peer announced a namespace under the prefix of an own `SUBSCRIBE_NAMESPACE`.
     Namespace {
         /// The request.
         id: RequestId,
@@ -91,21 +93,21 @@ pub enum Event {
         /// The track's name.
         name: TrackName,
     },
-    /// The peer ended a request. At most once for each, never after [`Event::Rejected`] and never
-    /// after an end from here; it may follow [`Event::Done`].
+    /// The peer ended a request. Comes at most once for a request, possibly after [`Event::Done`], and
+    /// never after [`Event::Rejected`] or after this endpoint ended the request.
     Closed {
         /// The request.
         id: RequestId,
         /// How.
         reason: CloseReason,
     },
-    /// The peer is about to close the session. New requests are refused from now on.
+    /// The peer is about to close the session. Own requests are refused from now on.
     GoAway(GoAway),
-    /// The peer wants one request moved elsewhere.
+    /// The peer asks to move one request elsewhere.
     RequestGoAway {
         /// The request.
         id: RequestId,
-        /// Where to, and how long it waits.
+        /// Where to move it, and how long the peer waits.
         goaway: GoAway,
     },
     /// A subgroup stream of a subscription begins.
@@ -145,41 +147,149 @@ pub enum Event {
         /// The bytes.
         data: Bytes,
     },
-    /// A data stream is over. The role stopped none of its streams that end this way.
+    /// A data stream ended. Does not come for a stream that the role stopped.
     StreamEnd {
         /// The data stream.
         stream: StreamId,
         /// How.
         end: StreamEnd,
     },
-    /// A datagram that waited for its alias. All others are returned by `handle_datagram` itself.
+    /// A datagram whose alias was unknown when it came. `handle_datagram` returns all others.
     Datagram {
         /// The subscription: an own `SUBSCRIBE`, or the peer's `PUBLISH`.
         request: RequestId,
         /// The object.
         datagram: ObjectDatagram,
     },
-    /// The session closed the transport; nothing follows.
+    /// The peer broke the protocol or exceeded a limit, and the session closed the transport. No event
+    /// follows.
     Violated(Violation),
 }
 
-/// The peer's request, with everything it said.
+/// A request of the peer, with all its fields.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// It wants the objects of a track.
+    /// SUBSCRIBE: the peer requests the new objects of a track.
     Subscribe(Subscribe),
-    /// It offers the objects of a track.
+    /// PUBLISH: the peer offers the objects of a track.
     Publish(Publish),
-    /// It wants objects of the past.
+    /// FETCH: the peer requests past objects.
     Fetch(Fetch),
-    /// It wants to know how a track stands.
+    /// `TRACK_STATUS`: the peer requests what is known of a track.
     TrackStatus(TrackStatus),
-    /// It has tracks in a namespace.
+    /// `PUBLISH_NAMESPACE`: the peer offers the tracks of a namespace.
     PublishNamespace(PublishNamespace),
-    /// It wants to know the namespaces under a prefix.
+    /// `SUBSCRIBE_NAMESPACE`: the peer requests the namespaces under a prefix.
     SubscribeNamespace(SubscribeNamespace),
-    /// It wants all tracks under a prefix.
+    /// `SUBSCRIBE_TRACKS`: the peer requests the tracks under a prefix.
     SubscribeTracks(SubscribeTracks),
+}
+
+impl Request {
+    /// The request that a message opens a stream with, if it is one.
+    pub(super) fn from_message(message: Message) -> Option<Self> {
+        match message {
+            Message::Subscribe(request) => Some(Self::Subscribe(request)),
+            Message::Publish(request) => Some(Self::Publish(request)),
+            Message::Fetch(request) => Some(Self::Fetch(request)),
+            Message::TrackStatus(request) => Some(Self::TrackStatus(request)),
+            Message::PublishNamespace(request) => Some(Self::PublishNamespace(request)),
+            Message::SubscribeNamespace(request) => Some(Self::SubscribeNamespace(request)),
+            Message::SubscribeTracks(request) => Some(Self::SubscribeTracks(request)),
+            Message::Setup(_)
+            | Message::GoAway(_)
+            | Message::SubscribeOk(_)
+            | Message::PublishDone(_)
+            | Message::FetchOk(_)
+            | Message::Namespace(_)
+            | Message::NamespaceDone(_)
+            | Message::PublishBlocked { .. }
+            | Message::RequestUpdate(_)
+            | Message::RequestOk(_)
+            | Message::RequestError(_) => None,
+        }
+    }
+
+    /// What kind of request this is.
+    pub fn kind(&self) -> RequestKind {
+        match self {
+            Self::Subscribe(_) => RequestKind::Subscribe,
+            Self::Publish(_) => RequestKind::Publish,
+            Self::Fetch(_) => RequestKind::Fetch,
+            Self::TrackStatus(_) => RequestKind::TrackStatus,
+            Self::PublishNamespace(_) => RequestKind::PublishNamespace,
+            Self::SubscribeNamespace(_) => RequestKind::SubscribeNamespace,
+            Self::SubscribeTracks(_) => RequestKind::SubscribeTracks,
+        }
+    }
+
+    /// Its ID.
+    pub fn id(&self) -> RequestId {
+        RequestId(match self {
+            Self::Subscribe(request) => request.request_id,
+            Self::Publish(request) => request.request_id,
+            Self::Fetch(request) => request.request_id,
+            Self::TrackStatus(request) => request.request_id,
+            Self::PublishNamespace(request) => request.request_id,
+            Self::SubscribeNamespace(request) => request.request_id,
+            Self::SubscribeTracks(request) => request.request_id,
+        })
+    }
+
+    /// The namespace or prefix it names; a joining fetch names none.
+    pub fn namespace(&self) -> Option<&Namespace> {
+        match self {
+            Self::Subscribe(request) => Some(&request.track.namespace),
+            Self::Publish(request) => Some(&request.track.namespace),
+            Self::Fetch(request) => match &request.kind {
+                FetchKind::Standalone { track, .. } => Some(&track.namespace),
+                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
+            },
+            Self::TrackStatus(request) => Some(&request.track.namespace),
+            Self::PublishNamespace(request) => Some(&request.namespace),
+            Self::SubscribeNamespace(request) => Some(&request.prefix),
+            Self::SubscribeTracks(request) => Some(&request.prefix),
+        }
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &Parameters {
+        match self {
+            Self::Subscribe(request) => &request.parameters,
+            Self::Publish(request) => &request.parameters,
+            Self::Fetch(request) => &request.parameters,
+            Self::TrackStatus(request) => &request.parameters,
+            Self::PublishNamespace(request) => &request.parameters,
+            Self::SubscribeNamespace(request) => &request.parameters,
+            Self::SubscribeTracks(request) => &request.parameters,
+        }
+    }
+
+    /// Its parameters, in which the tokens are to be resolved.
+    pub(super) fn parameters_mut(&mut self) -> &mut Parameters {
+        match self {
+            Self::Subscribe(request) => &mut request.parameters,
+            Self::Publish(request) => &mut request.parameters,
+            Self::Fetch(request) => &mut request.parameters,
+            Self::TrackStatus(request) => &mut request.parameters,
+            Self::PublishNamespace(request) => &mut request.parameters,
+            Self::SubscribeNamespace(request) => &mut request.parameters,
+            Self::SubscribeTracks(request) => &mut request.parameters,
+        }
+    }
+
+    /// Its track's properties, of a PUBLISH only.
+    pub(super) fn properties(&self) -> Option<&Properties> {
+        match self {
+            Self::Publish(request) => Some(&request.properties),
+            Self::Subscribe(_)
+            | Self::Fetch(_)
+            | Self::TrackStatus(_)
+            | Self::PublishNamespace(_)
+            | Self::SubscribeNamespace(_)
+            | Self::SubscribeTracks(_) => None,
+        }
+    }
 }
 
 /// An OK to an own request.
@@ -198,7 +308,7 @@ pub enum Accepted {
 pub enum CloseReason {
     /// It finished its direction.
     Fin,
-    /// It reset its direction; `EXCESSIVE_LOAD` also stands for a limit of this session it passed.
+    /// It reset its direction, or, with `EXCESSIVE_LOAD`, it exceeded a limit of this session.
     Reset(ResetCode),
     /// It stopped this endpoint's direction.
     Stopped(ResetCode),
@@ -209,11 +319,11 @@ pub enum CloseReason {
 pub enum StreamEnd {
     /// All objects came.
     Fin,
-    /// The peer gave up.
+    /// The peer reset the stream.
     Reset(ResetCode),
 }
 
-/// Why a request was not sent. Nothing happened, and no Request ID was used up.
+/// Why a request was not sent. No Request ID was used.
 #[derive(Copy, Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Refused {
     /// Too many requests, queued requests or updates are open.
@@ -228,7 +338,7 @@ pub enum Refused {
     /// The session is closed.
     #[error("the session is closed")]
     Closed,
-    /// The request an update is for is over.
+    /// The request to update is over.
     #[error("the request is over")]
     Over,
     /// The message does not fit the 16-bit length of a control message.

@@ -1,4 +1,4 @@
-//! The own fetches whose objects have not all come.
+//! Own fetches that expect a data stream, and how far that stream has come.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ enum State {
 }
 
 impl Fetches {
-    /// Expects the data stream of a fetch. If more than `fetches_max` are expected, the oldest is not any more.
+    /// Expects the data stream of a fetch. If more than `fetches_max` are expected, the oldest is forgotten.
     pub(super) fn insert(&mut self, id: RequestId, order: GroupOrder, fetches_max: usize) {
         self.table.insert(id, State::AwaitingHeader(order));
         if self.table.len() > fetches_max {

@@ -146,10 +146,7 @@ pub(super) fn parity(side: Side) -> u64 {
 }
 
 fn invalid(reason: &'static str) -> Violation {
-    Violation {
-        code: SessionError::INVALID_REQUEST_ID,
-        reason,
-    }
+    SessionError::INVALID_REQUEST_ID.violation(reason)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The states of a request, and what each thing the peer does means in them: one table, free of side effects.
+//! The states of a request, and what each event means in them: one table, free of side effects.
 //!
 //! The session looks up the [`Verdict`] and carries it out; a test prints the whole table as a
 //! snapshot.
@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 
+use super::event::CloseReason;
 use super::state::GoAways;
 use crate::message::{MessageKind, RequestKind, RequestOk};
 use crate::name::Namespace;
@@ -26,12 +27,12 @@ pub(super) enum Opener {
     Peer,
 }
 
-/// How far a request has come, with what is known of it only there.
+/// How far a request has come, with the data that it has only in that state.
 #[derive(Debug)]
 pub(super) enum State {
     /// Not answered.
     Pending {
-        /// What may still be said about it.
+        /// Updates and GOAWAYs.
         live: Live,
         /// The role's OKs to the peer's oldest updates, which follow the answer to the request.
         granted: VecDeque<RequestOk>,
@@ -49,7 +50,7 @@ pub(super) enum State {
     Ended(EndedBy),
 }
 
-/// What both endpoints may still say about a request that neither has ended.
+/// What both endpoints still exchange about a request that neither has ended.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     /// The own updates without an answer, oldest first: the new prefix of each that has one.
@@ -101,7 +102,7 @@ impl State {
         }
     }
 
-    /// What may still be said about the request, if neither side has ended it.
+    /// What both endpoints may still exchange, if neither has ended the request.
     pub(super) fn live(&self) -> Option<&Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),
@@ -109,7 +110,7 @@ impl State {
         }
     }
 
-    /// The same, to be changed.
+    /// Like [`live`](Self::live), to be changed.
     pub(super) fn live_mut(&mut self) -> Option<&mut Live> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) => Some(live),
@@ -130,7 +131,7 @@ impl State {
         }
     }
 
-    /// Takes note that the role answers the oldest update without an answer; returns where the answer goes.
+    /// Records that the role answers the oldest update without an answer; returns where the answer goes.
     pub(super) fn answer_update(&mut self) -> UpdateAnswer<'_> {
         match self {
             Self::Pending { live, .. } | Self::Established(live) if live.updates_due == 0 => {
@@ -187,18 +188,7 @@ pub(super) enum Input {
     /// It sends a message.
     Message(MessageKind),
     /// It ends a direction.
-    End(End),
-}
-
-/// How a peer can end a direction of a request stream.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(super) enum End {
-    /// A clean end of its own direction.
-    Fin,
-    /// A reset of its own direction.
-    Reset,
-    /// `STOP_SENDING` for this endpoint's direction.
-    Stopped,
+    End(CloseReason),
 }
 
 /// What the session does about it.
@@ -218,15 +208,15 @@ pub(super) enum Verdict {
     Namespace,
     /// A namespace goes.
     NamespaceDone,
-    /// A track cannot be published for want of streams.
+    /// A track cannot be published because the peer has no stream for it.
     PublishBlocked,
-    /// The peer wants the request moved.
+    /// The peer asks to move the request elsewhere.
     GoAway,
-    /// The request is over; the role hears of it.
+    /// The request is over; the role is told.
     Close,
     /// One direction is over, the request is not.
     HalfClose,
-    /// It crossed with an end sent from here.
+    /// It crossed with an end that this endpoint sent.
     Ignore,
     /// The peer may not do that.
     Violate(&'static str),
@@ -328,22 +318,24 @@ fn from_requester(kind: RequestKind, updating: bool, message: MessageKind) -> Ve
     }
 }
 
-fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: End) -> Verdict {
+fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: CloseReason) -> Verdict {
     let closes = match (state, end) {
         (State::Ended(EndedBy::Here), _)
-        | (State::Ended(EndedBy::Peer { .. }), End::Stopped)
-        | (State::DoneUnanswered { .. }, End::Stopped | End::Fin) => false,
-        (State::Ended(EndedBy::Peer { .. }), End::Fin | End::Reset)
+        | (State::Ended(EndedBy::Peer { .. }), CloseReason::Stopped(_))
+        | (State::DoneUnanswered { .. }, CloseReason::Stopped(_) | CloseReason::Fin) => false,
+        (State::Ended(EndedBy::Peer { .. }), CloseReason::Fin | CloseReason::Reset(_))
         | (
             State::DoneUnanswered { .. } | State::Pending { .. } | State::Established(_),
-            End::Reset,
+            CloseReason::Reset(_),
         ) => true,
-        (State::Pending { .. }, End::Stopped) => {
+        (State::Pending { .. }, CloseReason::Stopped(_)) => {
             opener == Opener::Peer && is_receiver(opener, kind)
         }
-        (State::Established(_), End::Stopped) => is_receiver(opener, kind),
-        (State::Pending { .. }, End::Fin) => opener == Opener::Here || fin_closes(opener, kind),
-        (State::Established(_), End::Fin) => fin_closes(opener, kind),
+        (State::Established(_), CloseReason::Stopped(_)) => is_receiver(opener, kind),
+        (State::Pending { .. }, CloseReason::Fin) => {
+            opener == Opener::Here || fin_closes(opener, kind)
+        }
+        (State::Established(_), CloseReason::Fin) => fin_closes(opener, kind),
     };
     if closes {
         Verdict::Close
@@ -352,7 +344,7 @@ fn judge_end(opener: Opener, kind: RequestKind, state: &State, end: End) -> Verd
     }
 }
 
-/// Whether the peer is the one the data of the request goes to.
+/// Whether the data of the request goes to the peer.
 fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::Publish => opener == Opener::Here,
@@ -365,7 +357,7 @@ fn is_receiver(opener: Opener, kind: RequestKind) -> bool {
     }
 }
 
-/// Whether the peer can leave nothing of an answered request open behind its FIN.
+/// Whether a FIN of the peer leaves nothing of an answered request open.
 fn fin_closes(opener: Opener, kind: RequestKind) -> bool {
     match kind {
         RequestKind::SubscribeNamespace | RequestKind::SubscribeTracks => true,

@@ -1,5 +1,4 @@
-//! The table of requests, own and the peer's, from the call or first message to the end of the
-//! stream.
+//! The table of requests of both endpoints, each from its first message to the end of its stream.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -38,7 +37,7 @@ pub(super) struct Entry {
     pub(super) subject: Subject,
 }
 
-/// What the session has to remember of what a request is about.
+/// What the session remembers of the subject of a request.
 #[derive(Debug)]
 pub(super) enum Subject {
     /// Nothing.
@@ -94,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// Whether the request will bring an alias that is not known yet.
+    /// Whether the answer to the request will name a track alias.
     fn awaits_alias(&self) -> bool {
         self.opener == Opener::Here
             && self.kind == RequestKind::Subscribe
@@ -177,16 +176,17 @@ impl Requests {
                 State::Ended(EndedBy::Peer { is_reported: false })
             }
         };
-        self.leave_life(id, state);
+        self.end_in(id, state);
         is_unanswered
     }
 
     /// Ends a request, and keeps it until its stream is over.
     pub(super) fn end(&mut self, id: RequestId, by: EndedBy) {
-        self.leave_life(id, State::Ended(by));
+        self.end_in(id, State::Ended(by));
     }
 
-    fn leave_life(&mut self, id: RequestId, state: State) {
+    /// Puts a request into a state in which it is not live, and counts it as draining.
+    fn end_in(&mut self, id: RequestId, state: State) {
         let Some(request) = self.table.get_mut(&id) else {
             return;
         };
@@ -215,7 +215,7 @@ impl Requests {
         Some(request)
     }
 
-    /// The longest drained request, if more than this many are.
+    /// The oldest ended request whose stream is not over, if there are more than `max`.
     pub(super) fn draining_beyond(&self, max: usize) -> Option<RequestId> {
         if self.draining.len() > max {
             self.draining.front().copied()
@@ -234,7 +234,7 @@ impl Requests {
         self.peer_live
     }
 
-    /// Whether an own subscription is not answered, so that an alias may come to life again.
+    /// Whether an own subscription is not answered, so that a retired alias may be used again.
     pub(super) fn is_awaiting_alias(&self) -> bool {
         self.awaiting_alias > 0
     }
@@ -244,7 +244,7 @@ impl Requests {
         self.queued.len()
     }
 
-    /// All requests there is state for.
+    /// How many requests there are, in any state.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }

@@ -1,6 +1,8 @@
-//! The requests of the peer: taken in, and refused where the session itself knows the answer.
+//! The requests of the peer: read, and rejected where the session itself knows the answer.
 
 use std::time::{Duration, Instant};
+
+use weir_transport::{StreamId, Transport};
 
 use super::request_state::Opener;
 use super::requests::{Entry, Subject};
@@ -10,13 +12,10 @@ use super::stream_state::Stream;
 use super::track_aliases::TrackAlias;
 use super::{Event, REQUEST_PRIORITY, Request, RequestId, Session};
 use crate::error::{DecodeError, RequestErrorCode, SessionError, Violation};
-use crate::message::{FetchKind, Message, RequestError, RequestKind};
+use crate::message::RequestError;
 use crate::name::{FullTrackName, Namespace};
-use crate::parameter::Parameters;
-use crate::property::Properties;
-use weir_transport::{StreamId, Transport};
 
-/// When a peer over `requests_max` may try again.
+/// How long a peer over `requests_max` has to wait before it tries again.
 const RETRY_AFTER_LOAD: Duration = Duration::from_secs(1);
 
 impl Session {
@@ -49,7 +48,7 @@ impl Session {
         self.poll_request(now, transport, id)
     }
 
-    /// Takes note of a Request ID the peer uses.
+    /// Records a Request ID that the peer uses.
     pub(super) fn accept_id(&mut self, id: RequestId) -> Result<(), Violation> {
         if self.ids.accept(id)? {
             self.counters.request_id_gaps_closed += 1;
@@ -93,17 +92,17 @@ impl Session {
         }
     }
 
-    /// Why the session itself refuses a request, if it does.
+    /// The error with which the session itself rejects a request, if it does.
     fn refusal(&mut self, request: &Request, tokens_are_unique: bool) -> Option<RequestError> {
         if judge(&self.state, Input::Request) == Verdict::Reject {
-            return Some(error(
+            return Some(RequestError::new(
                 RequestErrorCode::GOING_AWAY,
                 "this session is going away",
             ));
         }
         if self.requests.peer_live() > self.limits.requests_max {
             self.counters.requests_over_limit += 1;
-            let error = error(
+            let error = RequestError::new(
                 RequestErrorCode::EXCESSIVE_LOAD,
                 "too many requests are open",
             );
@@ -113,14 +112,14 @@ impl Session {
             });
         }
         if !tokens_are_unique {
-            return Some(error(
+            return Some(RequestError::new(
                 RequestErrorCode::MALFORMED_AUTH_TOKEN,
                 "a token stands twice",
             ));
         }
         if request.namespace().is_some_and(is_reserved_here) {
             let reason = "the namespace is reserved and nothing is in it";
-            return Some(error(RequestErrorCode::DOES_NOT_EXIST, reason));
+            return Some(RequestError::new(RequestErrorCode::DOES_NOT_EXIST, reason));
         }
         if request
             .properties()
@@ -131,7 +130,7 @@ impl Session {
         None
     }
 
-    /// Makes an alias stand for a track whose objects come here [moqt-18 §11.1].
+    /// Assigns an alias to a track whose objects come here [moqt-18 §11.1].
     pub(super) fn claim_alias(
         &mut self,
         alias: u64,
@@ -146,11 +145,8 @@ impl Session {
                     ..
                 }) if other == track => {}
                 Some(_) => {
-                    let code = SessionError::DUPLICATE_TRACK_ALIAS;
-                    return Err(Violation {
-                        code,
-                        reason: "another track has this alias",
-                    });
+                    return Err(SessionError::DUPLICATE_TRACK_ALIAS
+                        .violation("another track has this alias"));
                 }
                 None => self.retire(user),
             }
@@ -163,130 +159,15 @@ impl Session {
     }
 }
 
-impl Request {
-    /// The request a first message makes, if it makes one.
-    fn from_message(message: Message) -> Option<Self> {
-        match message {
-            Message::Subscribe(request) => Some(Self::Subscribe(request)),
-            Message::Publish(request) => Some(Self::Publish(request)),
-            Message::Fetch(request) => Some(Self::Fetch(request)),
-            Message::TrackStatus(request) => Some(Self::TrackStatus(request)),
-            Message::PublishNamespace(request) => Some(Self::PublishNamespace(request)),
-            Message::SubscribeNamespace(request) => Some(Self::SubscribeNamespace(request)),
-            Message::SubscribeTracks(request) => Some(Self::SubscribeTracks(request)),
-            Message::Setup(_)
-            | Message::GoAway(_)
-            | Message::SubscribeOk(_)
-            | Message::PublishDone(_)
-            | Message::FetchOk(_)
-            | Message::Namespace(_)
-            | Message::NamespaceDone(_)
-            | Message::PublishBlocked { .. }
-            | Message::RequestUpdate(_)
-            | Message::RequestOk(_)
-            | Message::RequestError(_) => None,
-        }
-    }
-
-    /// What kind of request this is.
-    pub fn kind(&self) -> RequestKind {
-        match self {
-            Self::Subscribe(_) => RequestKind::Subscribe,
-            Self::Publish(_) => RequestKind::Publish,
-            Self::Fetch(_) => RequestKind::Fetch,
-            Self::TrackStatus(_) => RequestKind::TrackStatus,
-            Self::PublishNamespace(_) => RequestKind::PublishNamespace,
-            Self::SubscribeNamespace(_) => RequestKind::SubscribeNamespace,
-            Self::SubscribeTracks(_) => RequestKind::SubscribeTracks,
-        }
-    }
-
-    /// Its ID.
-    pub fn id(&self) -> RequestId {
-        RequestId(match self {
-            Self::Subscribe(request) => request.request_id,
-            Self::Publish(request) => request.request_id,
-            Self::Fetch(request) => request.request_id,
-            Self::TrackStatus(request) => request.request_id,
-            Self::PublishNamespace(request) => request.request_id,
-            Self::SubscribeNamespace(request) => request.request_id,
-            Self::SubscribeTracks(request) => request.request_id,
-        })
-    }
-
-    /// The namespace or prefix it names; a joining fetch names none.
-    pub fn namespace(&self) -> Option<&Namespace> {
-        match self {
-            Self::Subscribe(request) => Some(&request.track.namespace),
-            Self::Publish(request) => Some(&request.track.namespace),
-            Self::Fetch(request) => match &request.kind {
-                FetchKind::Standalone { track, .. } => Some(&track.namespace),
-                FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => None,
-            },
-            Self::TrackStatus(request) => Some(&request.track.namespace),
-            Self::PublishNamespace(request) => Some(&request.namespace),
-            Self::SubscribeNamespace(request) => Some(&request.prefix),
-            Self::SubscribeTracks(request) => Some(&request.prefix),
-        }
-    }
-
-    /// Its parameters.
-    pub fn parameters(&self) -> &Parameters {
-        match self {
-            Self::Subscribe(request) => &request.parameters,
-            Self::Publish(request) => &request.parameters,
-            Self::Fetch(request) => &request.parameters,
-            Self::TrackStatus(request) => &request.parameters,
-            Self::PublishNamespace(request) => &request.parameters,
-            Self::SubscribeNamespace(request) => &request.parameters,
-            Self::SubscribeTracks(request) => &request.parameters,
-        }
-    }
-
-    /// Its parameters, in which the tokens are to be resolved.
-    fn parameters_mut(&mut self) -> &mut Parameters {
-        match self {
-            Self::Subscribe(request) => &mut request.parameters,
-            Self::Publish(request) => &mut request.parameters,
-            Self::Fetch(request) => &mut request.parameters,
-            Self::TrackStatus(request) => &mut request.parameters,
-            Self::PublishNamespace(request) => &mut request.parameters,
-            Self::SubscribeNamespace(request) => &mut request.parameters,
-            Self::SubscribeTracks(request) => &mut request.parameters,
-        }
-    }
-
-    fn properties(&self) -> Option<&Properties> {
-        match self {
-            Self::Publish(request) => Some(&request.properties),
-            Self::Subscribe(_)
-            | Self::Fetch(_)
-            | Self::TrackStatus(_)
-            | Self::PublishNamespace(_)
-            | Self::SubscribeNamespace(_)
-            | Self::SubscribeTracks(_) => None,
-        }
-    }
-}
-
-/// Whether nothing can exist under the namespace: `.` is never to be used, and no extension this
-/// crate speaks puts anything under `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
+/// Whether nothing can exist under the namespace: `.` is never used, and this crate supports no
+/// extension that uses `.session` [moqt-18 §3.2.1] [moqt-18 §3.2.2].
 fn is_reserved_here(namespace: &Namespace) -> bool {
     namespace.is_session_level() || namespace.fields().next() == Some(b".")
 }
 
 pub(super) fn unsupported_extension() -> RequestError {
-    error(
+    RequestError::new(
         RequestErrorCode::UNSUPPORTED_EXTENSION,
         "a mandatory property is not understood",
     )
-}
-
-fn error(code: RequestErrorCode, reason: &str) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: String::from(reason),
-        redirect: None,
-    }
 }

@@ -1,6 +1,7 @@
-//! The requests of this endpoint: sent, updated, cancelled.
+//! The requests of this endpoint, from the call to the end of the stream: sent or queued, updated, cancelled.
 
 use bytes::Bytes;
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::request_state::{EndedBy, Opener};
 use super::requests::{Announced, Entry, Subject};
@@ -9,7 +10,7 @@ use super::state::{Input, Verdict, judge};
 use super::stream_state::Stream;
 use super::streams::refuse;
 use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
-use crate::error::{ResetCode, SessionError, Violation};
+use crate::error::{ResetCode, SessionError};
 use crate::message::{
     Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
     SubscribeNamespace, SubscribeTracks, TrackStatus,
@@ -18,10 +19,9 @@ use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
-use weir_transport::{Direction, StreamId, Transport};
 
 impl Session {
-    /// Asks for the new objects of a track [moqt-18 §10.7].
+    /// Sends SUBSCRIBE: requests the new objects of a track [moqt-18 §10.7].
     pub fn subscribe(
         &mut self,
         transport: &mut dyn Transport,
@@ -38,8 +38,8 @@ impl Session {
         })
     }
 
-    /// Offers the objects of a track under an alias of the role's choice, which no other track of
-    /// this session may have [moqt-18 §10.10].
+    /// Sends PUBLISH: offers the objects of a track under an alias of the role's choice, which no other
+    /// track of this session may have [moqt-18 §10.10].
     pub fn publish(
         &mut self,
         transport: &mut dyn Transport,
@@ -71,7 +71,7 @@ impl Session {
         self.send_request_on(transport, Some(stream), kind, subject, publish)
     }
 
-    /// Asks for objects of the past [moqt-18 §10.12].
+    /// Sends FETCH: requests past objects [moqt-18 §10.12].
     pub fn fetch(
         &mut self,
         transport: &mut dyn Transport,
@@ -95,7 +95,7 @@ impl Session {
         Ok(id)
     }
 
-    /// Asks how a track stands [moqt-18 §10.14].
+    /// Sends `TRACK_STATUS`: requests what is known of a track [moqt-18 §10.14].
     pub fn track_status(
         &mut self,
         transport: &mut dyn Transport,
@@ -111,7 +111,7 @@ impl Session {
         })
     }
 
-    /// Offers the tracks of a namespace [moqt-18 §10.15].
+    /// Sends `PUBLISH_NAMESPACE`: offers the tracks of a namespace [moqt-18 §10.15].
     pub fn publish_namespace(
         &mut self,
         transport: &mut dyn Transport,
@@ -133,7 +133,7 @@ impl Session {
         )
     }
 
-    /// Asks for the namespaces under a prefix [moqt-18 §10.18].
+    /// Sends `SUBSCRIBE_NAMESPACE`: requests the namespaces under a prefix [moqt-18 §10.18].
     pub fn subscribe_namespace(
         &mut self,
         transport: &mut dyn Transport,
@@ -151,7 +151,7 @@ impl Session {
         })
     }
 
-    /// Asks for the tracks under a prefix [moqt-18 §10.19].
+    /// Sends `SUBSCRIBE_TRACKS`: requests the tracks under a prefix [moqt-18 §10.19].
     pub fn subscribe_tracks(
         &mut self,
         transport: &mut dyn Transport,
@@ -173,8 +173,8 @@ impl Session {
         )
     }
 
-    /// Changes an own request, or as its subscriber the peer's `PUBLISH` [moqt-18 §10.9]. Answered
-    /// with [`Event::Updated`](super::Event::Updated), in the order of the calls.
+    /// Sends `REQUEST_UPDATE`: changes an own request, or a `PUBLISH` of the peer as its subscriber
+    /// [moqt-18 §10.9]. Answered with [`Event::Updated`](super::Event::Updated), in the order of the calls.
     ///
     /// # Panics
     /// If the request takes no updates from here: `TRACK_STATUS`, an unanswered `PUBLISH` of the
@@ -224,8 +224,7 @@ impl Session {
         self.abort(transport, id, code);
     }
 
-    /// Takes no more late objects of a subscription or fetch that has ended; a live one is
-    /// cancelled.
+    /// Drops the late objects of a subscription or fetch that has ended; a live one is cancelled.
     pub fn forget(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if self.requests.get(id).is_some_and(Entry::is_live) {
             return self.cancel(transport, id, ResetCode::CANCELLED);
@@ -246,7 +245,7 @@ impl Session {
         }
     }
 
-    /// Sends what waits for room, and frees the request if that was the last of it.
+    /// Sends the messages that wait for room, and frees the request if those were its last.
     pub(super) fn flush_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if let Some(request) = self.requests.get_mut(id) {
             request.sending.flush(transport);
@@ -267,13 +266,14 @@ impl Session {
         request.sending.push(transport, bytes);
         if request.sending.waiting_bytes() > self.limits.outgoing_bytes_max {
             self.counters.outgoing_over_limit += 1;
-            let code = SessionError::INTERNAL_ERROR;
-            let reason = "the peer does not read control messages";
-            self.violate(transport, Violation { code, reason });
+            self.violate(
+                transport,
+                SessionError::INTERNAL_ERROR.violation("the peer does not read control messages"),
+            );
         }
     }
 
-    /// Ends the own direction of a request after what was sent.
+    /// Finishes the own direction of a request after the messages sent.
     pub(super) fn finish_request(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if let Some(request) = self.requests.get_mut(id) {
             request.sending.finish(transport);
@@ -323,7 +323,7 @@ impl Session {
         }
     }
 
-    /// Ends all objects of a request.
+    /// Ends the delivery of a request's objects: late ones are dropped, data streams are stopped.
     pub(super) fn forget_with(
         &mut self,
         transport: &mut dyn Transport,
@@ -348,7 +348,7 @@ impl Session {
         self.send_request_on(transport, stream, kind, subject, message)
     }
 
-    /// A stream for a request, unless others wait for one.
+    /// Opens a stream for a request, unless others wait for one.
     fn open_unqueued(&self, transport: &mut dyn Transport) -> Option<StreamId> {
         if self.requests.first_queued().is_none() && self.control.stream().is_some() {
             transport.open(Direction::Bi)
@@ -423,7 +423,7 @@ impl Session {
     }
 }
 
-/// The PUBLISH of a track, once its Request ID is known.
+/// Makes the PUBLISH of a track as soon as its Request ID is known.
 fn publish(
     track: FullTrackName,
     track_alias: u64,

@@ -1,10 +1,11 @@
-//! What the peer says on a request stream after the first message, and how it ends it.
+//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the streams.
 
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_transport::Transport;
 
-use super::request_state::{End, EndedBy, Input, State, Verdict, judge};
+use super::request_state::{EndedBy, Input, State, Verdict, judge};
 use super::requests::{Entry, Subject};
 use super::requests_received::unsupported_extension;
 use super::{Accepted, CloseReason, Event, RequestId, Session};
@@ -16,7 +17,6 @@ use crate::message::{
 };
 use crate::name::Namespace;
 use crate::parameter::Step;
-use weir_transport::Transport;
 
 impl Session {
     /// Reads the messages of a request stream after the first.
@@ -35,33 +35,27 @@ impl Session {
         self.poll_request(now, transport, id)
     }
 
-    /// Takes note of the end of a direction of a request stream.
-    pub(super) fn on_end(
+    /// Handles the end of a direction of a request stream.
+    pub(super) fn on_request_end(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
         id: RequestId,
-        end: End,
-        code: ResetCode,
+        reason: CloseReason,
     ) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
         };
-        let reason = match end {
-            End::Fin => CloseReason::Fin,
-            End::Reset => CloseReason::Reset(code),
-            End::Stopped => CloseReason::Stopped(code),
-        };
-        match end {
-            End::Fin | End::Reset => request.reader = None,
-            End::Stopped => request.sending.reset(transport, code.0),
+        match reason {
+            CloseReason::Fin | CloseReason::Reset(_) => request.reader = None,
+            CloseReason::Stopped(code) => request.sending.reset(transport, code.0),
         }
         let is_gone = request.is_live() && request.is_gone();
         let verdict = judge(
             request.opener,
             request.kind,
             &request.state,
-            Input::End(end),
+            Input::End(reason),
         );
         if is_gone || verdict == Verdict::Close {
             self.close_request(now, transport, id, reason);
@@ -81,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Carries out the messages that are there.
+    /// Handles the messages that are complete.
     pub(super) fn poll_request(
         &mut self,
         now: Instant,
@@ -110,9 +104,8 @@ impl Session {
         let Some(request) = self.requests.get(id) else {
             return Ok(());
         };
-        let kind = request.kind;
         let input = Input::Message(message.kind());
-        let verdict = judge(request.opener, kind, &request.state, input);
+        let verdict = judge(request.opener, request.kind, &request.state, input);
         match (verdict, message) {
             (Verdict::Violate(reason), _) => return Err(Violation::protocol(reason).into()),
             (Verdict::Accept, Message::SubscribeOk(ok)) => {
@@ -121,19 +114,16 @@ impl Session {
             (Verdict::Accept, Message::FetchOk(ok)) => self.on_fetch_ok(transport, id, ok)?,
             (Verdict::Accept, Message::RequestOk(ok)) => self.on_ok(transport, id, ok)?,
             (Verdict::Reject, Message::RequestError(error)) => {
-                self.check_error(&error, kind)?;
-                self.on_rejected(transport, id, error);
+                self.on_rejected(transport, id, error)?;
             }
             (Verdict::UpdateAnswer, Message::RequestOk(ok)) => {
                 self.on_updated(transport, id, Ok(ok))?;
             }
             (Verdict::UpdateAnswer, Message::RequestError(error)) => {
-                self.check_error(&error, kind)?;
                 self.on_updated(transport, id, Err(error))?;
             }
             (Verdict::Update, Message::RequestUpdate(update)) => {
-                update.parameters.check(self.draft, kind, Step::Update)?;
-                self.on_update(transport, id, update);
+                self.on_update(transport, id, update)?;
             }
             (Verdict::Done, Message::PublishDone(done)) => self.on_done(now, transport, id, done),
             (Verdict::Namespace, Message::Namespace(suffix)) => {
@@ -152,7 +142,7 @@ impl Session {
         Ok(())
     }
 
-    /// Checks what holds for an update even if its request is over.
+    /// Handles what an update carries even if its request is over: its ID and its tokens.
     fn check_update(&mut self, update: &mut RequestUpdate) -> Result<(), Violation> {
         self.accept_id(RequestId(update.request_id))?;
         if self
@@ -162,15 +152,14 @@ impl Session {
             return Ok(());
         }
         // A REQUEST_ERROR would end more than the update; the draft allows this [moqt-18 §3.5].
-        let code = SessionError::MALFORMED_AUTH_TOKEN;
-        Err(Violation {
-            code,
-            reason: "a token stands twice in an update",
-        })
+        Err(SessionError::MALFORMED_AUTH_TOKEN.violation("a token stands twice in an update"))
     }
 
-    fn check_error(&self, error: &RequestError, kind: RequestKind) -> Result<(), Violation> {
-        error.check(kind)?;
+    /// Checks an error against the request that it answers.
+    fn check_error(&self, error: &RequestError, id: RequestId) -> Result<(), Violation> {
+        if let Some(request) = self.requests.get(id) {
+            error.check(request.kind)?;
+        }
         match &error.redirect {
             Some(redirect) => self.check_uri_received(&redirect.connect_uri),
             None => Ok(()),
@@ -195,12 +184,8 @@ impl Session {
         let track = track.clone();
         self.claim_alias(alias, id, &track)?;
         if ok.properties.mandatory().is_some() {
-            self.cancel(transport, id, ResetCode::CANCELLED);
+            self.give_up(transport, id);
             self.drop_waiting(transport, alias);
-            self.events.push_back(Event::Rejected {
-                id,
-                error: unsupported_extension(),
-            });
             return Ok(());
         }
         self.events.push_back(Event::Accepted {
@@ -226,11 +211,7 @@ impl Session {
             return Err(Violation::protocol("FETCH_OK ends before the fetch starts"));
         }
         if ok.properties.mandatory().is_some() {
-            self.cancel(transport, id, ResetCode::CANCELLED);
-            self.events.push_back(Event::Rejected {
-                id,
-                error: unsupported_extension(),
-            });
+            self.give_up(transport, id);
             return Ok(());
         }
         self.events.push_back(Event::Accepted {
@@ -242,6 +223,13 @@ impl Session {
             self.finish_request(transport, id);
         }
         Ok(())
+    }
+
+    /// Ends an own request whose answer has a mandatory property that this endpoint does not understand.
+    fn give_up(&mut self, transport: &mut dyn Transport, id: RequestId) {
+        self.cancel(transport, id, ResetCode::CANCELLED);
+        let error = unsupported_extension();
+        self.events.push_back(Event::Rejected { id, error });
     }
 
     fn on_ok(
@@ -267,11 +255,18 @@ impl Session {
         Ok(())
     }
 
-    fn on_rejected(&mut self, transport: &mut dyn Transport, id: RequestId, error: RequestError) {
+    fn on_rejected(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        error: RequestError,
+    ) -> Result<(), Violation> {
+        self.check_error(&error, id)?;
         self.stop_data_of(transport, id, ResetCode::CANCELLED);
         self.finish_request(transport, id);
         self.events.push_back(Event::Rejected { id, error });
         self.drain(transport, id, EndedBy::Peer { is_reported: true });
+        Ok(())
     }
 
     fn on_updated(
@@ -280,6 +275,9 @@ impl Session {
         id: RequestId,
         result: Result<RequestOk, RequestError>,
     ) -> Result<(), Violation> {
+        if let Err(error) = &result {
+            self.check_error(error, id)?;
+        }
         let Some(request) = self.requests.get_mut(id) else {
             return Ok(());
         };
@@ -302,26 +300,34 @@ impl Session {
         Ok(())
     }
 
-    fn on_update(&mut self, transport: &mut dyn Transport, id: RequestId, update: RequestUpdate) {
+    fn on_update(
+        &mut self,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        update: RequestUpdate,
+    ) -> Result<(), Violation> {
         let Some(request) = self.requests.get_mut(id) else {
-            return;
+            return Ok(());
         };
-        if request.state.updates_unanswered() >= self.limits.updates_max {
-            self.counters.updates_over_limit += 1;
-            return self.end_for_load(transport, id);
-        }
-        if let Some(live) = request.state.live_mut() {
-            live.updates_due += 1;
-        }
         let RequestUpdate {
             request_id,
             parameters,
         } = update;
+        parameters.check(self.draft, request.kind, Step::Update)?;
+        if request.state.updates_unanswered() >= self.limits.updates_max {
+            self.counters.updates_over_limit += 1;
+            self.end_for_load(transport, id);
+            return Ok(());
+        }
+        if let Some(live) = request.state.live_mut() {
+            live.updates_due += 1;
+        }
         self.events.push_back(Event::Update {
             id,
             update_id: RequestId(request_id),
             parameters,
         });
+        Ok(())
     }
 
     fn on_done(
@@ -409,7 +415,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends a request since a limit of it is passed.
+    /// Cancels a request because it exceeds a limit.
     pub(super) fn end_for_load(&mut self, transport: &mut dyn Transport, id: RequestId) {
         let code = ResetCode::EXCESSIVE_LOAD;
         self.cancel(transport, id, code);
@@ -419,7 +425,7 @@ impl Session {
         });
     }
 
-    /// Ends a request the peer has ended: cleanly if it did so, else at once.
+    /// Ends a request that the peer has ended: cleanly after a FIN, else at once.
     fn close_request(
         &mut self,
         now: Instant,
@@ -457,7 +463,7 @@ fn full_namespace(prefix: &Namespace, suffix: &Namespace) -> Result<Namespace, V
     prefix.join(suffix).map_err(|_| too_long)
 }
 
-/// Whether the end of a fetch, as it stands on the wire, is smaller than its start
+/// Whether the end of a fetch, as encoded, is smaller than its start
 /// [moqt-18 §10.13].
 fn ends_before(end: Location, start: Location) -> bool {
     let covers_group = end.object == u64::MAX;

@@ -1,20 +1,21 @@
-//! What this endpoint says on the streams of requests: answers, and the ends of subscriptions.
+//! Messages of this endpoint on request streams: answers, ends of subscriptions, and announcements.
 //!
-//! The role cannot know yet what came in with the last call, so all of these do nothing for a
-//! request that is over. The order on the wire is the session's business: the answer to an update
-//! waits for the answer to its request. What still does not fit is a mistake of the role; which one
-//! it makes may hang on what a peer does and when, so it costs that peer's session and no other
+//! All methods do nothing for a request that is over, since the role may not have taken the event
+//! that says so. The session keeps the order on the stream: the answer to an update waits for the
+//! answer to its request. An answer that fits no request is a mistake of the role. Since the timing
+//! of a peer may bring it about, it closes that peer's session and no other
 //! ([`Counters::misused`](super::Counters::misused)).
+
+use weir_transport::Transport;
 
 use super::request_state::{EndedBy, Opener, State, UpdateAnswer};
 use super::requests::Entry;
 use super::{CloseReason, Event, RequestId, Session};
-use crate::error::{RequestErrorCode, SessionError, Violation};
+use crate::error::{RequestErrorCode, SessionError};
 use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
 };
 use crate::name::{Namespace, TrackName};
-use weir_transport::Transport;
 
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of
@@ -71,8 +72,8 @@ impl Session {
         }
     }
 
-    /// Grants the oldest update of a request that has none of these two answers yet
-    /// [moqt-18 §10.5]. It goes out after the answer to the request itself, if that is still to come.
+    /// Accepts the oldest update of a request that has no answer yet [moqt-18 §10.5]. The OK is sent
+    /// after the answer to the request itself, if that is still to come.
     pub fn update_ok(&mut self, transport: &mut dyn Transport, id: RequestId, ok: RequestOk) {
         let Some(request) = self.requests.get_mut(id) else {
             return;
@@ -87,9 +88,9 @@ impl Session {
 
     /// Refuses the oldest update of a request that has no answer yet [moqt-18 §10.6].
     ///
-    /// So ends a namespace request or fetch, and every request of the peer that is not answered
-    /// itself. An established subscription wants [`publish_done`](Self::publish_done) with
-    /// `UPDATE_FAILED` from its publisher after it [moqt-18 §10.9.1].
+    /// This ends a namespace request or fetch, and every request of the peer that is not answered
+    /// itself. The publisher of an established subscription has to follow it with
+    /// [`publish_done`](Self::publish_done) and `UPDATE_FAILED` [moqt-18 §10.9.1].
     pub fn update_error(
         &mut self,
         transport: &mut dyn Transport,
@@ -136,14 +137,13 @@ impl Session {
         self.end_here(transport, id);
     }
 
-    /// Tells of a namespace under the prefix of the peer's `SUBSCRIBE_NAMESPACE`
-    /// [moqt-18 §10.16].
+    /// Announces a namespace under the prefix of the peer's `SUBSCRIBE_NAMESPACE` [moqt-18 §10.16].
     pub fn namespace(&mut self, transport: &mut dyn Transport, id: RequestId, suffix: Namespace) {
         let kind = RequestKind::SubscribeNamespace;
         self.announce(transport, id, kind, &Message::Namespace(suffix));
     }
 
-    /// Tells that a namespace announced before is gone [moqt-18 §10.17].
+    /// Announces that a namespace announced before is gone [moqt-18 §10.17].
     pub fn namespace_done(
         &mut self,
         transport: &mut dyn Transport,
@@ -154,7 +154,7 @@ impl Session {
         self.announce(transport, id, kind, &Message::NamespaceDone(suffix));
     }
 
-    /// Tells of a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
+    /// Announces a track under the prefix of the peer's `SUBSCRIBE_TRACKS` that there is no stream
     /// for; it may not be published any more [moqt-18 §10.20].
     pub fn publish_blocked(
         &mut self,
@@ -172,7 +172,7 @@ impl Session {
         );
     }
 
-    /// Whether a request is the peer's and still lives.
+    /// Whether a request is the peer's and neither side has ended it.
     pub fn is_of_peer(&self, id: RequestId) -> bool {
         self.live(id)
             .is_some_and(|request| request.opener == Opener::Peer)
@@ -200,8 +200,8 @@ impl Session {
         self.send(transport, id, &message);
     }
 
-    /// Ends this endpoint's side of a request cleanly: a fetch after its data, a namespace
-    /// subscription, or a namespace nobody is to hear of any more.
+    /// Finishes this endpoint's direction of a request: of a fetch after its data, of a namespace
+    /// subscription, or of a namespace that is not offered any more.
     pub fn finish(&mut self, transport: &mut dyn Transport, id: RequestId) {
         if self
             .live(id)
@@ -211,7 +211,7 @@ impl Session {
         }
     }
 
-    /// Refuses a request on the session's own account.
+    /// Rejects a request that the role does not hear of.
     pub(super) fn reject(
         &mut self,
         transport: &mut dyn Transport,
@@ -283,13 +283,11 @@ impl Session {
         }
     }
 
-    /// The role has said what it could not: the session ends, since nobody knows what its peer
-    /// makes of the silence that would follow.
+    /// Closes the session because the role sent an answer that fits no request. Ignoring it could leave the peer waiting.
     fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
         debug_assert!(false, "{reason}");
         self.counters.misused += 1;
-        let code = SessionError::INTERNAL_ERROR;
-        self.violate(transport, Violation { code, reason });
+        self.violate(transport, SessionError::INTERNAL_ERROR.violation(reason));
     }
 
     fn announce(
@@ -330,15 +328,13 @@ impl Session {
 
     /// Sends a message on the stream of a request.
     ///
-    /// Only properties can make an answer too long; they are the publisher's, so the request fails
-    /// and not the session. The role hears of it, for it believes that it was answered.
+    /// Only properties can make an answer too long. They come from the publisher, so the request fails
+    /// and not the session. The role gets [`Event::Closed`], since it believes that it has answered.
     fn send(&mut self, transport: &mut dyn Transport, id: RequestId, message: &Message) {
-        let error = RequestError {
-            code: RequestErrorCode::INTERNAL_ERROR,
-            retry_after: None,
-            reason: String::from("the answer does not fit a message"),
-            redirect: None,
-        };
+        let error = RequestError::new(
+            RequestErrorCode::INTERNAL_ERROR,
+            "the answer does not fit a message",
+        );
         match self.encode(message) {
             Ok(bytes) => self.send_bytes(transport, id, bytes),
             Err(_) if message.kind() != Message::RequestError(error.clone()).kind() => {
@@ -354,13 +350,9 @@ impl Session {
                 }
             }
             Err(_) => {
-                let code = SessionError::INTERNAL_ERROR;
                 self.violate(
                     transport,
-                    Violation {
-                        code,
-                        reason: "an error does not fit",
-                    },
+                    SessionError::INTERNAL_ERROR.violation("an error does not fit"),
                 );
             }
         }

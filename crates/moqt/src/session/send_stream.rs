@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-
 use weir_transport::{StreamId, Transport, WriteError};
 
 /// The sending part of one control or request stream.

@@ -100,14 +100,12 @@ impl State {
         }
     }
 
-    /// Records that the session closed its transport.
+    /// Records that the session closed its transport, which happens once.
     pub(super) fn close(&mut self) {
-        let peer = match std::mem::replace(self, Self::Closed { peer: None }) {
-            Self::AwaitingControl { .. } | Self::AwaitingSetup { .. } => None,
-            Self::Ready { peer, .. } => Some(peer),
-            Self::Closed { peer } => peer,
-        };
-        *self = Self::Closed { peer };
+        let open = std::mem::replace(self, Self::Closed { peer: None });
+        if let Self::Ready { peer, .. } = open {
+            *self = Self::Closed { peer: Some(peer) };
+        }
     }
 }
 
@@ -191,40 +189,53 @@ pub(super) enum Verdict {
 
 /// The table: what `input` means to a session in this state.
 pub(super) fn judge(state: &State, input: Input) -> Verdict {
-    match (state, input) {
-        (State::AwaitingControl { .. }, Input::ControlStream) => Verdict::Accept,
-        (State::AwaitingSetup { .. } | State::Ready { .. }, Input::ControlStream) => {
-            Verdict::Violate("a second control stream")
-        }
-        (State::AwaitingControl { .. } | State::AwaitingSetup { .. }, input) => before_setup(input),
-        (State::Ready { goaways, .. }, input) => after_setup(*goaways, input),
-        (State::Closed { .. }, Input::OwnRequest) => Verdict::Refuse(Refused::Closed),
-        (State::Closed { .. }, _) => Verdict::Ignore,
+    use State::{AwaitingControl, AwaitingSetup, Closed, Ready};
+    match input {
+        Input::ControlStream => match state {
+            AwaitingControl { .. } => Verdict::Accept,
+            AwaitingSetup { .. } | Ready { .. } => Verdict::Violate("a second control stream"),
+            Closed { .. } => Verdict::Ignore,
+        },
+        Input::Message(message) => match state {
+            AwaitingControl { .. } | AwaitingSetup { .. } => before_setup(message),
+            Ready { goaways, .. } => after_setup(*goaways, message),
+            Closed { .. } => Verdict::Ignore,
+        },
+        Input::Request => match state {
+            AwaitingControl { .. } | AwaitingSetup { .. } => Verdict::Defer,
+            Ready { goaways, .. } if goaways.is_sent() => Verdict::Reject,
+            Ready { .. } => Verdict::Accept,
+            Closed { .. } => Verdict::Ignore,
+        },
+        Input::OwnRequest => match state {
+            Ready { goaways, .. } if goaways.is_received() => Verdict::Refuse(Refused::GoingAway),
+            AwaitingControl { .. } | AwaitingSetup { .. } | Ready { .. } => Verdict::Accept,
+            Closed { .. } => Verdict::Refuse(Refused::Closed),
+        },
+        Input::OwnGoAway => match state {
+            Ready { goaways, .. } if goaways.is_sent() => Verdict::Misuse,
+            Ready { .. } => Verdict::Accept,
+            AwaitingControl { .. } | AwaitingSetup { .. } | Closed { .. } => Verdict::Ignore,
+        },
     }
 }
 
-fn before_setup(input: Input) -> Verdict {
-    match input {
-        Input::Message(MessageKind::Setup) | Input::OwnRequest => Verdict::Accept,
-        Input::Message(_) => Verdict::Violate("a message before SETUP"),
-        Input::ControlStream | Input::Request => Verdict::Defer,
-        Input::OwnGoAway => Verdict::Ignore,
+fn before_setup(message: MessageKind) -> Verdict {
+    if message == MessageKind::Setup {
+        Verdict::Accept
+    } else {
+        Verdict::Violate("a message before SETUP")
     }
 }
 
-fn after_setup(goaways: GoAways, input: Input) -> Verdict {
-    match input {
-        Input::Message(MessageKind::Setup) => Verdict::Violate("a second SETUP"),
-        Input::Message(MessageKind::GoAway) if goaways.is_received() => {
-            Verdict::Violate("a second GOAWAY")
-        }
-        Input::Message(MessageKind::GoAway) => Verdict::Accept,
-        Input::Message(_) => Verdict::Violate("not a message of the control stream"),
-        Input::Request if goaways.is_sent() => Verdict::Reject,
-        Input::OwnRequest if goaways.is_received() => Verdict::Refuse(Refused::GoingAway),
-        Input::OwnGoAway if goaways.is_sent() => Verdict::Misuse,
-        Input::ControlStream | Input::Request | Input::OwnRequest | Input::OwnGoAway => {
-            Verdict::Accept
-        }
+fn after_setup(goaways: GoAways, message: MessageKind) -> Verdict {
+    if message == MessageKind::Setup {
+        Verdict::Violate("a second SETUP")
+    } else if message != MessageKind::GoAway {
+        Verdict::Violate("not a message of the control stream")
+    } else if goaways.is_received() {
+        Verdict::Violate("a second GOAWAY")
+    } else {
+        Verdict::Accept
     }
 }

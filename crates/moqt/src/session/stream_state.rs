@@ -1,4 +1,4 @@
-//! What each stream carries, and whether it is read now.
+//! The states of a stream: what it carries, and whether it is read now.
 
 use bytes::Bytes;
 
@@ -10,12 +10,12 @@ use crate::varint;
 /// What the session knows of a stream.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Unidirectional from the peer, with what came of its type; held here in full until SETUP is
-    /// there.
+    /// A unidirectional stream of the peer, with the bytes of its type that came. A data stream stays
+    /// in this state until the peer's SETUP is there.
     Typeless(Bytes),
     /// The peer's control stream.
     Control,
-    /// Bidirectional from the peer, before its first message.
+    /// A bidirectional stream of the peer, before its first message.
     Opening(Box<MessageReader>),
     /// The stream of a request of either endpoint.
     Request(RequestId),
@@ -28,8 +28,8 @@ pub(super) enum Stream {
 }
 
 impl Stream {
-    /// Whether the session reads the stream now. Before SETUP that is only what may be or bring
-    /// the peer's SETUP, and never more of a data stream than its type.
+    /// Whether the session reads the stream now. Before the peer's SETUP it reads only its control
+    /// stream, and the types of others to find that.
     pub(super) fn is_readable(&self, is_ready: bool) -> bool {
         match self {
             Self::Control => true,
@@ -57,31 +57,31 @@ impl Stream {
     }
 }
 
-/// A subgroup stream and whose it is.
+/// A subgroup stream and its owner.
 #[derive(Debug)]
 pub(super) struct SubgroupStream {
     pub(super) reader: SubgroupReader,
     pub(super) owner: Owner,
 }
 
-/// Whose objects a subgroup stream carries.
+/// The request whose objects a subgroup stream carries.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Owner {
     /// The header is not complete.
     Headless,
-    /// Nothing explained the alias of this header; the stream is left unread.
+    /// The alias of this header is unknown; the stream is left unread.
     Waiting(SubgroupHeader),
     /// This subscription's.
     Request(RequestId),
 }
 
-/// A fetch stream and whose it is.
+/// A fetch stream and its request.
 #[derive(Debug)]
 pub(super) struct FetchStream {
     pub(super) reader: FetchReader,
-    /// `None` until the header is complete.
+    /// The fetch; `None` until the header is complete.
     pub(super) request: Option<RequestId>,
-    /// The role does not want it read for now.
+    /// Whether the role has paused the stream.
     pub(super) is_paused: bool,
 }
 

@@ -1,23 +1,22 @@
-//! All streams a session reads: what each carries, and who takes what comes.
+//! Reading of all streams: what comes on each goes to the control stream, a request or a data stream.
 
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
-use super::request_state::End;
 use super::stream_state::{FetchStream, Owner, Stream, SubgroupStream};
-use super::{Session, StreamEnd};
+use super::{CloseReason, RequestId, Session, StreamEnd};
 use crate::data::StreamKind;
 use crate::error::{DecodeError, ResetCode, SessionError, Violation};
 use crate::reader::{FetchReader, SubgroupReader};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 impl Session {
     pub(super) fn is_control(&self, stream: StreamId) -> bool {
         matches!(self.streams.get(&stream), Some(Stream::Control))
     }
 
-    /// Reads all there is on a stream, as far as it is to be read now.
+    /// Reads all data of a stream, as long as the stream is to be read.
     pub(super) fn read(
         &mut self,
         now: Instant,
@@ -32,8 +31,11 @@ impl Session {
             }
             match transport.read(stream) {
                 Read::Data(data) => self.on_data(now, transport, stream, data)?,
-                Read::Fin => return self.on_fin(now, transport, stream),
-                Read::Reset(code) => return self.on_reset(now, transport, stream, ResetCode(code)),
+                Read::Fin => return self.on_stream_end(now, transport, stream, StreamEnd::Fin),
+                Read::Reset(code) => {
+                    let end = StreamEnd::Reset(ResetCode(code));
+                    return self.on_stream_end(now, transport, stream, end);
+                }
                 Read::Blocked => return Ok(()),
             }
         }
@@ -73,76 +75,61 @@ impl Session {
         }
     }
 
-    fn on_fin(
+    /// Handles the end of the peer's direction of a stream.
+    fn on_stream_end(
         &mut self,
         now: Instant,
         transport: &mut dyn Transport,
         stream: StreamId,
+        end: StreamEnd,
     ) -> Result<(), DecodeError> {
+        let is_fin = end == StreamEnd::Fin;
         match self.streams.get(&stream) {
-            Some(Stream::Control) => {
-                self.on_control_closed(now, CONTROL_ENDED);
-                Ok(())
+            Some(Stream::Control) => self.on_control_closed(now, CONTROL_ENDED),
+            Some(&Stream::Request(id)) => self.on_request_stream_end(now, transport, id, end)?,
+            Some(Stream::Opening(reader)) => {
+                if is_fin {
+                    reader.fin()?;
+                }
+                self.counters.streams_reset_early += u64::from(!is_fin);
+                transport.reset(stream, ResetCode::CANCELLED.0);
+                self.forget_stream(stream);
             }
-            Some(&Stream::Request(id)) => {
+            Some(Stream::Typeless(start)) if is_fin && !start.is_empty() => {
+                return Err(DecodeError::Short);
+            }
+            Some(Stream::Typeless(_) | Stream::Padding) => {
+                self.counters.streams_reset_early += u64::from(!is_fin);
+                self.forget_stream(stream);
+            }
+            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
+                self.on_data_end(transport, stream, end)?;
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn on_request_stream_end(
+        &mut self,
+        now: Instant,
+        transport: &mut dyn Transport,
+        id: RequestId,
+        end: StreamEnd,
+    ) -> Result<(), DecodeError> {
+        let reason = match end {
+            StreamEnd::Fin => {
                 if let Some(request) = self.requests.get(id)
                     && let Some(reader) = &request.reader
                 {
                     reader.fin()?;
                 }
-                self.on_end(now, transport, id, End::Fin, ResetCode::CANCELLED);
-                Ok(())
+                CloseReason::Fin
             }
-            Some(Stream::Opening(reader)) => {
-                reader.fin()?;
-                transport.reset(stream, ResetCode::CANCELLED.0);
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Typeless(start)) if !start.is_empty() => Err(DecodeError::Short),
-            Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Fin)
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn on_reset(
-        &mut self,
-        now: Instant,
-        transport: &mut dyn Transport,
-        stream: StreamId,
-        code: ResetCode,
-    ) -> Result<(), DecodeError> {
-        match self.streams.get(&stream) {
-            Some(Stream::Control) => {
-                self.on_control_closed(now, CONTROL_ENDED);
-                Ok(())
-            }
-            Some(&Stream::Request(id)) => {
-                self.on_end(now, transport, id, End::Reset, code);
-                Ok(())
-            }
-            Some(Stream::Opening(_)) => {
-                self.counters.streams_reset_early += 1;
-                transport.reset(stream, ResetCode::CANCELLED.0);
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Typeless(_) | Stream::Padding) => {
-                self.counters.streams_reset_early += 1;
-                self.forget_stream(stream);
-                Ok(())
-            }
-            Some(Stream::Subgroup(_) | Stream::Fetch(_)) => {
-                self.on_data_end(transport, stream, StreamEnd::Reset(code))
-            }
-            None => Ok(()),
-        }
+            StreamEnd::Reset(code) => CloseReason::Reset(code),
+        };
+        self.on_request_end(now, transport, id, reason);
+        Ok(())
     }
 
     pub(super) fn forget_stream(&mut self, stream: StreamId) -> Option<Stream> {
@@ -162,8 +149,8 @@ impl Session {
         Some(known)
     }
 
-    /// Finds out what a unidirectional stream carries, once enough of it is there, and reads what
-    /// came with its type.
+    /// Recognises what a unidirectional stream carries once its type is complete, and reads the bytes
+    /// that came with the type.
     pub(super) fn recognise(
         &mut self,
         now: Instant,
@@ -211,12 +198,10 @@ impl Session {
     }
 }
 
-const CONTROL_ENDED: Violation = Violation {
-    code: SessionError::PROTOCOL_VIOLATION,
-    reason: "the control stream was closed",
-};
+const CONTROL_ENDED: Violation =
+    SessionError::PROTOCOL_VIOLATION.violation("the control stream was closed");
 
-/// Turns away a stream nothing is known of.
+/// Refuses a stream that the session keeps no state for.
 pub(super) fn refuse(
     transport: &mut dyn Transport,
     stream: StreamId,

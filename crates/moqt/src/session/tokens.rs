@@ -88,11 +88,11 @@ impl TokenCache {
     fn register(&mut self, alias: u64, token_type: u64, value: &Bytes) -> Result<(), Violation> {
         if self.tokens.contains_key(&alias) {
             let reason = "a token alias is registered twice";
-            return Err(violation(SessionError::DUPLICATE_AUTH_TOKEN_ALIAS, reason));
+            return Err(SessionError::DUPLICATE_AUTH_TOKEN_ALIAS.violation(reason));
         }
         if !self.has_room_for(value) {
             let reason = "the registered tokens exceed the cache size";
-            return Err(violation(SessionError::AUTH_TOKEN_CACHE_OVERFLOW, reason));
+            return Err(SessionError::AUTH_TOKEN_CACHE_OVERFLOW.violation(reason));
         }
         self.size_bytes += size_bytes(value);
         // A copy, so that the cache does not keep whole messages alive.
@@ -106,17 +106,11 @@ impl TokenCache {
     }
 }
 
-const UNKNOWN: Violation = Violation {
-    code: SessionError::UNKNOWN_AUTH_TOKEN_ALIAS,
-    reason: "a token alias is not registered",
-};
+const UNKNOWN: Violation =
+    SessionError::UNKNOWN_AUTH_TOKEN_ALIAS.violation("a token alias is not registered");
 
 fn size_bytes(value: &Bytes) -> u64 {
     CACHE_ENTRY_BYTES + value.len() as u64
-}
-
-fn violation(code: SessionError, reason: &'static str) -> Violation {
-    Violation { code, reason }
 }
 
 #[cfg(test)]

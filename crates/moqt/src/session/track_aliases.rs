@@ -1,5 +1,5 @@
-//! Whose objects an inbound track alias carries: live, lingering after `PUBLISH_DONE`, or retired
-//! [moqt-18 §11.1].
+//! The peer's track aliases and their subscriptions: live, lingering after `PUBLISH_DONE`, or
+//! retired [moqt-18 §11.1].
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::request_ids::RequestId;
 pub(super) struct TrackAliases {
     /// Sorted by alias; among equal aliases the older subscription first.
     live: Vec<TrackAlias>,
-    /// Ended by `PUBLISH_DONE`, still in `live` until the time that stands here; oldest first.
+    /// Subscriptions ended by `PUBLISH_DONE` that stay in `live` until this time; oldest first.
     lingering: VecDeque<(Instant, TrackAlias)>,
     /// Aliases of ended subscriptions, oldest first.
     retired: VecDeque<u64>,
@@ -34,7 +34,7 @@ pub(super) enum Resolved {
     Live(RequestId),
     /// Objects come too late and are dropped.
     Retired,
-    /// Nothing explained it so far.
+    /// No message has assigned it so far.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ impl TrackAliases {
         }
     }
 
-    /// The subscriptions that use an alias now: more than one only for one track.
+    /// The subscriptions that use an alias now. Several can only be of one track.
     pub(super) fn users(&self, alias: u64) -> impl Iterator<Item = RequestId> {
         let from = self.live.partition_point(|track| track.alias < alias);
         self.live[from..]
@@ -67,8 +67,8 @@ impl TrackAliases {
         self.live.insert(at, track);
     }
 
-    /// Ends a subscription: late objects are dropped from now on. Returns whether the alias of another one was forgotten for
-    /// that, because more than `retired_max` would be remembered.
+    /// Ends a subscription: late objects are dropped from now on. Returns whether an older retired alias was forgotten
+    /// because there were more than `retired_max`.
     pub(super) fn retire(&mut self, request: RequestId, retired_max: usize) -> bool {
         self.lingering.retain(|(_, track)| track.request != request);
         let Some(at) = self.live.iter().position(|track| track.request == request) else {
@@ -108,7 +108,7 @@ impl TrackAliases {
         self.lingering.len()
     }
 
-    /// The subscription that lingers longest, and until when.
+    /// The subscription that has lingered longest, and until when it lingers.
     pub(super) fn first_lingering(&self) -> Option<(Instant, RequestId)> {
         self.lingering
             .front()

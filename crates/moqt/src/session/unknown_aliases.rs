@@ -1,18 +1,18 @@
-//! Objects whose track alias nothing has explained yet: a waiting room with bounds and a deadline.
+//! A buffer for objects whose track alias is unknown, with limits and a deadline.
 //!
-//! The message that establishes an alias travels on another stream and may be overtaken
+//! The message that assigns an alias comes on another stream, and objects may overtake it
 //! [moqt-18 §11.3] [moqt-18 §11.4.2].
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
-
-use crate::limits::Limits;
 use weir_transport::StreamId;
 
-/// Datagrams in full, copied out of their receive buffers; streams unread; both in the order they
-/// came.
+use crate::limits::Limits;
+
+/// Datagrams and streams with an unknown alias, in the order they came. Datagrams are copied out of
+/// their receive buffers; streams are not read beyond their header.
 #[derive(Debug, Default)]
 pub(super) struct UnknownAliases {
     datagrams: VecDeque<WaitingDatagram>,
@@ -27,7 +27,7 @@ struct WaitingDatagram {
     data: Bytes,
 }
 
-/// A subgroup stream that is not read beyond its header.
+/// A subgroup stream whose header names an unknown alias.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct WaitingStream {
     pub(super) until: Instant,
@@ -35,7 +35,7 @@ pub(super) struct WaitingStream {
     pub(super) alias: u64,
 }
 
-/// Datagrams that had to go for a newer one.
+/// How many older datagrams were dropped for a newer one, by limit.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Overflow {
     /// At `datagrams_unknown_max`.
@@ -45,7 +45,7 @@ pub(super) struct Overflow {
 }
 
 impl UnknownAliases {
-    /// Lets a datagram wait; returns what older ones had to go for it.
+    /// Keeps a datagram; returns how many older ones were dropped for it.
     pub(super) fn hold_datagram(
         &mut self,
         now: Instant,
@@ -86,7 +86,7 @@ impl UnknownAliases {
         taken
     }
 
-    /// Lets a stream wait, or says no since too many do.
+    /// Keeps a stream; returns false if too many wait.
     pub(super) fn hold_stream(&mut self, waiting: WaitingStream, limits: &Limits) -> bool {
         let room = self.streams.len() < limits.streams_unknown_max;
         if room {
@@ -103,17 +103,17 @@ impl UnknownAliases {
         taken
     }
 
-    /// When the first datagram has waited long enough.
+    /// When the oldest datagram expires.
     pub(super) fn datagrams_deadline(&self) -> Option<Instant> {
         self.datagrams.front().map(|waiting| waiting.until)
     }
 
-    /// When the first stream has waited long enough.
+    /// When the oldest stream expires.
     pub(super) fn streams_deadline(&self) -> Option<Instant> {
         self.streams.front().map(|waiting| waiting.until)
     }
 
-    /// Drops the datagrams whose time is over; returns how many.
+    /// Drops the datagrams that have expired; returns how many.
     pub(super) fn expire_datagrams(&mut self, now: Instant) -> u64 {
         let mut expired = 0;
         while self.datagrams_deadline().is_some_and(|until| until <= now) {
@@ -123,7 +123,7 @@ impl UnknownAliases {
         expired
     }
 
-    /// Takes one stream whose time is over.
+    /// Takes the oldest stream if it has expired.
     pub(super) fn pop_expired_stream(&mut self, now: Instant) -> Option<StreamId> {
         self.streams
             .pop_front_if(|waiting| waiting.until <= now)

@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config, datagram, done, each_seed, header, namespace, object, ok, publish,
-    request_error, subgroup, subscribe_ok, track,
+    DRAFT, Pair, config, datagram, done, each_seed, fetch_ok, header, namespace, object, ok,
+    publish, request_error, subgroup, subscribe_ok, track,
 };
 use crate::data::{
     FetchEncoder, FetchEntry, FetchHeader, FetchObject, encode_padding_datagram,
@@ -16,11 +17,10 @@ use crate::data::{
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::limits::Limits;
 use crate::location::Location;
-use crate::message::{FetchKind, FetchOk, Message};
+use crate::message::{FetchKind, Message};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, Event, RequestId, Side, StreamEnd};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 const SIDE: Side = Side::Client;
 /// The first own request stream.
@@ -36,9 +36,7 @@ fn subscribed() -> (Pair, RequestId) {
 }
 
 fn subscribe(pair: &mut Pair) -> RequestId {
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run();
     id
 }
@@ -118,9 +116,7 @@ fn subgroups_are_passed_on_to_their_end() {
 fn both_sides_agree_whatever_the_order() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         pair.run_events(Side::Server);
         // The answer and two groups race.
         let streams = pair.server(|session, view| {
@@ -434,23 +430,18 @@ fn fetch_bytes(id: RequestId, groups: &[u64]) -> (Vec<u8>, Vec<FetchEntry>) {
     (out.to_vec(), entries)
 }
 
-fn fetch_ok() -> FetchOk {
-    FetchOk {
-        end_of_track: false,
-        end: Location::new(2, 0),
-        parameters: Parameters::default(),
-        properties: Properties::EMPTY,
-    }
-}
-
 #[test]
 fn a_fetch_delivers_in_its_order_before_or_after_the_answer() {
     for answer_first in [true, false] {
         let (mut pair, _) = Pair::alone_ready(config(SIDE));
         let id = fetch(&mut pair);
         let answer = |pair: &mut Pair| {
-            pair.peer_sends(SIDE, OWN, &[Message::FetchOk(fetch_ok())]);
-            let ok = Accepted::Fetch(fetch_ok());
+            pair.peer_sends(
+                SIDE,
+                OWN,
+                &[Message::FetchOk(fetch_ok(Location::new(2, 0)))],
+            );
+            let ok = Accepted::Fetch(fetch_ok(Location::new(2, 0)));
             assert_eq!(pair.events(SIDE), [Event::Accepted { id, ok }]);
         };
         if answer_first {
@@ -501,7 +492,11 @@ fn a_fetch_delivers_in_its_order_before_or_after_the_answer() {
 fn a_fetch_goes_on_after_the_end_of_its_request_stream() {
     let (mut pair, _) = Pair::alone_ready(config(SIDE));
     let id = fetch(&mut pair);
-    pair.peer_sends(SIDE, OWN, &[Message::FetchOk(fetch_ok())]);
+    pair.peer_sends(
+        SIDE,
+        OWN,
+        &[Message::FetchOk(fetch_ok(Location::new(2, 0)))],
+    );
     pair.peer_finishes(SIDE, OWN);
     pair.events(SIDE);
     let (data, _) = fetch_bytes(id, &[2]);

@@ -1,5 +1,7 @@
 //! The ends of requests: FIN, reset and `STOP_SENDING`, from either side, told at most once.
 
+use weir_transport::{Direction, Read, StreamId};
+
 use super::pair::{
     Pair, config, done, each_seed, namespace, ok, publish, request_error, subscribe, subscribe_ok,
     track,
@@ -9,7 +11,6 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Side};
-use weir_transport::{Direction, Read, StreamId};
 
 const ID: RequestId = RequestId(0);
 const OWN: StreamId = StreamId(1);
@@ -199,9 +200,7 @@ fn a_cancel_resets_and_stops_and_is_heard_once() {
     each_seed(|seed| {
         for by_server in [false, true] {
             let mut pair = Pair::ready(seed);
-            let id = pair
-                .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-                .unwrap();
+            let id = pair.client_subscribes();
             pair.run_events(Side::Server);
             pair.server(|session, view| session.subscribe_ok(view, id, subscribe_ok(1)));
             pair.run_events(Side::Client);

@@ -1,6 +1,7 @@
 //! Every limit, at the limit and one past it.
 
 use bytes::BytesMut;
+use weir_transport::{Direction, Read, Transport};
 
 use super::pair::{
     DRAFT, Pair, config_with, datagram, done, each_seed, namespace, ok, publish, subgroup,
@@ -12,7 +13,6 @@ use crate::message::Message;
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, Refused, RequestId, Side};
-use weir_transport::{Direction, Read, Transport};
 
 #[test]
 fn requests_of_the_peer() {
@@ -149,9 +149,7 @@ fn own_updates() {
     each_seed(|seed| {
         let client = config_with(Side::Client, |limits| limits.updates_max = 2);
         let mut pair = Pair::ready_with(seed, client, super::pair::config(Side::Server));
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         let update = |pair: &mut Pair| {
             pair.client(|session, view| session.update(view, id, Parameters::default()))
         };
@@ -300,9 +298,7 @@ fn a_narrow_window_only_delays() {
         );
         pair.link.window_bytes = 3;
         pair.start();
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         assert_eq!(pair.run_events(Side::Server).len(), 2);
         pair.server(|session, view| {
             session.subscribe_ok(view, id, subscribe_ok(1));
@@ -321,9 +317,7 @@ fn a_narrow_window_only_delays() {
             ),
             "{events:?}"
         );
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 

@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 use crate::session::Side;
-use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
 
 /// Both directions of every stream between two endpoints.
 #[derive(Debug)]

@@ -4,18 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use weir_transport::{Direction, Transport};
 
 use super::link::index;
 use super::pair::{
-    Pair, config, datagram, done, namespace, ok, request_error, subgroup, subscribe_ok, track,
+    Pair, config, datagram, done, fetch_ok, namespace, ok, request_error, subgroup, subscribe_ok,
+    track,
 };
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
-use crate::message::{FetchKind, FetchOk, RequestKind};
+use crate::message::{FetchKind, RequestKind};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, RequestId, Session, Side};
-use weir_transport::{Direction, Transport};
 
 /// One thing a role or the link does. `which` picks among the requests the side may do it to.
 #[derive(Clone, Debug)]
@@ -222,15 +223,7 @@ impl Model {
                 session.subscribe_ok(view, id, subscribe_ok(Request::alias(id)));
             }
             (true, RequestKind::Fetch) => {
-                let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
-                let end = Location::new(9, 9);
-                let ok = FetchOk {
-                    end_of_track: false,
-                    end,
-                    parameters,
-                    properties,
-                };
-                session.fetch_ok(view, id, ok);
+                session.fetch_ok(view, id, fetch_ok(Location::new(9, 9)));
             }
             (true, _) => session.request_ok(view, id, ok()),
         });

@@ -1,12 +1,13 @@
 //! Subscriptions to namespaces and to the tracks in them.
 
+use weir_transport::{Direction, Read, StreamId};
+
 use super::pair::{Pair, each_seed, namespace, ok};
 use crate::error::SessionError;
 use crate::message::{Message, SubscribeNamespace, SubscribeTracks};
 use crate::name::TrackName;
 use crate::parameter::Parameters;
 use crate::session::{CloseReason, Event, Request, RequestId, Side};
-use weir_transport::{Direction, Read, StreamId};
 
 fn subscribed(seed: u64) -> (Pair, RequestId) {
     let mut pair = Pair::ready(seed);
@@ -134,9 +135,7 @@ fn the_end_of_the_publisher_is_one_event() {
             pair.run_events(Side::Client),
             [Event::Closed { id, reason }]
         );
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::epoch;
 use super::link::{Link, Note, View, index};
@@ -10,8 +11,9 @@ use crate::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader, Su
 use crate::draft::Draft;
 use crate::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError, Violation};
 use crate::limits::Limits;
+use crate::location::Location;
 use crate::message::{
-    GoAway, Message, Publish, PublishDone, RequestError, RequestOk, RequestUpdate, Setup,
+    FetchOk, GoAway, Message, Publish, PublishDone, RequestError, RequestOk, RequestUpdate, Setup,
     Subscribe, SubscribeOk,
 };
 use crate::name::{FullTrackName, Namespace, TrackName};
@@ -19,7 +21,6 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::reader::MessageReader;
 use crate::session::{Config, Event, RequestId, Session, Side};
-use weir_transport::{Direction, Read, StreamId, Transport};
 
 pub(super) const DRAFT: Draft = Draft::Draft18;
 
@@ -92,6 +93,19 @@ impl Pair {
             assert!(matches!(pair.events(side)[..], [Event::Ready { .. }]));
         }
         pair
+    }
+
+    /// Lets the client subscribe to the track "t".
+    pub(super) fn client_subscribes(&mut self) -> RequestId {
+        self.client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
+            .expect("the client has room for a request")
+    }
+
+    /// Asserts that neither session keeps state for a request.
+    pub(super) fn assert_no_requests(&self) {
+        for side in [Side::Client, Side::Server] {
+            assert_eq!(self.session(side).requests_len(), 0, "{side:?}");
+        }
     }
 
     /// One started session; the test speaks for the other side.
@@ -375,6 +389,15 @@ pub(super) fn update(id: u64) -> Message {
     })
 }
 
+pub(super) fn fetch_ok(end: Location) -> FetchOk {
+    FetchOk {
+        end_of_track: false,
+        end,
+        parameters: Parameters::default(),
+        properties: Properties::EMPTY,
+    }
+}
+
 pub(super) fn subscribe_ok(track_alias: u64) -> SubscribeOk {
     let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
     SubscribeOk {
@@ -385,12 +408,7 @@ pub(super) fn subscribe_ok(track_alias: u64) -> SubscribeOk {
 }
 
 pub(super) fn request_error(code: RequestErrorCode) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: String::new(),
-        redirect: None,
-    }
+    RequestError::new(code, "")
 }
 
 pub(super) fn ok() -> RequestOk {

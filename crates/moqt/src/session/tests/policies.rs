@@ -1,6 +1,8 @@
 //! What the session decides on its own: tokens, reserved namespaces, mandatory properties.
 
-use super::pair::{Pair, config, mandatory, namespace, subscribe_ok, track};
+use weir_transport::{Direction, Read};
+
+use super::pair::{Pair, config, fetch_ok, mandatory, namespace, subscribe_ok, track};
 use crate::error::{RequestErrorCode, ResetCode};
 use crate::location::Location;
 use crate::message::{FetchKind, FetchOk, Message, Publish, PublishNamespace, Subscribe};
@@ -8,7 +10,6 @@ use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{Event, Refused, Request, Side};
 use crate::token::Token;
-use weir_transport::{Direction, Read};
 
 #[test]
 fn tokens_are_resolved_across_requests() {
@@ -148,10 +149,8 @@ fn a_mandatory_property_nobody_understands_ends_the_request() {
     let mut ok = subscribe_ok(8);
     ok.properties = mandatory();
     let fetch_ok = FetchOk {
-        end_of_track: false,
-        end: Location::new(2, 5),
-        parameters: Parameters::default(),
         properties: mandatory(),
+        ..fetch_ok(Location::new(2, 5))
     };
     let answers = [Message::SubscribeOk(ok), Message::FetchOk(fetch_ok)];
     for (answer, id) in answers.into_iter().zip([subscribed, fetched]) {
@@ -172,9 +171,7 @@ fn a_mandatory_property_nobody_understands_ends_the_request() {
 #[test]
 fn an_answer_too_long_for_a_message_is_an_error() {
     let mut pair = Pair::ready(1);
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run_events(Side::Server);
     let half = vec![0; 40_000];
     let properties = Properties::builder()

@@ -1,17 +1,17 @@
 //! Requests of each kind from the question to the last answer, and their updates.
 
+use weir_transport::Direction;
+
 use super::pair::{
-    Pair, config_with, done, each_seed, namespace, ok, request_error, subscribe_ok, track, update,
+    Pair, config_with, done, each_seed, fetch_ok, namespace, ok, request_error, subscribe_ok,
+    track, update,
 };
 use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::location::Location;
-use crate::message::{
-    Fetch, FetchKind, FetchOk, Publish, PublishNamespace, Subscribe, TrackStatus,
-};
+use crate::message::{Fetch, FetchKind, Publish, PublishNamespace, Subscribe, TrackStatus};
 use crate::parameter::{GroupOrder, Parameters};
 use crate::property::Properties;
 use crate::session::{Accepted, CloseReason, Event, Refused, Request, RequestId, Side};
-use weir_transport::Direction;
 
 #[test]
 fn a_subscription_from_subscribe_to_done() {
@@ -53,9 +53,7 @@ fn a_subscription_from_subscribe_to_done() {
             ]
         );
         assert_eq!(pair.events(Side::Server), [], "the end came from here");
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
@@ -110,9 +108,7 @@ fn a_subscription_from_publish_to_done() {
             pair.run_events(Side::Client)[0],
             Event::Done { id, done: done() }
         );
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
@@ -147,9 +143,7 @@ fn a_publication_may_end_before_it_is_answered() {
                 }
             });
             assert_eq!(pair.run_events(Side::Server), []);
-            for side in [Side::Client, Side::Server] {
-                assert_eq!(pair.session(side).requests_len(), 0);
-            }
+            pair.assert_no_requests();
         }
     });
 }
@@ -158,9 +152,7 @@ fn a_publication_may_end_before_it_is_answered() {
 fn a_refused_request_is_over_on_both_sides() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         pair.run_events(Side::Server);
         let error = request_error(RequestErrorCode::DOES_NOT_EXIST);
         pair.server(|session, view| session.request_error(view, id, error.clone()));
@@ -169,9 +161,7 @@ fn a_refused_request_is_over_on_both_sides() {
             [Event::Rejected { id, error }]
         );
         assert_eq!(pair.events(Side::Server), []);
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
         let update = pair.client(|session, view| session.update(view, id, Parameters::default()));
         assert_eq!(update, Err(Refused::Over));
     });
@@ -201,9 +191,7 @@ fn a_track_status_is_one_question_and_one_answer() {
             ok: Accepted::Ok(answer),
         };
         assert_eq!(events, [accepted, Event::Closed { id, reason }]);
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
@@ -239,9 +227,7 @@ fn a_namespace_is_offered_and_withdrawn() {
         let events = pair.run_events(Side::Server);
         assert!(matches!(events[..], [Event::Closed { .. }]), "{events:?}");
         assert_eq!(pair.events(Side::Client), []);
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
@@ -270,12 +256,7 @@ fn a_fetch_asks_accepts_and_finishes() {
             pair.run_events(Side::Server),
             [Event::Request { id, request }]
         );
-        let ok = FetchOk {
-            end_of_track: false,
-            end: Location::new(2, 5),
-            parameters: Parameters::default(),
-            properties: Properties::EMPTY,
-        };
+        let ok = fetch_ok(Location::new(2, 5));
         pair.server(|session, view| {
             session.fetch_ok(view, id, ok.clone());
             session.finish(view, id);
@@ -290,9 +271,7 @@ fn a_fetch_asks_accepts_and_finishes() {
             [accepted, Event::Closed { id, reason }]
         );
         pair.run();
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
@@ -300,9 +279,7 @@ fn a_fetch_asks_accepts_and_finishes() {
 fn updates_are_answered_in_order() {
     each_seed(|seed| {
         let mut pair = Pair::ready(seed);
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         for priority in [1, 2] {
             let parameters = Parameters {
                 subscriber_priority: Some(priority),
@@ -378,18 +355,14 @@ fn a_refused_update_of_a_namespace_ends_it() {
             pair.run_events(Side::Client),
             [updated, Event::Closed { id, reason }]
         );
-        for side in [Side::Client, Side::Server] {
-            assert_eq!(pair.session(side).requests_len(), 0);
-        }
+        pair.assert_no_requests();
     });
 }
 
 #[test]
 fn answers_to_what_is_over_are_no_misuse() {
     let mut pair = Pair::ready(1);
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.client(|session, view| session.cancel(view, id, ResetCode::CANCELLED));
     pair.run();
     pair.server(|session, view| {
@@ -453,9 +426,7 @@ fn an_offer_may_be_done_before_it_has_a_stream() {
     ));
     pair.server(|session, view| session.request_ok(view, id, ok()));
     pair.run();
-    for side in [Side::Client, Side::Server] {
-        assert_eq!(pair.session(side).requests_len(), 0);
-    }
+    pair.assert_no_requests();
 }
 
 #[test]

@@ -2,20 +2,19 @@
 
 use std::time::Duration;
 
-use super::pair::{Pair, done, each_seed, ok, request_error, subscribe_ok, track};
+use weir_transport::Transport;
+
+use super::pair::{Pair, done, each_seed, ok, request_error, subscribe_ok};
 use crate::error::RequestErrorCode;
 use crate::message::{RequestOk, SubscribeOk};
 use crate::parameter::Parameters;
 use crate::property::Properties;
 use crate::session::{CloseReason, Event, RequestId, Session, Side};
-use weir_transport::Transport;
 
 /// A subscription of the client whose SUBSCRIBE the server has and did not answer, with so many updates.
 fn unanswered(seed: u64, updates: usize) -> (Pair, RequestId) {
     let mut pair = Pair::ready(seed);
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     for _ in 0..updates {
         pair.client(|session, view| session.update(view, id, Parameters::default()))
             .unwrap();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use weir_transport::{Direction, Read, StreamId};
 
 use super::pair::{
     Pair, config, config_with, datagram, each_seed, goaway, ok, subgroup, subscribe, track,
@@ -12,7 +13,6 @@ use crate::message::{GoAway, Message, Setup};
 use crate::parameter::Parameters;
 use crate::session::{CONTROL_PRIORITY, Event, REQUEST_PRIORITY, Refused, Request, Side};
 use crate::token::Token;
-use weir_transport::{Direction, Read, StreamId};
 
 #[test]
 fn both_sides_become_ready_and_see_what_the_other_said() {
@@ -38,8 +38,7 @@ fn both_sides_become_ready_and_see_what_the_other_said() {
 #[test]
 fn control_and_request_streams_go_before_data() {
     let mut pair = Pair::ready(1);
-    pair.client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    pair.client_subscribes();
     pair.run();
     let priorities: Vec<i32> = pair.link.priorities.values().copied().collect();
     assert_eq!(
@@ -53,9 +52,7 @@ fn a_client_may_ask_before_the_server_has_said_a_word() {
     each_seed(|seed| {
         let mut pair = Pair::new(seed, config(Side::Client), config(Side::Server));
         pair.start();
-        let id = pair
-            .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-            .unwrap();
+        let id = pair.client_subscribes();
         let events = pair.run_events(Side::Server);
         assert!(
             matches!(
@@ -129,9 +126,7 @@ fn the_control_stream_waits_for_the_stream_limit() {
     let mut pair = Pair::new(3, config(Side::Client), config(Side::Server));
     pair.link.limit_streams(Side::Client, Direction::Uni, 0);
     pair.start();
-    let id = pair
-        .client(|session, view| session.subscribe(view, track("t"), Parameters::default()))
-        .unwrap();
+    let id = pair.client_subscribes();
     pair.run();
     assert!(!pair.session(Side::Server).is_ready());
     pair.link.limit_streams(Side::Client, Direction::Uni, 1);
@@ -201,6 +196,22 @@ fn after_a_sent_goaway_newer_requests_are_rejected() {
     assert_eq!(events.len(), 1, "only the old one: {events:?}");
     pair.peer_sends(Side::Server, control, &[Message::GoAway(goaway(Some(1)))]);
     assert_eq!(pair.events(Side::Server), [Event::GoAway(goaway(Some(1)))]);
+}
+
+#[test]
+fn a_goaway_before_the_peers_setup_is_not_sent() {
+    let mut pair = Pair::alone(config(Side::Server));
+    pair.server(|session, view| session.goaway(view, goaway(None)));
+    let (messages, _) = pair.peer_reads(Side::Server, StreamId(3));
+    assert!(matches!(messages[..], [Message::Setup(_)]), "{messages:?}");
+    let setup = Message::Setup(Setup::default());
+    pair.peer_opens(Side::Server, Direction::Uni, &[setup]);
+    pair.peer_opens(Side::Server, Direction::Bi, &[subscribe(0, "t")]);
+    let events = pair.events(Side::Server);
+    assert!(
+        matches!(events[..], [Event::Ready { .. }, Event::Request { .. }]),
+        "{events:?}"
+    );
 }
 
 #[test]

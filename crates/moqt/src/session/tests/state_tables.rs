@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use super::epoch;
+use crate::error::ResetCode;
 use crate::message::{MessageKind, RequestKind, Setup};
-use crate::session::request_state::{self, End, EndedBy, Input, Live, Opener, Verdict, judge};
+use crate::session::CloseReason;
+use crate::session::request_state::{self, EndedBy, Input, Live, Opener, Verdict, judge};
 use crate::session::state::{self, GoAways};
 
 /// Prints a table: the states are the columns, the events the rows.
@@ -115,9 +117,15 @@ const REQUEST_EVENTS: [(&str, Input); 14] = [
     ),
     ("GOAWAY", Input::Message(MessageKind::GoAway)),
     ("first message", Input::Message(MessageKind::Subscribe)),
-    ("FIN", Input::End(End::Fin)),
-    ("RESET_STREAM", Input::End(End::Reset)),
-    ("STOP_SENDING", Input::End(End::Stopped)),
+    ("FIN", Input::End(CloseReason::Fin)),
+    (
+        "RESET_STREAM",
+        Input::End(CloseReason::Reset(ResetCode::CANCELLED)),
+    ),
+    (
+        "STOP_SENDING",
+        Input::End(CloseReason::Stopped(ResetCode::CANCELLED)),
+    ),
 ];
 
 fn request_cell(verdict: Verdict) -> &'static str {

@@ -6,9 +6,10 @@ mod requests;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use weir_transport::{Direction, StreamId, Transport};
 
 use super::pair::{
-    DRAFT, Pair, config, done, goaway, header, mandatory, namespace, object, ok, publish,
+    DRAFT, Pair, config, done, fetch_ok, goaway, header, mandatory, namespace, object, ok, publish,
     request_error, subgroup, subscribe, subscribe_ok, track, update,
 };
 use crate::data::FetchHeader;
@@ -16,8 +17,7 @@ use crate::error::{RequestErrorCode, ResetCode, SessionError};
 use crate::limits::Limits;
 use crate::location::Location;
 use crate::message::{
-    FetchKind, FetchOk, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup,
-    Subscribe,
+    FetchKind, GoAway, Message, Redirect, RequestError, RequestOk, RequestUpdate, Setup, Subscribe,
 };
 use crate::name::{FullTrackName, TrackName};
 use crate::parameter::Parameters;
@@ -25,7 +25,6 @@ use crate::property::Properties;
 use crate::session::{Session, Side};
 use crate::token::Token;
 use crate::varint;
-use weir_transport::{Direction, StreamId, Transport};
 
 const SERVER: Side = Side::Server;
 const CLIENT: Side = Side::Client;

@@ -208,14 +208,7 @@ fn what_answers_say() {
         }),
         ("FETCH_OK that ends before the fetch starts", |pair, _| {
             own_fetch(pair);
-            let (parameters, properties) = (Parameters::default(), Properties::EMPTY);
-            let end = Location::new(3, 2);
-            let ok = FetchOk {
-                end_of_track: false,
-                end,
-                parameters,
-                properties,
-            };
+            let ok = fetch_ok(Location::new(3, 2));
             pair.peer_sends(SERVER, OWN, &[Message::FetchOk(ok)]);
         }),
         ("a redirect with a URI from a client", |pair, _| {

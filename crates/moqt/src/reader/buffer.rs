@@ -1,4 +1,4 @@
-//! The bytes of a stream on their way into headers and payload.
+//! The bytes of a stream that have arrived and are not yet read as headers and payload.
 
 use std::mem;
 
@@ -7,20 +7,20 @@ use bytes::{Buf, Bytes, BytesMut};
 use crate::cursor::Cursor;
 use crate::error::{DecodeError, Violation};
 
-/// The part of a stream that has arrived and was not read yet.
+/// The bytes of a stream that have arrived and are not yet read.
 ///
-/// Either a header is being waited for, then its first bytes are in `partial` and `chunk` holds nothing, or what arrived
-/// last is in `chunk` and shared with whoever delivered it.
+/// While a header is incomplete, its first bytes are in `partial` and `chunk` is empty. Otherwise `chunk` holds the bytes
+/// that arrived last, and shares them with the caller that delivered them.
 #[derive(Debug)]
-pub(super) struct Input {
+pub(super) struct ReadBuffer {
     chunk: Bytes,
     partial: BytesMut,
-    /// How long `partial` has to become before reading it can get any further.
+    /// How many bytes `partial` needs before another attempt to read it.
     wanted: usize,
     header_bytes_max: usize,
 }
 
-impl Input {
+impl ReadBuffer {
     pub(super) fn new(header_bytes_max: usize) -> Self {
         Self {
             chunk: Bytes::new(),
