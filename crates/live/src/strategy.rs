@@ -3,6 +3,8 @@
 //! A strategy says all it has to say in MOQT's own terms, so that a relay that has never heard of it
 //! can deliver by it: which stream an object goes to, which publisher priority the stream has, in which
 //! order groups go, which streams are no longer worth sending and are reset, and how long one may take.
+//!
+//! The browser player has a twin of each (`web/playout/strategy.js`), and both pass `vectors/playout/strategies.json`.
 
 mod layers;
 mod protective;

@@ -1,4 +1,7 @@
-//! What a relay has done and what it holds.
+//! What a relay has done and what it holds: counters and gauges.
+//!
+//! Operators see each field as `weir_relay_NAME`. Gauges are filled in where the dispatch looks at all owners
+//! (`dispatch/inspection.rs`).
 
 use weir_moqt::metrics;
 
@@ -180,7 +183,7 @@ metrics! {
         sessions,
         /// Tracks with a publisher, a subscriber, or someone waiting.
         tracks,
-        /// Subscriptions that get objects.
+        /// Established subscriptions, those that want no objects now included.
         subscriptions,
         /// Tracks that another thread of the relay was offered or asked for.
         crossings,

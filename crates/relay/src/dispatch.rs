@@ -20,7 +20,7 @@ use crate::{
     catalogue::{Catalogue, Offering, PrefixSubscription, StatusEvent},
     delivery::Delivery,
     fetch::{Fetches, Serving},
-    ids::Sender,
+    ids::RequestKey,
     links::{Linking, Links},
     sessions::{authorization::joined, peer::Part},
     timers::Timer,
@@ -68,8 +68,72 @@ impl Owners {
         }
     }
 
-    /// Hands an object that came in a datagram to all who want it.
-    fn on_datagram(&mut self, turn: &mut Turn<'_>, sender: Sender, datagram: ObjectDatagram) {
+    /// Something happened on a connection.
+    pub(crate) fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
+        let now = turn.now;
+        match event {
+            Event::Datagram { handle, data } => {
+                let Some(peer) = turn.sessions.get(handle) else {
+                    return;
+                };
+                let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
+                    return;
+                };
+                match peer
+                    .session
+                    .handle_datagram(turn.now, &mut connection, data)
+                {
+                    Some((request, datagram)) => {
+                        self.on_datagram(turn, (handle, request), datagram);
+                    }
+                    // A datagram whose Track Alias is not known yet comes later, as an event of the session.
+                    None => self.settle(turn, handle),
+                }
+            }
+            Event::Readable { handle, stream } => {
+                turn.with_session(handle, |session, connection| {
+                    session.handle_readable(now, connection, stream);
+                });
+                self.settle(turn, handle);
+            }
+            Event::Opened {
+                handle,
+                stream,
+                direction,
+            } => {
+                turn.with_session(handle, |session, connection| {
+                    session.handle_opened(now, connection, stream, direction);
+                });
+                self.settle(turn, handle);
+            }
+            Event::Writable { handle, stream } => self.on_writable(turn, handle, stream),
+            Event::Stopped {
+                handle,
+                stream,
+                code,
+            } => {
+                self.on_stopped(turn, handle, stream, code);
+            }
+            Event::StreamsAvailable { handle, direction } => {
+                turn.with_session(handle, |session, connection| {
+                    session.handle_streams_available(now, connection, direction);
+                });
+                if direction == Direction::Uni {
+                    self.serving().resume_pending(turn, handle);
+                }
+                self.settle(turn, handle);
+            }
+            Event::Connected { handle } => self.on_connected(turn, handle),
+            Event::Lost { handle, .. } => self.on_lost(turn, handle),
+            Event::Finished { handle, stream } => {
+                self.delivery.on_finished(handle, stream);
+            }
+        }
+    }
+
+    /// Hands an object that came in a datagram to all who want it: admits it (`track/admit.rs`), keeps it
+    /// (`track/keep.rs`), delivers it (`delivery/fan_out.rs`), and serves the fetches that waited for it.
+    fn on_datagram(&mut self, turn: &mut Turn<'_>, sender: RequestKey, datagram: ObjectDatagram) {
         let Some(admitted) = self.tracks.admit_datagram(turn, sender, &datagram) else {
             return;
         };
@@ -224,7 +288,7 @@ impl Owners {
     }
 
     /// A request of the relay's was accepted.
-    fn on_accepted(&mut self, turn: &mut Turn<'_>, id: Sender, ok: Accepted) {
+    fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
         let Some(part) = turn.part(id) else {
             return;
         };
@@ -251,7 +315,7 @@ impl Owners {
     }
 
     /// A request of the relay's was refused.
-    fn on_rejected(&mut self, turn: &mut Turn<'_>, id: Sender, error: &RequestError) {
+    fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestKey, error: &RequestError) {
         match turn.part(id) {
             Some(Part::UpstreamStatus(requester)) => {
                 let event = StatusEvent::Rejected(error.code);
@@ -269,7 +333,7 @@ impl Owners {
     fn on_updated(
         &mut self,
         turn: &mut Turn<'_>,
-        id: Sender,
+        id: RequestKey,
         result: Result<RequestOk, RequestError>,
     ) {
         if let Some(track) = turn.published_track(id) {
@@ -279,7 +343,7 @@ impl Owners {
         }
     }
 
-    fn on_request(&mut self, turn: &mut Turn<'_>, (handle, id): Sender, request: Request) {
+    fn on_request(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, request: Request) {
         if turn.sessions.is_shedding() && !turn.is_link(handle) {
             turn.counters.refused_shedding += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
@@ -294,7 +358,7 @@ impl Owners {
         }
     }
 
-    fn on_permitted(&mut self, turn: &mut Turn<'_>, id: Sender, request: Request) {
+    fn on_permitted(&mut self, turn: &mut Turn<'_>, id: RequestKey, request: Request) {
         let tracks = &mut self.tracks;
         match request {
             Request::Subscribe(subscribe) => {
@@ -321,7 +385,7 @@ impl Owners {
         }
     }
 
-    fn on_publish(&mut self, turn: &mut Turn<'_>, id: Sender, publish: &Publish) {
+    fn on_publish(&mut self, turn: &mut Turn<'_>, id: RequestKey, publish: &Publish) {
         if let Some(track) = self.tracks.find_published(turn, id, publish) {
             let demand = self.demand_of(turn, track, id.0);
             self.tracks.publish(turn, (track, id), publish, demand);
@@ -329,7 +393,7 @@ impl Owners {
     }
 
     /// A session changes one of its requests.
-    fn on_update(&mut self, turn: &mut Turn<'_>, id: Sender, parameters: &Parameters) {
+    fn on_update(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) {
         if !turn.permits_update(id.0) {
             return self.fail_update(turn, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -357,7 +421,7 @@ impl Owners {
 
     /// A session changes a request and brings new tokens for it. Returns whether they permit it; if not, the
     /// update is refused, and with it what the draft says [moqt-18 §10.9.1].
-    fn is_renewed(&mut self, turn: &mut Turn<'_>, id: Sender, parameters: &Parameters) -> bool {
+    fn is_renewed(&mut self, turn: &mut Turn<'_>, id: RequestKey, parameters: &Parameters) -> bool {
         let Some(mut subject) = self.subject(turn, id) else {
             return true;
         };
@@ -383,7 +447,7 @@ impl Owners {
     }
 
     /// What a request of a session is about.
-    fn subject(&mut self, turn: &mut Turn<'_>, id: Sender) -> Option<Subject> {
+    fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
         let (action, namespace) = match turn.part(id)? {
             Part::Source(track) => {
                 let track = self.tracks.get(track)?;
@@ -401,7 +465,7 @@ impl Owners {
     }
 
     /// The peer ended one of its requests.
-    fn on_closed(&mut self, turn: &mut Turn<'_>, (handle, id): Sender, reason: CloseReason) {
+    fn on_closed(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey, reason: CloseReason) {
         let is_clean = reason == CloseReason::Fin;
         if self.fetches.is_upstream((handle, id)) {
             return self
@@ -437,7 +501,7 @@ impl Owners {
     /// A peer wants a request moved [moqt-18 §10.4], as often as requests may be updated: it is made again in the same
     /// session, since that is the only place where the relay can reach the peer. What the peer asked for itself, it moves
     /// itself.
-    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
+    fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         let Some(part) = turn.moved_part((handle, id)) else {
             return;
         };
@@ -511,67 +575,6 @@ impl Owners {
                 turn.note_reset(handle);
             }
             None => {}
-        }
-    }
-
-    pub(crate) fn on_event(&mut self, turn: &mut Turn<'_>, event: Event) {
-        let now = turn.now;
-        match event {
-            Event::Datagram { handle, data } => {
-                let Some(peer) = turn.sessions.get(handle) else {
-                    return;
-                };
-                let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
-                    return;
-                };
-                match peer
-                    .session
-                    .handle_datagram(turn.now, &mut connection, data)
-                {
-                    Some((request, datagram)) => {
-                        self.on_datagram(turn, (handle, request), datagram);
-                    }
-                    None => self.settle(turn, handle),
-                }
-            }
-            Event::Readable { handle, stream } => {
-                turn.with_session(handle, |session, connection| {
-                    session.handle_readable(now, connection, stream);
-                });
-                self.settle(turn, handle);
-            }
-            Event::Opened {
-                handle,
-                stream,
-                direction,
-            } => {
-                turn.with_session(handle, |session, connection| {
-                    session.handle_opened(now, connection, stream, direction);
-                });
-                self.settle(turn, handle);
-            }
-            Event::Writable { handle, stream } => self.on_writable(turn, handle, stream),
-            Event::Stopped {
-                handle,
-                stream,
-                code,
-            } => {
-                self.on_stopped(turn, handle, stream, code);
-            }
-            Event::StreamsAvailable { handle, direction } => {
-                turn.with_session(handle, |session, connection| {
-                    session.handle_streams_available(now, connection, direction);
-                });
-                if direction == Direction::Uni {
-                    self.serving().resume_pending(turn, handle);
-                }
-                self.settle(turn, handle);
-            }
-            Event::Connected { handle } => self.on_connected(turn, handle),
-            Event::Lost { handle, .. } => self.on_lost(turn, handle),
-            Event::Finished { handle, stream } => {
-                self.delivery.on_finished(handle, stream);
-            }
         }
     }
 }

@@ -11,7 +11,7 @@ use weir_moqt::{
 use weir_quic::Handle;
 
 use crate::{
-    ids::{Sender, SubgroupId, TrackId},
+    ids::{PublisherId, SubgroupId, TrackId},
     sessions::peer::Part,
 };
 
@@ -49,7 +49,7 @@ pub(crate) enum Effect {
     /// It is known now how far a track has come that is to be offered.
     OfferAwaited(TrackId),
     /// A publisher is no more; the code is for whoever waits for its answer.
-    PublisherGone(TrackId, Sender, RequestErrorCode),
+    PublisherGone(TrackId, PublisherId, RequestErrorCode),
     /// A track may have no client left that publishes it: links are not served then.
     LinksUnserved(TrackId),
     /// Subscriptions of a track were established or refused: fetches that join them go on, or end.

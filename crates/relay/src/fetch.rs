@@ -1,7 +1,7 @@
 //! FETCH: fetches of peers, served from the cache, and fetches of the relay, which fill the cache.
 
 mod answers;
-mod range;
+mod request;
 mod resume;
 mod served_fetch;
 mod served_stream;

@@ -14,14 +14,14 @@ pub(crate) struct TrackId {
 /// Names a subgroup within its track, for as long as the track lives.
 pub(crate) type SubgroupId = u64;
 
-/// Names a request: the session and the request in it.
+/// Names a request: the session that it belongs to, and its ID there.
 pub(crate) type RequestKey = (Handle, RequestId);
 
-/// Names a fetch, of a peer or of the relay: the session and the request in it.
-pub(crate) type FetchId = (Handle, RequestId);
+/// Names a fetch, of a peer or of the relay, by its request.
+pub(crate) type FetchId = RequestKey;
 
-/// Names a publisher of a track: the session and the request by which its objects come.
-pub(crate) type Sender = (Handle, RequestId);
+/// Names a publisher of a track by the request that its objects come by.
+pub(crate) type PublisherId = RequestKey;
 
 /// A group and a subgroup in it.
 pub(crate) type SubgroupKey = (u64, u64);

@@ -37,7 +37,7 @@ use self::{
 };
 use crate::{
     cache::{Ledger, TrackCache},
-    ids::{Sender, SubgroupId},
+    ids::{PublisherId, SubgroupId},
 };
 
 /// What a track says for all its subscribers.
@@ -239,11 +239,11 @@ impl Track {
         }
     }
 
-    fn publisher(&mut self, id: Sender) -> Option<&mut Publisher> {
+    fn publisher(&mut self, id: PublisherId) -> Option<&mut Publisher> {
         self.publishers.iter_mut().find(|it| it.id() == id)
     }
 
-    fn remove_publisher(&mut self, id: Sender) -> Option<Publisher> {
+    fn remove_publisher(&mut self, id: PublisherId) -> Option<Publisher> {
         let index = self.publishers.iter().position(|it| it.id() == id)?;
         Some(self.publishers.remove(index))
     }
@@ -261,7 +261,7 @@ impl Track {
     #[inline]
     fn note_sender(
         &mut self,
-        sender: Sender,
+        sender: PublisherId,
         location: Location,
         ledger: &mut Ledger,
     ) -> Option<Restarted> {

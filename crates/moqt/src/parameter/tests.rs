@@ -1,6 +1,8 @@
 use super::*;
 
 const DRAFT: Draft = Draft::Draft18;
+/// One letter for each of [`RequestKind::ALL`].
+const LETTERS: &str = "SPFTnNT";
 
 /// All moments of a request in which `parameters` may be sent, one letter per request kind in the order of
 /// [`RequestKind::ALL`], one word per step.
@@ -13,7 +15,12 @@ fn places(parameters: &Parameters) -> String {
     ];
     let words = steps.map(|step| {
         let may = |kind: RequestKind| parameters.check(DRAFT, kind, step).is_ok();
-        let letters = RequestKind::ALL.into_iter().zip("SPFTnNT".chars());
+        assert_eq!(
+            RequestKind::ALL.len(),
+            LETTERS.len(),
+            "a letter for each kind"
+        );
+        let letters = RequestKind::ALL.into_iter().zip(LETTERS.chars());
         letters
             .map(|(kind, letter)| if may(kind) { letter } else { '-' })
             .collect::<String>()

@@ -12,7 +12,7 @@ use crate::{
     catalogue::StatusEvent,
     delivery::Scope,
     effect::Effect,
-    ids::{Sender, TrackId},
+    ids::{PublisherId, TrackId},
     links::is_moved,
     sessions::{peer::Part, refusal::refusal},
     track::{Demand, Publisher},
@@ -172,7 +172,7 @@ impl Owners {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        publisher: Sender,
+        publisher: PublisherId,
         code: RequestErrorCode,
     ) {
         let is_end = self.tracks.cut_publisher(turn, id, publisher);
@@ -354,7 +354,7 @@ impl Owners {
     }
 
     /// Ends a request of a session since its bearer's time is over.
-    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): Sender) {
+    fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         turn.counters.requests_expired += 1;
         if let Some(Part::Subscriber(track)) = turn.part((handle, id)) {
             let who = (track, handle, id);

@@ -12,7 +12,7 @@ pub struct TrackState<'a> {
     pub name: &'a FullTrackName,
     /// Sessions that it comes from.
     pub publishers: usize,
-    /// Subscriptions that get its objects.
+    /// Established subscriptions.
     pub subscribers: usize,
     /// Requests that wait for a publisher.
     pub waiting: usize,

@@ -21,7 +21,7 @@ use crate::{
     Counters, Limits,
     cache::{Contradiction, Ledger, Span},
     effect::Effect,
-    ids::{Sender, SubgroupId, SubgroupKey, TrackId},
+    ids::{PublisherId, SubgroupId, SubgroupKey, TrackId},
     turn::Turn,
 };
 
@@ -56,7 +56,7 @@ impl Tracks {
     pub(crate) fn admit_datagram(
         &mut self,
         turn: &mut Turn<'_>,
-        sender: Sender,
+        sender: PublisherId,
         datagram: &ObjectDatagram,
     ) -> Option<AdmittedDatagram> {
         let peer = turn.sessions.get(sender.0);
@@ -97,7 +97,7 @@ impl Tracks {
     pub(crate) fn on_subgroup(
         &mut self,
         turn: &mut Turn<'_>,
-        (handle, request): Sender,
+        (handle, request): PublisherId,
         stream: StreamId,
         header: SubgroupHeader,
     ) {
@@ -226,7 +226,7 @@ impl Tracks {
         turn: &mut Turn<'_>,
         id: TrackId,
         key: SubgroupKey,
-        former: Sender,
+        former: PublisherId,
         next: Option<u64>,
     ) {
         let Some(track) = self.table.get(id) else {
@@ -403,7 +403,7 @@ impl Track {
         &mut self,
         turn: &mut Turn<'_>,
         ledger: &mut Ledger,
-        sender: Sender,
+        sender: PublisherId,
         datagram: &ObjectDatagram,
     ) -> Result<(), Rejected> {
         let location = Location::new(datagram.group, datagram.object);
@@ -433,7 +433,7 @@ impl Track {
         turn: &mut Turn<'_>,
         ledger: &mut Ledger,
         inbound: &mut InboundStream,
-        sender: Sender,
+        sender: PublisherId,
         object: &ObjectHeader,
     ) -> Result<Option<Restarted>, Rejected> {
         let group = inbound.header.group;
@@ -461,7 +461,7 @@ impl Track {
         &mut self,
         turn: &mut Turn<'_>,
         inbound: &mut InboundStream,
-        (key, sender): (SubgroupKey, Sender),
+        (key, sender): (SubgroupKey, PublisherId),
         object: &ObjectHeader,
         restarted: Option<Restarted>,
     ) -> Result<(), Rejected> {
@@ -489,7 +489,7 @@ impl Track {
         &mut self,
         header: SubgroupHeader,
         number: u64,
-        (sender, from_link): (Sender, bool),
+        (sender, from_link): (PublisherId, bool),
         object: ObjectHeader,
     ) -> SubgroupId {
         self.observe(Location::new(header.group, object.id));
@@ -506,7 +506,7 @@ impl Track {
         &mut self,
         turn: &mut Turn<'_>,
         log: SubgroupId,
-        sender: Sender,
+        sender: PublisherId,
     ) -> Option<u64> {
         if !self.duplicates.is_shared() {
             return None;
@@ -535,7 +535,7 @@ impl Track {
         &mut self,
         turn: &mut Turn<'_>,
         log: SubgroupId,
-        sender: Sender,
+        sender: PublisherId,
         data: &[u8],
     ) -> bool {
         let Some(subgroup) = self.subgroup(log) else {
@@ -553,7 +553,7 @@ impl Track {
         &mut self,
         turn: &mut Turn<'_>,
         ledger: &mut Ledger,
-        (log, sender): (SubgroupId, Sender),
+        (log, sender): (SubgroupId, PublisherId),
         inbound: &InboundStream,
         ended: Ended,
     ) -> Result<(), Contradiction> {

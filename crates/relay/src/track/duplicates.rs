@@ -9,7 +9,7 @@ use weir_moqt::location::Location;
 
 use crate::{
     cache::Contradiction,
-    ids::{Sender, SubgroupKey},
+    ids::{PublisherId, SubgroupKey},
 };
 
 /// The last objects and subgroups of a track.
@@ -30,7 +30,7 @@ pub(super) struct Duplicates {
 #[derive(Clone, Copy, Debug)]
 struct Passed {
     key: SubgroupKey,
-    sender: Sender,
+    sender: PublisherId,
     /// The publisher's priority.
     priority: u8,
     /// Its stream goes on.
@@ -57,7 +57,7 @@ pub(super) enum Claim {
 /// A publisher that restarted the track, while nothing came from the others.
 #[derive(Clone, Copy, Debug)]
 struct Restart {
-    sender: Sender,
+    sender: PublisherId,
     since: Instant,
     has_begun: bool,
 }
@@ -84,7 +84,7 @@ impl Duplicates {
     }
 
     /// `sender` says that it has published nothing yet, though others have.
-    pub(super) fn begin_restart(&mut self, now: Instant, sender: Sender) {
+    pub(super) fn begin_restart(&mut self, now: Instant, sender: PublisherId) {
         self.restart = Some(Restart {
             sender,
             since: now,
@@ -94,7 +94,7 @@ impl Duplicates {
 
     /// An object came from `sender`. Tells since when, if `sender` has restarted the track; an object of another
     /// publisher shows that this one is there, and undoes the restart.
-    pub(super) fn note_sender(&mut self, sender: Sender) -> Option<Restarted> {
+    pub(super) fn note_sender(&mut self, sender: PublisherId) -> Option<Restarted> {
         let restart = self.restart.as_mut()?;
         if restart.sender != sender {
             self.restart = None;
@@ -106,12 +106,12 @@ impl Duplicates {
     }
 
     /// Whether `sender` has restarted the track, and nothing came from the others since.
-    pub(super) fn has_restarted(&self, sender: Sender) -> bool {
+    pub(super) fn has_restarted(&self, sender: PublisherId) -> bool {
         self.restarted_since(sender).is_some()
     }
 
     /// When `sender` restarted the track, if nothing came from the others since.
-    pub(super) fn restarted_since(&self, sender: Sender) -> Option<Instant> {
+    pub(super) fn restarted_since(&self, sender: PublisherId) -> Option<Instant> {
         let restart = self.restart.filter(|restart| restart.sender == sender);
         restart.map(|restart| restart.since)
     }
@@ -163,7 +163,7 @@ impl Duplicates {
         &mut self,
         now: Instant,
         key: SubgroupKey,
-        sender: Sender,
+        sender: PublisherId,
         (object, priority): (u64, u8),
         restarted: Option<Restarted>,
     ) -> Claim {
@@ -204,7 +204,7 @@ impl Duplicates {
     }
 
     /// Whose subgroup it is at present, if there are several publishers.
-    pub(super) fn owner(&self, key: SubgroupKey) -> Option<Sender> {
+    pub(super) fn owner(&self, key: SubgroupKey) -> Option<PublisherId> {
         let place = self.place(key).filter(|_| self.is_shared)?;
         let passed = &self.subgroups[place];
         passed.is_live.then_some(passed.sender)
@@ -212,7 +212,7 @@ impl Duplicates {
 
     /// Something of a subgroup came from `sender`, which passes it on. Returns whether another one has gone on with it
     /// since. Late bytes of others do not undo a restart.
-    pub(super) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: Sender) -> bool {
+    pub(super) fn touch(&mut self, now: Instant, key: SubgroupKey, sender: PublisherId) -> bool {
         let Some(place) = self.place(key) else {
             return false;
         };
@@ -228,7 +228,13 @@ impl Duplicates {
 
     /// The stream on which `sender` passed on a subgroup is over; `next` is the first object that did not
     /// come in full.
-    pub(super) fn release(&mut self, now: Instant, key: SubgroupKey, sender: Sender, next: u64) {
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        key: SubgroupKey,
+        sender: PublisherId,
+        next: u64,
+    ) {
         if let Some(place) = self.place(key)
             && self.subgroups[place].sender == sender
         {
@@ -283,7 +289,7 @@ mod tests {
         Location { group, object: 0 }
     }
 
-    fn sender(request: u64) -> Sender {
+    fn sender(request: u64) -> PublisherId {
         (handles::<1>()[0], RequestId(request))
     }
 

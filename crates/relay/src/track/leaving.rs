@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     effect::Effect,
-    ids::{Sender, TrackId},
+    ids::{PublisherId, TrackId},
     timers::Timer,
     turn::Turn,
 };
@@ -28,7 +28,11 @@ pub(crate) struct Gone {
 impl Tracks {
     /// A publisher declined the relay's SUBSCRIBE, or its session had to give it up. The relay does not follow
     /// redirects; to the subscriber the track is simply not there.
-    pub(crate) fn on_subscribe_error(turn: &mut Turn<'_>, sender: Sender, error: &RequestError) {
+    pub(crate) fn on_subscribe_error(
+        turn: &mut Turn<'_>,
+        sender: PublisherId,
+        error: &RequestError,
+    ) {
         let code = if error.code == RequestErrorCode::REDIRECT {
             RequestErrorCode::DOES_NOT_EXIST
         } else {
@@ -43,7 +47,7 @@ impl Tracks {
     pub(crate) fn on_publish_done(
         &mut self,
         turn: &mut Turn<'_>,
-        sender: Sender,
+        sender: PublisherId,
         done: PublishDone,
     ) {
         let Some(id) = turn.published_track(sender) else {
@@ -63,7 +67,12 @@ impl Tracks {
     }
 
     /// A publisher ended a request of its own, or the relay's. After PUBLISH_DONE that says nothing new.
-    pub(crate) fn on_request_closed(&mut self, turn: &mut Turn<'_>, id: TrackId, sender: Sender) {
+    pub(crate) fn on_request_closed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        sender: PublisherId,
+    ) {
         let track = self.table.get(id);
         let publisher = track.and_then(|track| track.publisher(sender));
         if publisher.is_some_and(|publisher| !publisher.is_leaving()) {
@@ -117,7 +126,7 @@ impl Tracks {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        sender: Sender,
+        sender: PublisherId,
     ) -> bool {
         self.cut_streams(turn, sender.0, sender.1);
         if let Some(peer) = turn.sessions.get(sender.0) {
@@ -140,7 +149,7 @@ impl Tracks {
     pub(crate) fn remove_publisher(
         &mut self,
         id: TrackId,
-        sender: Sender,
+        sender: PublisherId,
         is_end: bool,
     ) -> Option<Gone> {
         let track = self.table.get(id)?;

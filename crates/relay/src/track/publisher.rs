@@ -5,7 +5,7 @@ use std::time::Instant;
 use weir_moqt::{message::PublishDone, session::RequestId};
 use weir_quic::Handle;
 
-use crate::ids::Sender;
+use crate::ids::PublisherId;
 
 /// A session that objects of a track come from.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,7 +84,11 @@ pub(crate) struct Leaving {
 
 impl Publisher {
     /// A publisher that sent PUBLISH and was told whether to send objects, or that was asked with SUBSCRIBE.
-    pub(super) fn new((handle, request): Sender, is_link: bool, state: PublisherState) -> Self {
+    pub(super) fn new(
+        (handle, request): PublisherId,
+        is_link: bool,
+        state: PublisherState,
+    ) -> Self {
         Self {
             handle,
             request,
@@ -102,7 +106,7 @@ impl Publisher {
         self.handle
     }
 
-    pub(crate) fn id(&self) -> Sender {
+    pub(crate) fn id(&self) -> PublisherId {
         (self.handle, self.request)
     }
 

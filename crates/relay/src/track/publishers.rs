@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     effect::Effect,
-    ids::{Sender, TrackId},
+    ids::{PublisherId, TrackId},
     sessions::peer::Part,
     timers::Timer,
     turn::Turn,
@@ -58,7 +58,7 @@ impl Tracks {
     pub(crate) fn find_published(
         &mut self,
         turn: &mut Turn<'_>,
-        (handle, id): Sender,
+        (handle, id): PublisherId,
         publish: &Publish,
     ) -> Option<TrackId> {
         let limits = &turn.config.limits;
@@ -101,7 +101,7 @@ impl Tracks {
     pub(crate) fn publish(
         &mut self,
         turn: &mut Turn<'_>,
-        (track_id, sender): (TrackId, Sender),
+        (track_id, sender): (TrackId, PublisherId),
         publish: &Publish,
         demand: Demand,
     ) {
@@ -181,7 +181,7 @@ impl Tracks {
     pub(crate) fn on_subscribe_ok(
         &mut self,
         turn: &mut Turn<'_>,
-        (track_id, sender): (TrackId, Sender),
+        (track_id, sender): (TrackId, PublisherId),
         ok: &SubscribeOk,
         demand: Demand,
     ) {
@@ -197,7 +197,7 @@ impl Tracks {
     pub(crate) fn on_update_ok(
         &mut self,
         turn: &mut Turn<'_>,
-        (track_id, sender): (TrackId, Sender),
+        (track_id, sender): (TrackId, PublisherId),
         largest: Option<Location>,
         demand: Demand,
     ) {
@@ -293,7 +293,7 @@ impl Tracks {
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
-        sender: Sender,
+        sender: PublisherId,
         forward: bool,
     ) {
         let parameters = Parameters {
@@ -313,7 +313,7 @@ impl Tracks {
         &mut self,
         turn: &mut Turn<'_>,
         track_id: TrackId,
-        sender: Sender,
+        sender: PublisherId,
     ) -> bool {
         let publisher = self
             .table
@@ -351,7 +351,7 @@ impl Tracks {
         track.map_or_else(Vec::new, |track| track.publishers.clone())
     }
 
-    pub(super) fn change(&mut self, track_id: TrackId, sender: Sender, event: PublisherEvent) {
+    pub(super) fn change(&mut self, track_id: TrackId, sender: PublisherId, event: PublisherEvent) {
         let track = self.table.get(track_id);
         if let Some(publisher) = track.and_then(|track| track.publisher(sender)) {
             let is_link = publisher.is_link;
@@ -384,7 +384,7 @@ impl Tracks {
 
 impl Turn<'_> {
     /// The track that the objects of a request belong to.
-    pub(crate) fn published_track(&mut self, (handle, id): Sender) -> Option<TrackId> {
+    pub(crate) fn published_track(&mut self, (handle, id): PublisherId) -> Option<TrackId> {
         self.sessions.get(handle)?.source(id)
     }
 }

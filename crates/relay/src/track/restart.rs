@@ -9,7 +9,7 @@ use weir_moqt::location::Location;
 
 use super::{Track, Tracks, end_markers::EndMarkers};
 use crate::{
-    ids::{Sender, TrackId},
+    ids::{PublisherId, TrackId},
     turn::Turn,
 };
 
@@ -21,7 +21,7 @@ impl Tracks {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        sender: Sender,
+        sender: PublisherId,
         largest: Option<Location>,
     ) {
         let Some(track) = self.table.get(id) else {
@@ -48,7 +48,12 @@ impl Tracks {
 
     /// Whether a track ends with a publisher that is done, though others are there: it restarted the track, and nothing
     /// has come from them since. Of publishers behind a link that is not known.
-    pub(super) fn is_ended_by(&mut self, turn: &mut Turn<'_>, id: TrackId, sender: Sender) -> bool {
+    pub(super) fn is_ended_by(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: TrackId,
+        sender: PublisherId,
+    ) -> bool {
         let Some(track) = self.table.get(id) else {
             return false;
         };
@@ -69,7 +74,7 @@ impl Tracks {
 
 impl Track {
     /// Probes all publishers but `sender`; returns whether one of them is established.
-    fn probe_others(&mut self, turn: &mut Turn<'_>, sender: Sender) -> bool {
+    fn probe_others(&mut self, turn: &mut Turn<'_>, sender: PublisherId) -> bool {
         let mut is_any_established = false;
         for other in self.publishers.iter_mut().filter(|it| it.id() != sender) {
             is_any_established |= other.is_established();
@@ -86,7 +91,7 @@ impl Track {
 
     /// Until when the others may take to show that they are there, when a publisher is done that has restarted the
     /// track.
-    pub(super) fn silence_until(&self, sender: Sender) -> Option<Instant> {
+    pub(super) fn silence_until(&self, sender: PublisherId) -> Option<Instant> {
         let since = self.duplicates.restarted_since(sender)?;
         Some(since + PROBE_ANSWER_MAX)
     }

@@ -13,7 +13,7 @@ use weir_quic::Handle;
 
 use crate::{
     cache::Content,
-    ids::{Sender, SubgroupId, SubgroupKey},
+    ids::{PublisherId, SubgroupId, SubgroupKey},
 };
 
 /// The bytes of a subgroup as every subscriber gets them, from the oldest that someone still needs.
@@ -24,7 +24,7 @@ pub(crate) struct Subgroup {
     /// It came from a link, and goes to none.
     pub(crate) from_link: bool,
     /// Whose stream it comes on.
-    pub(crate) sender: Option<Sender>,
+    pub(crate) sender: Option<PublisherId>,
     draft: Draft,
     /// Pieces not yet taken by all.
     log: VecDeque<Piece>,

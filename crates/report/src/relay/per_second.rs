@@ -20,7 +20,7 @@ pub struct Second {
     pub objects: u64,
 }
 
-/// One entry for each second. When [`ENTRIES_MAX`] are there, neighbours are joined and each covers twice the time.
+/// One entry for each second. When `ENTRIES_MAX` are there, neighbours are joined and each covers twice the time.
 #[derive(Debug)]
 pub struct Seconds {
     /// Seconds that an entry covers.

@@ -1,4 +1,4 @@
-//! The track and the range of each FETCH of a peer. A fetch that joins a subscription waits until that is established.
+//! FETCH requests of peers: whether they are taken, and which track and range they are for.
 
 use weir_moqt::{
     error::RequestErrorCode,
