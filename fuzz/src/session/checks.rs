@@ -46,17 +46,7 @@ impl World {
                 assert!(self.known(id) != Known::Ending);
                 *self.updates_due.entry(id).or_default() += 1;
             }
-            Event::Accepted { id, .. } => {
-                assert_eq!(self.known(id), Known::Pending);
-                let kind = self.requests[&id].1;
-                let is_last = kind == RequestKind::TrackStatus;
-                let known = if is_last {
-                    Known::Ending
-                } else {
-                    Known::Established
-                };
-                self.requests.insert(id, (true, kind, known));
-            }
+            Event::Accepted { id, .. } => self.accepted(id),
             Event::Updated { id, result } => {
                 assert_eq!(self.known(id), Known::Established);
                 let (own, kind, _) = self.requests[&id];
@@ -71,16 +61,12 @@ impl World {
             }
             Event::Done { id, .. } => {
                 assert!(self.known(id) != Known::Ending);
-                let (own, kind, _) = self.requests[&id];
-                self.requests.insert(id, (own, kind, Known::Ending));
-                self.updates_due.remove(&id);
+                self.ending(id);
             }
             Event::Closed { id, .. } => {
-                let (own, kind, _) = self.requests[&id];
                 assert!(self.closed.insert(id), "a request closes once");
                 // Objects may still come, so the role keeps it until it forgets it itself.
-                self.requests.insert(id, (own, kind, Known::Ending));
-                self.updates_due.remove(&id);
+                self.ending(id);
             }
             Event::Namespace { id, .. }
             | Event::NamespaceDone { id, .. }
@@ -105,6 +91,25 @@ impl World {
             Event::Ready { .. } | Event::GoAway(_) => {}
             Event::Violated(_) => self.is_over = true,
         }
+    }
+
+    fn accepted(&mut self, id: RequestId) {
+        assert_eq!(self.known(id), Known::Pending);
+        let kind = self.requests[&id].1;
+        let is_last = kind == RequestKind::TrackStatus;
+        let known = if is_last {
+            Known::Ending
+        } else {
+            Known::Established
+        };
+        self.requests.insert(id, (true, kind, known));
+    }
+
+    /// Nothing but objects may come for a request from here on.
+    fn ending(&mut self, id: RequestId) {
+        let (own, kind, _) = self.requests[&id];
+        self.requests.insert(id, (own, kind, Known::Ending));
+        self.updates_due.remove(&id);
     }
 
     fn known(&self, id: RequestId) -> Known {

@@ -22,136 +22,132 @@ impl Input<'_> {
     }
 }
 
+/// What requests are made of; each kind takes what it needs.
+struct RequestParts {
+    request_id: u64,
+    track: FullTrackName,
+    track_alias: u64,
+    name: Namespace,
+    parameters: Parameters,
+    properties: Properties,
+}
+
+impl RequestParts {
+    fn into_message(self, kind: RequestKind) -> Message {
+        let Self {
+            request_id,
+            track,
+            track_alias,
+            name,
+            parameters,
+            properties,
+        } = self;
+        match kind {
+            RequestKind::Subscribe => Message::Subscribe(Subscribe {
+                request_id,
+                track,
+                parameters,
+            }),
+            RequestKind::Publish => Message::Publish(Publish {
+                request_id,
+                track,
+                track_alias,
+                parameters,
+                properties,
+            }),
+            RequestKind::Fetch => Message::Fetch(Fetch {
+                request_id,
+                kind: fetch_kind(track),
+                parameters,
+            }),
+            RequestKind::TrackStatus => Message::TrackStatus(TrackStatus {
+                request_id,
+                track,
+                parameters,
+            }),
+            RequestKind::PublishNamespace => Message::PublishNamespace(PublishNamespace {
+                request_id,
+                namespace: name,
+                parameters,
+            }),
+            RequestKind::SubscribeNamespace => Message::SubscribeNamespace(SubscribeNamespace {
+                request_id,
+                prefix: name,
+                parameters,
+            }),
+            RequestKind::SubscribeTracks => Message::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix: name,
+                parameters,
+            }),
+        }
+    }
+}
+
 /// The first message of a request of this kind.
 pub(super) fn opening(input: &mut Input<'_>, kind: RequestKind, request_id: u64) -> Message {
     let mut parameters = Parameters::default();
     parameters.authorization_tokens.extend(token(input));
     let (track, name) = (track(input), namespace(input));
-    match kind {
-        RequestKind::Subscribe => Message::Subscribe(Subscribe {
-            request_id,
-            track,
-            parameters,
-        }),
-        RequestKind::Publish => Message::Publish(Publish {
-            request_id,
-            track_alias: alias(&track),
-            track,
-            parameters,
-            properties: properties(input),
-        }),
-        RequestKind::Fetch => Message::Fetch(Fetch {
-            request_id,
-            kind: fetch_kind(track),
-            parameters,
-        }),
-        RequestKind::TrackStatus => Message::TrackStatus(TrackStatus {
-            request_id,
-            track,
-            parameters,
-        }),
-        RequestKind::PublishNamespace => {
-            let namespace = name;
-            Message::PublishNamespace(PublishNamespace {
-                request_id,
-                namespace,
-                parameters,
-            })
-        }
-        RequestKind::SubscribeNamespace => {
-            let prefix = name;
-            Message::SubscribeNamespace(SubscribeNamespace {
-                request_id,
-                prefix,
-                parameters,
-            })
-        }
-        RequestKind::SubscribeTracks => {
-            let prefix = name;
-            Message::SubscribeTracks(SubscribeTracks {
-                request_id,
-                prefix,
-                parameters,
-            })
-        }
-    }
+    let properties = match kind {
+        RequestKind::Publish => properties(input),
+        _ => Properties::EMPTY,
+    };
+    let parts = RequestParts {
+        request_id,
+        track_alias: alias(&track),
+        track,
+        name,
+        parameters,
+        properties,
+    };
+    parts.into_message(kind)
 }
 
+/// Any message, with any Request ID and alias.
 pub(super) fn message(input: &mut Input<'_>) -> Message {
     let request_id = input.number(24);
     let mut parameters = Parameters::default();
     parameters.authorization_tokens.extend(token(input));
     let (properties, track, name) = (properties(input), track(input), namespace(input));
-    let (none, track_alias) = (Parameters::default(), input.number(4));
+    let parts = RequestParts {
+        request_id,
+        track,
+        track_alias: input.number(4),
+        name,
+        parameters,
+        properties,
+    };
     match input.byte() % 17 {
-        0 => Message::Subscribe(Subscribe {
-            request_id,
-            track,
-            parameters,
-        }),
+        0 => parts.into_message(RequestKind::Subscribe),
         1 => Message::SubscribeOk(SubscribeOk {
-            track_alias,
-            parameters: none,
-            properties,
+            track_alias: parts.track_alias,
+            parameters: Parameters::default(),
+            properties: parts.properties,
         }),
-        2 => Message::Publish(Publish {
-            request_id,
-            track,
-            track_alias,
-            parameters,
-            properties,
-        }),
+        2 => parts.into_message(RequestKind::Publish),
         3 => Message::PublishDone(done()),
-        4 => Message::Fetch(Fetch {
-            request_id,
-            kind: fetch_kind(track),
-            parameters,
-        }),
+        4 => parts.into_message(RequestKind::Fetch),
         5 => Message::FetchOk(FetchOk {
-            properties,
+            properties: parts.properties,
             ..fetch_ok()
         }),
-        6 => Message::TrackStatus(TrackStatus {
-            request_id,
-            track,
-            parameters,
-        }),
-        7 => {
-            let namespace = name;
-            Message::PublishNamespace(PublishNamespace {
-                request_id,
-                namespace,
-                parameters,
-            })
-        }
-        8 => Message::Namespace(name),
-        9 => Message::NamespaceDone(name),
-        10 => {
-            let prefix = name;
-            Message::SubscribeNamespace(SubscribeNamespace {
-                request_id,
-                prefix,
-                parameters,
-            })
-        }
-        11 => {
-            let prefix = name;
-            Message::SubscribeTracks(SubscribeTracks {
-                request_id,
-                prefix,
-                parameters,
-            })
-        }
+        6 => parts.into_message(RequestKind::TrackStatus),
+        7 => parts.into_message(RequestKind::PublishNamespace),
+        8 => Message::Namespace(parts.name),
+        9 => Message::NamespaceDone(parts.name),
+        10 => parts.into_message(RequestKind::SubscribeNamespace),
+        11 => parts.into_message(RequestKind::SubscribeTracks),
         12 => Message::PublishBlocked {
-            suffix: name,
-            name: track.name,
+            suffix: parts.name,
+            name: parts.track.name,
         },
         13 => Message::RequestUpdate(RequestUpdate {
             request_id,
-            parameters,
+            parameters: parts.parameters,
         }),
         14 => Message::RequestOk(RequestOk {
-            properties,
+            properties: parts.properties,
             ..RequestOk::default()
         }),
         15 => Message::RequestError(error()),

@@ -228,53 +228,21 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
     } else {
         1.0
     };
-    let overloaded = shape.story == Story::Overloaded;
     let base = scale * (0.45 + statistics::float(shape.subscribers) * 0.000_9);
     let subscribers: Vec<SubscriberReport> = (0..shape.subscribers)
         .map(|index| subscriber(shape, &definition, index, objects, base, random))
         .collect();
-    let per_second: Vec<LatencySecond> = (0..seconds)
-        .map(|second| {
-            let strain = if overloaded && second > seconds / 2 {
-                1.0 + statistics::float(second - seconds / 2) * 3.0
-            } else {
-                1.0
-            };
-            let p50_ms = random.skewed(base) * 0.2 + base * 0.8 * strain;
-            let p99_ms = p50_ms * (2.2 + random.unit());
-            LatencySecond {
-                second: SET_UP_SECONDS + second,
-                objects: objects_in(&definition, 1) * shape.subscribers,
-                p50_ms,
-                p99_ms,
-                max_ms: p99_ms * (1.2 + random.unit() * random.unit() * 4.0),
-            }
-        })
-        .collect();
-    let latency = latency(per_second, random);
-    let lateness = Distribution {
-        count: objects,
-        mean_ms: 0.04,
-        p50_ms: 0.031,
-        p90_ms: 0.082,
-        p99_ms: if shape.story == Story::SlowGenerator {
-            63.4
-        } else {
-            0.21
-        },
-        max_ms: if shape.story == Story::SlowGenerator {
-            148.9
-        } else {
-            1.72
-        },
-    };
+    let latency = latency(
+        latency_seconds(shape, &definition, seconds, base, random),
+        random,
+    );
     let published = Published {
         publishers: 1,
         objects,
         groups: objects / definition.objects_per_group,
         expired_objects: 0,
         crowded_out_objects: 0,
-        lateness: Some(lateness),
+        lateness: Some(lateness(shape, objects)),
     };
     let variance = Distribution {
         count: objects * shape.subscribers,
@@ -293,6 +261,52 @@ fn track(shape: Shape, definition: TrackDefinition, random: &mut Random) -> Trac
         heat,
         subscribers,
     )
+}
+
+/// The latencies of each second, around `base` unless the relay is overloaded.
+fn latency_seconds(
+    shape: Shape,
+    definition: &TrackDefinition,
+    seconds: u64,
+    base: f64,
+    random: &mut Random,
+) -> Vec<LatencySecond> {
+    let overloaded = shape.story == Story::Overloaded;
+    (0..seconds)
+        .map(|second| {
+            let strain = if overloaded && second > seconds / 2 {
+                1.0 + statistics::float(second - seconds / 2) * 3.0
+            } else {
+                1.0
+            };
+            let p50_ms = random.skewed(base) * 0.2 + base * 0.8 * strain;
+            let p99_ms = p50_ms * (2.2 + random.unit());
+            LatencySecond {
+                second: SET_UP_SECONDS + second,
+                objects: objects_in(definition, 1) * shape.subscribers,
+                p50_ms,
+                p99_ms,
+                max_ms: p99_ms * (1.2 + random.unit() * random.unit() * 4.0),
+            }
+        })
+        .collect()
+}
+
+/// How late the publisher sent so many objects.
+fn lateness(shape: Shape, objects: u64) -> Distribution {
+    let (p99_ms, max_ms) = if shape.story == Story::SlowGenerator {
+        (63.4, 148.9)
+    } else {
+        (0.21, 1.72)
+    };
+    Distribution {
+        count: objects,
+        mean_ms: 0.04,
+        p50_ms: 0.031,
+        p90_ms: 0.082,
+        p99_ms,
+        max_ms,
+    }
 }
 
 /// A histogram of values that follow the seconds, and its figures.
@@ -350,92 +364,26 @@ fn subscriber(
     base: f64,
     random: &mut Random,
 ) -> SubscriberReport {
-    let failed = shape.story == Story::Overloaded && index % 29 == 28;
-    let is_slow = conduct(shape, index) == Conduct::SlowReader;
-    let loses = is_slow || shape.story == Story::Overloaded && random.unit() < 0.6;
-    let (lost_join, lost_middle, lost_tail) = match (failed, loses) {
-        (true, _) => (0, 0, objects),
-        (false, true) => (
-            random.next() % 3,
-            random.next() % (objects / 6).max(1),
-            random.next() % 9,
-        ),
-        (false, false) => (0, 0, 0),
-    };
-    let lost = (lost_join + lost_middle + lost_tail).min(objects);
-    let received = objects - lost;
-    let died = shape.story == Story::RelayDied;
-    let bits =
-        statistics::float(definition.object_size_bytes * 8) * 1000.0 / definition.time_interval_ms;
-    let strain = if shape.story == Story::Overloaded {
-        20.0
-    } else {
-        1.0
-    };
-    let p50_ms = random.skewed(base) * 0.3 + base * 0.7 * strain;
-    let p99_ms = p50_ms * (2.0 + random.unit() * 1.5);
-    let latency = Distribution {
-        count: received,
-        mean_ms: p50_ms * 1.1,
-        p50_ms,
-        p90_ms: p50_ms * 1.7,
-        p99_ms,
-        max_ms: p99_ms * (1.2 + random.unit() * random.unit() * 4.0),
-    };
-    let seen = !failed && !died;
-    let per_group = definition.objects_per_group;
+    let reception = Reception::draw(shape, index, objects, random);
+    let latency = reception.latency(shape, base, random);
     SubscriberReport {
         index,
         track_name: format!("perf-audio-0--{}", definition.name),
         conduct: conduct(shape, index),
         sessions: 1,
-        status: match (failed, died) {
+        status: match (reception.failed, reception.died) {
             (true, _) => Status::Failed,
             (false, true) => Status::Incomplete,
             (false, false) => Status::Good,
         },
-        reason: match (failed, died) {
+        reason: match (reception.failed, reception.died) {
             (true, _) => Some("no START was received before the time-out".to_owned()),
             (false, true) => Some("the session was lost: timed out".to_owned()),
             (false, false) => None,
         },
-        completion: Completion {
-            objects_sent: seen.then_some(objects),
-            groups_sent: seen.then_some(objects / per_group),
-            objects_received: received,
-            groups_received: received / per_group,
-            lost_objects: lost,
-            total_duration_ms: seen
-                .then_some(statistics::float(objects) * definition.time_interval_ms),
-            actual_duration_ms: statistics::float(received) * definition.time_interval_ms,
-            average_receive_variance_ms: random.skewed(0.31),
-            average_publisher_variance_ms: 0.042,
-            average_bits_per_second: bits * statistics::ratio(received, objects).unwrap_or(0.0),
-            expected_bits_per_second: bits,
-        },
-        progress: Progress {
-            received_objects: received,
-            received_groups: received / per_group,
-            receive_delta_ms: Some(definition.time_interval_ms + random.unit() - 0.5),
-            average_delta_ms: Some(definition.time_interval_ms),
-            max_delta_ms: Some(definition.time_interval_ms + random.skewed(3.0)),
-            publisher_variance_ms: 0.02,
-            receive_variance_ms: random.unit() - 0.5,
-            average_bits_per_second: bits,
-        },
-        delivery: Delivery {
-            groups_complete: received / per_group,
-            reordered: if loses { random.next() % 5 } else { 0 },
-            lost_join,
-            lost_middle,
-            lost_tail,
-            dropped: lost,
-            first_lost: (lost > 0).then(|| ObjectPosition {
-                group: index % 7 * 11,
-                object: 0,
-            }),
-            ..Delivery::default()
-        },
+        completion: reception.completion(definition, random),
+        progress: reception.progress(definition, random),
+        delivery: reception.delivery(index, definition.objects_per_group, random),
         variance: Variance {
             signed_drift_ms: random.unit() * 0.2 - 0.1,
             p50_ms: random.skewed(0.22),
@@ -443,11 +391,134 @@ fn subscriber(
             max_ms: random.skewed(5.0),
             jitter_rfc3550_ms: random.skewed(0.12),
         },
-        latency: (received > 0).then_some(latency),
+        latency: (reception.received() > 0).then_some(latency),
         handshake_ms: Some(random.skewed(9.0)),
         setup_ms: Some(random.skewed(1.4)),
-        first_object_ms: (!failed).then(|| random.skewed(31.0)),
+        first_object_ms: (!reception.failed).then(|| random.skewed(31.0)),
     }
+}
+
+/// What one subscriber received of the objects that were sent, and what it lost.
+struct Reception {
+    sent: u64,
+    lost_join: u64,
+    lost_middle: u64,
+    lost_tail: u64,
+    /// Whether it may lose or reorder objects at all.
+    loses: bool,
+    /// Whether its subscription never began.
+    failed: bool,
+    /// Whether the relay died on it.
+    died: bool,
+}
+
+impl Reception {
+    fn draw(shape: Shape, index: u64, sent: u64, random: &mut Random) -> Self {
+        let failed = shape.story == Story::Overloaded && index % 29 == 28;
+        let is_slow = conduct(shape, index) == Conduct::SlowReader;
+        let loses = is_slow || shape.story == Story::Overloaded && random.unit() < 0.6;
+        let (lost_join, lost_middle, lost_tail) = match (failed, loses) {
+            (true, _) => (0, 0, sent),
+            (false, true) => (
+                random.next() % 3,
+                random.next() % (sent / 6).max(1),
+                random.next() % 9,
+            ),
+            (false, false) => (0, 0, 0),
+        };
+        Self {
+            sent,
+            lost_join,
+            lost_middle,
+            lost_tail,
+            loses,
+            failed,
+            died: shape.story == Story::RelayDied,
+        }
+    }
+
+    fn lost(&self) -> u64 {
+        (self.lost_join + self.lost_middle + self.lost_tail).min(self.sent)
+    }
+
+    fn received(&self) -> u64 {
+        self.sent - self.lost()
+    }
+
+    fn latency(&self, shape: Shape, base: f64, random: &mut Random) -> Distribution {
+        let strain = if shape.story == Story::Overloaded {
+            20.0
+        } else {
+            1.0
+        };
+        let p50_ms = random.skewed(base) * 0.3 + base * 0.7 * strain;
+        let p99_ms = p50_ms * (2.0 + random.unit() * 1.5);
+        Distribution {
+            count: self.received(),
+            mean_ms: p50_ms * 1.1,
+            p50_ms,
+            p90_ms: p50_ms * 1.7,
+            p99_ms,
+            max_ms: p99_ms * (1.2 + random.unit() * random.unit() * 4.0),
+        }
+    }
+
+    fn completion(&self, definition: &TrackDefinition, random: &mut Random) -> Completion {
+        let per_group = definition.objects_per_group;
+        let bits = bits_per_second(definition);
+        let seen = !self.failed && !self.died;
+        let received = self.received();
+        Completion {
+            objects_sent: seen.then_some(self.sent),
+            groups_sent: seen.then_some(self.sent / per_group),
+            objects_received: received,
+            groups_received: received / per_group,
+            lost_objects: self.lost(),
+            total_duration_ms: seen
+                .then_some(statistics::float(self.sent) * definition.time_interval_ms),
+            actual_duration_ms: statistics::float(received) * definition.time_interval_ms,
+            average_receive_variance_ms: random.skewed(0.31),
+            average_publisher_variance_ms: 0.042,
+            average_bits_per_second: bits * statistics::ratio(received, self.sent).unwrap_or(0.0),
+            expected_bits_per_second: bits,
+        }
+    }
+
+    fn progress(&self, definition: &TrackDefinition, random: &mut Random) -> Progress {
+        let received = self.received();
+        Progress {
+            received_objects: received,
+            received_groups: received / definition.objects_per_group,
+            receive_delta_ms: Some(definition.time_interval_ms + random.unit() - 0.5),
+            average_delta_ms: Some(definition.time_interval_ms),
+            max_delta_ms: Some(definition.time_interval_ms + random.skewed(3.0)),
+            publisher_variance_ms: 0.02,
+            receive_variance_ms: random.unit() - 0.5,
+            average_bits_per_second: bits_per_second(definition),
+        }
+    }
+
+    fn delivery(&self, index: u64, per_group: u64, random: &mut Random) -> Delivery {
+        let lost = self.lost();
+        Delivery {
+            groups_complete: self.received() / per_group,
+            reordered: if self.loses { random.next() % 5 } else { 0 },
+            lost_join: self.lost_join,
+            lost_middle: self.lost_middle,
+            lost_tail: self.lost_tail,
+            dropped: lost,
+            first_lost: (lost > 0).then(|| ObjectPosition {
+                group: index % 7 * 11,
+                object: 0,
+            }),
+            ..Delivery::default()
+        }
+    }
+}
+
+/// What a track sends after the first object of each group.
+fn bits_per_second(definition: &TrackDefinition) -> f64 {
+    statistics::float(definition.object_size_bytes * 8) * 1000.0 / definition.time_interval_ms
 }
 
 fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {

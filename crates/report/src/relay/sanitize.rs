@@ -197,68 +197,66 @@ const OURS: [&str; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::Conduct;
     use crate::relay::{
-        Outcome, RelaySource, Status, csv, example_report, html, json, prometheus, terminal,
+        Conduct, MetricSecond, Outcome, Relay, RelayMetric, RelaySource, Status, csv,
+        example_report, html, json, prometheus, terminal,
     };
+
+    /// What [`compromising`] says and no sanitized form may.
+    const SECRETS: [&str; 9] = [
+        "relay-7.internal.example",
+        "198.51.100.23",
+        "2001:db8::77",
+        "customer-acme",
+        "s3cr3t-t0ken",
+        "boardroom",
+        // In labels of the relay's own metrics, and nowhere else.
+        "acme-eu-west",
+        "10.1.2.3",
+        "edge-9.acme.example",
+    ];
+
+    /// A report with secrets in every field that may hold some.
+    fn compromising() -> Report {
+        let [host, ipv4, ipv6, customer, token, room, ..] = SECRETS;
+        let mut report = example_report(5);
+        report.run.relay_url = format!("moqt://{host}:4443/live?token={token}");
+        report.run.command_line = format!(
+            "weir bench profiles/{customer}.ini --relay {} --token {token}=",
+            report.run.relay_url
+        );
+        report.run.interrupted = Some(format!("{ipv4}: refused by [{ipv6}]:4443"));
+        report.run.profile.name = format!("profiles/{customer}.ini");
+        report.run.profile.text =
+            format!("[Audio]\nnamespace = {customer}/{{}}\nname = {room}\nttl = 5000\n");
+        report.tracks[0].definition.namespace = format!("{customer}/{{}}");
+        report.tracks[0].definition.name = room.to_owned();
+        for one in &mut report.tracks[0].subscribers {
+            one.track_name = format!("{customer}-1--{room}");
+            one.reason = Some(format!("{ipv4}:4443 refused {}", one.track_name));
+        }
+        report.relay.implementation = Some(format!("relay/1.0 on {host}"));
+        label_metrics(&mut report.relay);
+        report
+    }
+
+    /// Gives a relay metrics with secrets in their labels.
+    fn label_metrics(relay: &mut Relay) {
+        let [.., customer, _, _, region, peer, edge] = SECRETS;
+        let labelled = format!("x_total{{namespace=\"{region}\",peer=\"{peer}:4443\"}}");
+        let other = format!("x_total{{namespace=\"{customer}\",peer=\"{edge}\"}}");
+        relay.counters = [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
+        let second = |at_ms, value| MetricSecond { at_ms, value };
+        relay.metrics = vec![RelayMetric {
+            metric: labelled,
+            is_counter: true,
+            per_second: vec![second(1.0, 1.0), second(2.0, 8.0)],
+        }];
+    }
 
     #[test]
     fn no_form_names_a_host_an_address_a_namespace_or_a_token() {
-        let mut report = example_report(5);
-        let secrets = [
-            "relay-7.internal.example",
-            "198.51.100.23",
-            "2001:db8::77",
-            "customer-acme",
-            "s3cr3t-t0ken",
-            "boardroom",
-            // In labels of the relay's own metrics, and nowhere else.
-            "acme-eu-west",
-            "10.1.2.3",
-            "edge-9.acme.example",
-        ];
-        report.run.relay_url = format!("moqt://{}:4443/live?token={}", secrets[0], secrets[4]);
-        report.run.command_line = format!(
-            "weir bench profiles/{}.ini --relay {} --token {}=",
-            secrets[3], report.run.relay_url, secrets[4]
-        );
-        report.run.interrupted = Some(format!("{}: refused by [{}]:4443", secrets[1], secrets[2]));
-        report.run.profile.name = format!("profiles/{}.ini", secrets[3]);
-        report.run.profile.text = format!(
-            "[Audio]\nnamespace = {}/{{}}\nname = {}\nttl = 5000\n",
-            secrets[3], secrets[5]
-        );
-        report.tracks[0].definition.namespace = format!("{}/{{}}", secrets[3]);
-        report.tracks[0].definition.name = secrets[5].to_owned();
-        for one in &mut report.tracks[0].subscribers {
-            one.track_name = format!("{}-1--{}", secrets[3], secrets[5]);
-            one.reason = Some(format!("{}:4443 refused {}", secrets[1], one.track_name));
-        }
-        report.relay.implementation = Some(format!("relay/1.0 on {}", secrets[0]));
-        let labelled = format!(
-            "x_total{{namespace=\"{}\",peer=\"{}:4443\"}}",
-            secrets[6], secrets[7]
-        );
-        let other = format!(
-            "x_total{{namespace=\"{}\",peer=\"{}\"}}",
-            secrets[3], secrets[8]
-        );
-        report.relay.counters =
-            [(labelled.clone(), 7), (other, 8), ("y_total".to_owned(), 9)].into();
-        report.relay.metrics = vec![crate::relay::RelayMetric {
-            metric: labelled,
-            is_counter: true,
-            per_second: vec![
-                crate::relay::MetricSecond {
-                    at_ms: 1.0,
-                    value: 1.0,
-                },
-                crate::relay::MetricSecond {
-                    at_ms: 2.0,
-                    value: 8.0,
-                },
-            ],
-        }];
+        let report = compromising();
         let clean = sanitize(&report.clone().judged_again()).unwrap();
         for text in [
             json::render(&clean),
@@ -268,7 +266,7 @@ mod tests {
             csv::seconds(&clean),
             prometheus::render(&clean),
         ] {
-            for secret in secrets {
+            for secret in SECRETS {
                 assert!(!text.contains(secret), "{secret} in {text}");
             }
         }

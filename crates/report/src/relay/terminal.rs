@@ -118,7 +118,18 @@ fn track_table(screen: &mut Screen, track: &TrackReport) {
 }
 
 fn delivery(screen: &mut Screen, track: &TrackReport) {
-    let (delivery, status) = (&track.delivery, &track.status);
+    losses(screen, track);
+    fairness(screen, track);
+    irregularities(screen, &track.delivery);
+    not_as_sent(screen, &track.delivery);
+    set_apart(screen, track);
+    subscriptions(screen, track);
+    reasons(screen, track);
+}
+
+/// When objects were lost, and how.
+fn losses(screen: &mut Screen, track: &TrackReport) {
+    let delivery = &track.delivery;
     let mut lost = format!(
         "{} at join, {} in the middle, {} at the tail",
         number::count(delivery.lost_join),
@@ -140,6 +151,24 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         );
         screen.paragraph(Paint::Faint, LABEL, &how);
     }
+}
+
+/// How evenly the subscribers were served, if that can be said.
+fn fairness(screen: &mut Screen, track: &TrackReport) {
+    if let Some(jain) = track.fairness.jain_objects {
+        let worst = track
+            .fairness
+            .p99_worst_over_median
+            .map_or_else(String::new, |worst| {
+                format!("; worst p99 {} times the median's", number::brief(worst))
+            });
+        let fair = format!("Jain index of objects {}{worst}", number::decimal(jain));
+        screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
+    }
+}
+
+/// Objects that came late, out of order, twice or malformed.
+fn irregularities(screen: &mut Screen, delivery: &Delivery) {
     let irregular = format!(
         "{} late{}, {} reordered, {}, {} malformed",
         number::count(delivery.late),
@@ -153,18 +182,11 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         number::counted(delivery.duplicates, "duplicate"),
         number::count(delivery.malformed)
     );
-    if let Some(jain) = track.fairness.jain_objects {
-        let worst = track
-            .fairness
-            .p99_worst_over_median
-            .map_or_else(String::new, |worst| {
-                format!("; worst p99 {} times the median's", number::brief(worst))
-            });
-        let fair = format!("Jain index of objects {}{worst}", number::decimal(jain));
-        screen.entry("fairness", Paint::Strong, 2, LABEL, &fair);
-    }
     screen.entry("irregular", Paint::Strong, 2, LABEL, &irregular);
-    not_as_sent(screen, delivery);
+}
+
+/// What those had who read slowly or came and went, if anybody did.
+fn set_apart(screen: &mut Screen, track: &TrackReport) {
     if track.set_apart.is_anybody() {
         let apart = &track.set_apart;
         let text = format!(
@@ -178,6 +200,11 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         );
         screen.entry("set apart", Paint::Strong, 2, LABEL, &text);
     }
+}
+
+/// How the subscriptions ended.
+fn subscriptions(screen: &mut Screen, track: &TrackReport) {
+    let status = &track.status;
     let ends = format!(
         "{} good, {} incomplete, {} failed",
         number::count(status.good),
@@ -190,6 +217,10 @@ fn delivery(screen: &mut Screen, track: &TrackReport) {
         Paint::Strong
     };
     screen.entry("subscriptions", alarm, 2, LABEL, &ends);
+}
+
+/// The most frequent reasons why subscriptions did not end well.
+fn reasons(screen: &mut Screen, track: &TrackReport) {
     let mut reasons: std::collections::BTreeMap<&str, u64> = std::collections::BTreeMap::new();
     // What those miss who are set apart is their own doing.
     for reason in track

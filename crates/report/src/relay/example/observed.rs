@@ -17,6 +17,26 @@ pub(super) fn relay(shape: Shape, tracks: &[TrackReport], random: &mut Random) -
         .iter()
         .map(|track| track.completion.objects_received.sum)
         .sum();
+    let cost = cost(shape, delivered);
+    Relay {
+        source: RelaySource::ChildProcess { pid: 48_211 },
+        implementation: Some("weir 0.1.0".to_owned()),
+        per_second: per_second(shape, &cost, random),
+        cost: Some(cost),
+        counters: BTreeMap::from([
+            (
+                "dropped: datagram queue full".to_owned(),
+                tracks[0].delivery.lost_middle,
+            ),
+            ("dropped: delivery time-out".to_owned(), 0),
+            ("sessions accepted".to_owned(), shape.subscribers + 1),
+        ]),
+        metrics: metrics(shape, delivered),
+    }
+}
+
+/// What so many delivered objects cost the relay.
+fn cost(shape: Shape, delivered: u64) -> RelayCost {
     let per_object_us = if shape.story == Story::Overloaded {
         6.8
     } else {
@@ -24,10 +44,32 @@ pub(super) fn relay(shape: Shape, tracks: &[TrackReport], random: &mut Random) -
     };
     let cpu_seconds = statistics::float(delivered) * per_object_us / 1e6;
     let seconds = statistics::float(shape.seconds);
-    let percent = (cpu_seconds / seconds * 100.0).min(99.4);
     let session = 61_440;
-    let connected = 9_000_000 + shape.subscribers * session;
-    let per_second = (0..=(shape.seconds + SET_UP_SECONDS))
+    let start = 9_000_000;
+    let connected = start + shape.subscribers * session;
+    RelayCost {
+        window: Window {
+            from_ms: 6_000.0,
+            to_ms: 6_000.0 + seconds * 1000.0,
+        },
+        cpu_seconds,
+        objects_delivered: delivered,
+        cpu_us_per_delivered_object: (delivered > 0).then_some(per_object_us),
+        cpu_percent: (cpu_seconds / seconds * 100.0).min(99.4),
+        rss_start_bytes: start,
+        rss_connected_bytes: connected,
+        rss_peak_bytes: connected + 400_000,
+        bytes_per_session: (shape.subscribers > 0).then_some(statistics::float(session)),
+        context_switches_voluntary: 30_118,
+        context_switches_involuntary: 214,
+        threads: 1,
+    }
+}
+
+/// The seconds of a relay that costs so much in all, for as long as it lives.
+fn per_second(shape: Shape, cost: &RelayCost, random: &mut Random) -> Vec<RelaySecond> {
+    let of_sessions = cost.rss_connected_bytes - cost.rss_start_bytes;
+    (0..=(shape.seconds + SET_UP_SECONDS))
         .take(if shape.story == Story::RelayDied {
             23
         } else {
@@ -40,47 +82,16 @@ pub(super) fn relay(shape: Shape, tracks: &[TrackReport], random: &mut Random) -
             } else {
                 0.12
             };
-            let grown = (second + 1).min(SET_UP_SECONDS) * (connected - 9_000_000) / SET_UP_SECONDS;
+            let grown = (second + 1).min(SET_UP_SECONDS) * of_sessions / SET_UP_SECONDS;
             RelaySecond {
                 second,
-                cpu_percent: percent * share,
-                rss_bytes: 9_000_000 + grown + second * 9_000,
+                cpu_percent: cost.cpu_percent * share,
+                rss_bytes: cost.rss_start_bytes + grown + second * 9_000,
                 context_switches_voluntary: if busy { 1_004 } else { 12 },
                 context_switches_involuntary: random.next() % 12,
             }
         })
-        .collect();
-    Relay {
-        source: RelaySource::ChildProcess { pid: 48_211 },
-        implementation: Some("weir 0.1.0".to_owned()),
-        cost: Some(RelayCost {
-            window: Window {
-                from_ms: 6_000.0,
-                to_ms: 6_000.0 + seconds * 1000.0,
-            },
-            cpu_seconds,
-            objects_delivered: delivered,
-            cpu_us_per_delivered_object: (delivered > 0).then_some(per_object_us),
-            cpu_percent: percent,
-            rss_start_bytes: 9_000_000,
-            rss_connected_bytes: connected,
-            rss_peak_bytes: connected + 400_000,
-            bytes_per_session: (shape.subscribers > 0).then_some(statistics::float(session)),
-            context_switches_voluntary: 30_118,
-            context_switches_involuntary: 214,
-            threads: 1,
-        }),
-        per_second,
-        counters: BTreeMap::from([
-            (
-                "dropped: datagram queue full".to_owned(),
-                tracks[0].delivery.lost_middle,
-            ),
-            ("dropped: delivery time-out".to_owned(), 0),
-            ("sessions accepted".to_owned(), shape.subscribers + 1),
-        ]),
-        metrics: metrics(shape, delivered),
-    }
+        .collect()
 }
 
 /// What the relay says of itself once a second.
