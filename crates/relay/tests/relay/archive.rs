@@ -88,12 +88,7 @@ impl Archive {
                 },
                 properties: self.properties.clone(),
             }),
-            Err(code) => Err(RequestError {
-                code,
-                retry_after: None,
-                reason: String::new(),
-                redirect: None,
-            }),
+            Err(code) => Err(request_error(code)),
         })
     }
 
@@ -101,38 +96,22 @@ impl Archive {
         let FetchKind::Standalone { start, end, .. } = fetch.kind else {
             panic!("the relay joins nothing");
         };
-        let refuse = |code| {
-            let error = RequestError {
-                code,
-                retry_after: None,
-                reason: String::new(),
-                redirect: None,
-            };
-            let answer = Err(error);
-            Some(Reply { answer, data: None })
-        };
+        let order = fetch.parameters.group_order.unwrap_or_default();
         match self.serving {
-            Serving::Ignore => return None,
-            Serving::Decline(code) => return refuse(code),
-            Serving::Serve | Serving::ServeWhole | Serving::Stall(_) | Serving::Reverse => {}
-            Serving::GrantNothing => {
-                let answer = Ok(FetchOk {
-                    end_of_track: false,
-                    end: Location::new(start.group, start.object - 1),
-                    parameters: Parameters::default(),
-                    properties: Properties::EMPTY,
-                });
-                let mut data = BytesMut::new();
-                FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
-                return Some(Reply {
-                    answer,
-                    data: Some((data.freeze(), true)),
-                });
+            Serving::Ignore => None,
+            Serving::Decline(code) => Some(Reply::refusal(code)),
+            Serving::Serve | Serving::ServeWhole | Serving::Stall(_) | Serving::Reverse => {
+                Some(self.serve(id, start, end, order))
             }
+            Serving::GrantNothing => Some(Reply::of_nothing(id, start)),
         }
+    }
+
+    /// What it has of a range, as far as its way of serving lets it through.
+    fn serve(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> Reply {
         let largest = self.objects.keys().next_back().copied();
         let Some(largest) = largest.filter(|&largest| start <= largest) else {
-            return refuse(RequestErrorCode::INVALID_RANGE);
+            return Reply::refusal(RequestErrorCode::INVALID_RANGE);
         };
         let answer = Ok(FetchOk {
             end_of_track: self.serving == Serving::ServeWhole && end >= largest,
@@ -140,7 +119,21 @@ impl Archive {
             parameters: Parameters::default(),
             properties: self.properties.clone(),
         });
-        let order = fetch.parameters.group_order.unwrap_or_default();
+        let mut data = self.stream(id, start, end, order).freeze();
+        let is_all = if let Serving::Stall(bytes) = self.serving {
+            data.truncate(bytes);
+            false
+        } else {
+            true
+        };
+        Reply {
+            answer,
+            data: Some((data, is_all)),
+        }
+    }
+
+    /// The data stream with the objects of a range.
+    fn stream(&self, id: RequestId, start: Location, end: Location, order: GroupOrder) -> BytesMut {
         let mut found: Vec<_> = self.objects.range(start..=end).collect();
         if order == GroupOrder::Descending {
             found.sort_by_key(|(location, _)| (std::cmp::Reverse(location.group), location.object));
@@ -152,8 +145,7 @@ impl Archive {
         } else {
             order
         };
-        let mut data = BytesMut::new();
-        FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
+        let mut data = stream_header(id);
         let mut encoder = FetchEncoder::new(Draft::Draft18, order);
         for (location, payload) in found {
             if is_reversed && location.object > 0 {
@@ -170,18 +162,47 @@ impl Archive {
             encoder.encode(&FetchEntry::Object(object), &mut data);
             data.extend_from_slice(payload);
         }
-        let mut data = data.freeze();
-        let is_all = if let Serving::Stall(bytes) = self.serving {
-            data.truncate(bytes);
-            false
-        } else {
-            true
-        };
-        Some(Reply {
-            answer,
-            data: Some((data, is_all)),
-        })
+        data
     }
+}
+
+impl Reply {
+    fn refusal(code: RequestErrorCode) -> Self {
+        Self {
+            answer: Err(request_error(code)),
+            data: None,
+        }
+    }
+
+    /// Grants a range that ends right before its start, with an empty data stream.
+    fn of_nothing(id: RequestId, start: Location) -> Self {
+        let answer = Ok(FetchOk {
+            end_of_track: false,
+            end: Location::new(start.group, start.object - 1),
+            parameters: Parameters::default(),
+            properties: Properties::EMPTY,
+        });
+        Self {
+            answer,
+            data: Some((stream_header(id).freeze(), true)),
+        }
+    }
+}
+
+fn request_error(code: RequestErrorCode) -> RequestError {
+    RequestError {
+        code,
+        retry_after: None,
+        reason: String::new(),
+        redirect: None,
+    }
+}
+
+/// The data stream of a fetch, as far as its header.
+fn stream_header(id: RequestId) -> BytesMut {
+    let mut data = BytesMut::new();
+    FetchHeader { request_id: id.0 }.encode(Draft::Draft18, &mut data);
+    data
 }
 
 impl Fetched {

@@ -14,6 +14,7 @@ use weir_moqt::{
         RequestError, RequestOk, RequestUpdate, Setup, Subscribe, SubscribeNamespace, SubscribeOk,
         SubscribeTracks, TrackStatus,
     },
+    name::FullTrackName,
     parameter::{Filter, Parameters},
     property::Properties,
 };
@@ -152,27 +153,11 @@ impl Vandal {
         let plain = Parameters::default();
         match self.random.below(16) {
             0..=4 => {
-                let parameters = self.parameters();
-                let subscribe = Subscribe {
-                    request_id,
-                    track,
-                    parameters: Parameters {
-                        rendezvous_timeout: self.is_so(40).then(|| crate::stage::secs(2)),
-                        ..parameters
-                    },
-                };
+                let subscribe = self.subscribe(request_id, track);
                 (Message::Subscribe(subscribe), Kind::Subscribe)
             }
             5..=9 => {
-                let track_alias = if self.is_malicious() { 0 } else { request_id };
-                self.aliases.push(track_alias);
-                let publish = Publish {
-                    request_id,
-                    track,
-                    track_alias,
-                    parameters: plain,
-                    properties: Properties::EMPTY,
-                };
+                let publish = self.publish(request_id, track);
                 (Message::Publish(publish), Kind::Publish)
             }
             10 | 11 => {
@@ -192,17 +177,7 @@ impl Vandal {
                 (Message::TrackStatus(status), Kind::Status)
             }
             13 => {
-                let kind = match self.random.below(3) {
-                    0 => FetchKind::RelativeJoining {
-                        request_id: 2 * self.random.below(1 + request_id / 2),
-                        groups: self.random.below(3),
-                    },
-                    _ => FetchKind::Standalone {
-                        track,
-                        start: Location::ZERO,
-                        end: Location::new(4, 0),
-                    },
-                };
+                let kind = self.fetch_kind(request_id, track);
                 let fetch = Fetch {
                     request_id,
                     kind,
@@ -226,6 +201,46 @@ impl Vandal {
                 };
                 (Message::SubscribeTracks(subscribe), Kind::Interest)
             }
+        }
+    }
+
+    fn subscribe(&mut self, request_id: u64, track: FullTrackName) -> Subscribe {
+        let parameters = self.parameters();
+        Subscribe {
+            request_id,
+            track,
+            parameters: Parameters {
+                rendezvous_timeout: self.is_so(40).then(|| crate::stage::secs(2)),
+                ..parameters
+            },
+        }
+    }
+
+    /// A PUBLISH with an alias of its own, or one that others have too.
+    fn publish(&mut self, request_id: u64, track: FullTrackName) -> Publish {
+        let track_alias = if self.is_malicious() { 0 } else { request_id };
+        self.aliases.push(track_alias);
+        Publish {
+            request_id,
+            track,
+            track_alias,
+            parameters: Parameters::default(),
+            properties: Properties::EMPTY,
+        }
+    }
+
+    /// The beginning of a track, or what came right before some request.
+    fn fetch_kind(&mut self, request_id: u64, track: FullTrackName) -> FetchKind {
+        match self.random.below(3) {
+            0 => FetchKind::RelativeJoining {
+                request_id: 2 * self.random.below(1 + request_id / 2),
+                groups: self.random.below(3),
+            },
+            _ => FetchKind::Standalone {
+                track,
+                start: Location::ZERO,
+                end: Location::new(4, 0),
+            },
         }
     }
 

@@ -73,14 +73,11 @@ pub(crate) fn run(
         timebase,
     });
     let waker = Waker::new().context("cannot make an event descriptor")?;
-    let mut encoder = None;
-    let frames: Box<dyn Source + Send> = match source {
-        SourceChoice::Trace => Box::new(trace_source(profile, at, seed)?),
+    let (mut encoder, frames) = match source {
+        SourceChoice::Trace => (None, trace(profile, at, seed)?),
         SourceChoice::Ffmpeg => {
-            let queue = IngestQueue::new(waker.clone());
-            let running = encoder.insert(Encoder::start(profile.duration, seed)?);
-            running.feed(&queue, &stop)?;
-            Box::new(queue)
+            let (encoder, frames) = encode(profile.duration, seed, &waker, &stop)?;
+            (Some(encoder), frames)
         }
     };
     let origin = RunningOrigin {
@@ -111,6 +108,27 @@ pub(crate) fn run(
         bail!("the run failed: {failure}");
     }
     run_of(&viewer, counters.frames, profile)
+}
+
+/// Where the frames of a run come from.
+type Frames = Box<dyn Source + Send>;
+
+/// The frames of the trace.
+fn trace(profile: &NetworkProfile, at: Instant, seed: u64) -> anyhow::Result<Frames> {
+    Ok(Box::new(trace_source(profile, at, seed)?))
+}
+
+/// Starts an encoder, and gives the frames that come from it.
+fn encode(
+    duration: Duration,
+    seed: u64,
+    waker: &Waker,
+    stop: &Stop,
+) -> anyhow::Result<(Encoder, Frames)> {
+    let queue = IngestQueue::new(waker.clone());
+    let mut encoder = Encoder::start(duration, seed)?;
+    encoder.feed(&queue, stop)?;
+    Ok((encoder, Box::new(queue)))
 }
 
 /// Waits for the end of a run; fails as soon as the encoder does.

@@ -99,6 +99,31 @@ pub(crate) enum Clients {
     Together(NodeId),
 }
 
+impl Clients {
+    /// Starts the roles of a crowd on nodes of their own.
+    fn start(
+        sim: &mut Sim,
+        crowd: Crowd,
+        publishers: PublisherConfig,
+        subscribers: SubscriberConfig,
+    ) -> Self {
+        match crowd {
+            Crowd::Subscribers(_) => {
+                let source = sim.add_node(NodeConfig::default());
+                let sink = sim.add_node(NodeConfig::default());
+                sim.start(source, PublisherRole::new(publishers, sim.now()));
+                sim.start(sink, SubscriberRole::new(subscribers));
+                Self::Apart { source, sink }
+            }
+            Crowd::Meetings(..) => {
+                let node = sim.add_node(NodeConfig::default());
+                sim.start(node, MeetingRole::new(publishers, subscribers, sim.now()));
+                Self::Together(node)
+            }
+        }
+    }
+}
+
 impl World {
     /// A benchmark of `relay` that has not begun.
     pub(crate) fn new(setting: &Setting<'_>, relay: impl App + 'static) -> Self {
@@ -147,20 +172,7 @@ impl World {
             start_timeout: Duration::from_secs(30),
             verify_content: true,
         };
-        let clients = match setting.crowd {
-            Crowd::Subscribers(_) => {
-                let source = sim.add_node(NodeConfig::default());
-                let sink = sim.add_node(NodeConfig::default());
-                sim.start(source, PublisherRole::new(publishers, sim.now()));
-                sim.start(sink, SubscriberRole::new(subscribers));
-                Clients::Apart { source, sink }
-            }
-            Crowd::Meetings(..) => {
-                let node = sim.add_node(NodeConfig::default());
-                sim.start(node, MeetingRole::new(publishers, subscribers, sim.now()));
-                Clients::Together(node)
-            }
-        };
+        let clients = Clients::start(&mut sim, setting.crowd, publishers, subscribers);
         Self {
             sim,
             relay: relay_node,
