@@ -91,7 +91,12 @@ pub(super) fn opening(input: &mut Input<'_>, kind: RequestKind, request_id: u64)
     let (track, name) = (track(input), namespace(input));
     let properties = match kind {
         RequestKind::Publish => properties(input),
-        _ => Properties::EMPTY,
+        RequestKind::Subscribe
+        | RequestKind::Fetch
+        | RequestKind::TrackStatus
+        | RequestKind::PublishNamespace
+        | RequestKind::SubscribeNamespace
+        | RequestKind::SubscribeTracks => Properties::EMPTY,
     };
     let parts = RequestParts {
         request_id,

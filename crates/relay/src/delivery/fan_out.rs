@@ -31,6 +31,19 @@ struct Outcome {
     deadlines: Vec<(Handle, Vec<(StreamId, Deadline)>)>,
 }
 
+impl Outcome {
+    /// Notes how far a subscription has come; returns whether it wants the subgroup.
+    fn note(&mut self, subscription: &Subscription, log: SubgroupId, progress: Progress) -> bool {
+        if let Progress::Behind(cursor) = progress
+            && subscription.cursor(log).is_some()
+        {
+            let held_from = self.held_from.map_or(cursor, |held| held.min(cursor));
+            self.held_from = Some(held_from);
+        }
+        progress != Progress::Apart
+    }
+}
+
 impl Delivery {
     /// Hands an object to all who want it, in a datagram each.
     pub(crate) fn deliver_datagram(
@@ -78,23 +91,11 @@ impl Delivery {
             return;
         };
         let (length, has_ended) = (subgroup.len(), subgroup.ended().is_some());
-        let Some(subscriptions) = self.tracks.get_mut(id) else {
-            subgroup.recycle(marks);
-            subgroup.trim(length);
-            if has_ended {
-                track.remove_subgroup(log);
-            }
-            return;
-        };
+        let subscriptions = self.tracks.entry(id);
         let mut fan_out = FanOut::new(turn.now, &turn.config.limits, turn.counters, defaults);
-        let sessions = &mut self.sessions;
-        let outcome = subscriptions.advance(
-            turn.endpoint,
-            sessions,
-            (id, &*subgroup),
-            &marks,
-            &mut fan_out,
-        );
+        let (endpoint, sessions) = (&mut *turn.endpoint, &mut self.sessions);
+        let what = (id, &*subgroup);
+        let outcome = subscriptions.advance(endpoint, sessions, what, &marks, &mut fan_out);
         let (released, ended) = (fan_out.released, fan_out.ended);
         subgroup.recycle(marks);
         subgroup.trim(outcome.held_from.unwrap_or(length));
@@ -289,14 +290,8 @@ impl Subscriptions {
                 let deadlines = std::mem::take(&mut fan_out.deadlines);
                 outcome.deadlines.push((handle, deadlines));
             }
-            match progress {
-                Progress::Apart => continue,
-                Progress::Behind(_) if subscription.cursor(subgroup.id).is_none() => {}
-                Progress::Level => {}
-                Progress::Behind(cursor) => {
-                    let held_from = outcome.held_from.map_or(cursor, |held| held.min(cursor));
-                    outcome.held_from = Some(held_from);
-                }
+            if !outcome.note(subscription, subgroup.id, progress) {
+                continue;
             }
             if !fan_out.waits.is_empty() {
                 let waits = std::mem::take(&mut fan_out.waits);

@@ -101,43 +101,53 @@ impl Tracks {
         stream: StreamId,
         header: SubgroupHeader,
     ) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        let is_link = peer.is_link();
-        let id = peer.source(request);
-        let found = id.and_then(|id| Some((id, self.table.get(id)?)));
-        let code = if let Some((id, track)) = found {
-            let is_full = track.streams_open() >= turn.config.limits.subgroups_per_track_max;
-            if let Some(publisher) = track.publisher((handle, request)) {
-                publisher.streams += 1;
-                publisher.streams_open += usize::from(!is_full);
-            }
-            if !is_full {
-                turn.counters.streams_received += u64::from(!is_link);
-                let inbound = InboundStream {
-                    track: id,
-                    request,
-                    is_link,
-                    header,
-                    flow: Flow::Fresh,
-                    is_ruled_out: false,
-                };
+        let id = turn.published_track((handle, request));
+        match self.open_inbound(turn, id, (handle, request), header) {
+            Ok(inbound) => {
                 self.inbound.entry(handle).insert(stream, inbound);
-                return;
             }
-            turn.counters.subgroups_refused += 1;
-            ResetCode::EXCESSIVE_LOAD
-        } else {
-            turn.counters.objects_unwanted += 1;
-            ResetCode::CANCELLED
-        };
-        turn.with_session(handle, |session, connection| {
-            session.stop_data(connection, stream, code);
-        });
-        if let Some(id) = id {
-            self.settle_leaving(turn, id);
+            Err(code) => {
+                turn.with_session(handle, |session, connection| {
+                    session.stop_data(connection, stream, code);
+                });
+                if let Some(id) = id {
+                    self.settle_leaving(turn, id);
+                }
+            }
         }
+    }
+
+    /// Counts a subgroup stream, and gives what is to be known of it if its objects are taken.
+    fn open_inbound(
+        &mut self,
+        turn: &mut Turn<'_>,
+        id: Option<TrackId>,
+        publisher: PublisherId,
+        header: SubgroupHeader,
+    ) -> Result<InboundStream, ResetCode> {
+        let Some((id, track)) = id.and_then(|id| Some((id, self.table.get(id)?))) else {
+            turn.counters.objects_unwanted += 1;
+            return Err(ResetCode::CANCELLED);
+        };
+        let is_full = track.streams_open() >= turn.config.limits.subgroups_per_track_max;
+        if let Some(publisher) = track.publisher(publisher) {
+            publisher.streams += 1;
+            publisher.streams_open += usize::from(!is_full);
+        }
+        if is_full {
+            turn.counters.subgroups_refused += 1;
+            return Err(ResetCode::EXCESSIVE_LOAD);
+        }
+        let is_link = turn.is_link(publisher.0);
+        turn.counters.streams_received += u64::from(!is_link);
+        Ok(InboundStream {
+            track: id,
+            request: publisher.1,
+            is_link,
+            header,
+            flow: Flow::Fresh,
+            is_ruled_out: false,
+        })
     }
 
     /// An object of a subgroup stream begins.
