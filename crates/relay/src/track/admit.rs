@@ -6,7 +6,6 @@ use weir_moqt::{
     location::Location,
     message::FetchOk,
     property::Properties,
-    session::{RequestId, StreamEnd},
 };
 use weir_quic::Handle;
 use weir_transport::StreamId;
@@ -310,74 +309,6 @@ impl Tracks {
         }
         true
     }
-
-    /// A publisher's subgroup stream is over.
-    pub(crate) fn on_stream_end(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        stream: StreamId,
-        end: StreamEnd,
-    ) {
-        let streams = self.inbound.get_mut(handle);
-        let Some(inbound) = streams.and_then(|streams| streams.remove(&stream)) else {
-            return;
-        };
-        let ended = match end {
-            StreamEnd::Fin => Ended::Finished,
-            StreamEnd::Reset(code) => Ended::Reset(code),
-        };
-        if self.end_stream(turn, handle, &inbound, ended).is_err() {
-            turn.push(Effect::Malformed(inbound.track, handle));
-        }
-        self.settle_leaving(turn, inbound.track);
-    }
-
-    /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended
-    /// elsewhere.
-    pub(super) fn end_stream(
-        &mut self,
-        turn: &mut Turn<'_>,
-        handle: Handle,
-        inbound: &InboundStream,
-        ended: Ended,
-    ) -> Result<(), Contradiction> {
-        let Some(track) = self.table.get(inbound.track) else {
-            return Ok(());
-        };
-        let sender = (handle, inbound.request);
-        if let Some(publisher) = track.publisher(sender) {
-            publisher.streams_open = publisher.streams_open.saturating_sub(1);
-        }
-        match inbound.flow {
-            Flow::Repeated(repetition) if ended == Ended::Finished => {
-                let key = (inbound.header.group, repetition.number);
-                track.duplicates.finish(key, repetition.object)
-            }
-            Flow::Passed(log) => {
-                let sound = track.end_log(turn, &mut self.ledger, (log, sender), inbound, ended);
-                if track.subgroup(log).is_some() {
-                    self.mark_grown(inbound.track, log);
-                }
-                sound
-            }
-            Flow::Fresh | Flow::Repeated(_) => Ok(()),
-        }
-    }
-
-    /// Cuts all streams that a publisher has open for one of its tracks.
-    pub(super) fn cut_streams(&mut self, turn: &mut Turn<'_>, handle: Handle, request: RequestId) {
-        let Some(streams) = self.inbound.get_mut(handle) else {
-            return;
-        };
-        let cut: Vec<_> = streams
-            .extract_if(.., |_, inbound| inbound.request == request)
-            .collect();
-        for (_, inbound) in cut {
-            // What is cut says nothing of its end.
-            let _sound = self.end_stream(turn, handle, &inbound, CUT);
-        }
-    }
 }
 
 impl Track {
@@ -559,7 +490,7 @@ impl Track {
         true
     }
 
-    fn end_log(
+    pub(super) fn end_log(
         &mut self,
         turn: &mut Turn<'_>,
         ledger: &mut Ledger,
@@ -601,6 +532,3 @@ fn count(counters: &mut Counters, rejected: Rejected) {
         Rejected::Malformed => {}
     }
 }
-
-/// What subscribers see of a stream whose publisher is gone.
-pub(super) const CUT: Ended = Ended::Reset(ResetCode::CANCELLED);

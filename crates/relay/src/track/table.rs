@@ -136,7 +136,7 @@ impl Tracks {
             .into_iter()
             .flat_map(|it| it.into_values())
         {
-            let _sound = self.end_stream(turn, handle, &inbound, super::admit::CUT);
+            let _sound = self.end_stream(turn, handle, &inbound, super::inbound::CUT);
         }
     }
 
