@@ -138,7 +138,7 @@ cost: $(PEERS)/bin/moq-relay-ietf ## What a delivered datagram costs: our relay 
 
 .PHONY: instructions
 instructions: ## Count the instructions of the fan-out and of HTTP/3 requests; more than 2 % above the committed numbers fails
-	$(CARGO) build --release --locked -p weir -p weir-http3 --example fanout --example requests
+	$(CARGO) build --release --locked -p weir-bench -p weir-http3 --example fanout --example requests
 	scripts/count-instructions.sh
 
 .PHONY: memory

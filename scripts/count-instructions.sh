@@ -4,7 +4,7 @@
 #
 # scripts/count-instructions.sh [--update] [NAME...]
 #
-# --update  write the counts into crates/weir/benches/NAME.instructions
+# --update  write the counts into crates/CRATE/benches/NAME.instructions
 # NAME      fanout, h3-client, h3-server; all of them unless said otherwise
 #
 # Counted are the instructions of the program's own code. Those of the C library are not, for they
@@ -14,11 +14,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Each name with its program, the function to count in with all that it calls, and the number to divide by.
+# Each name with its crate and program, the function to count in with all that it calls, and the number to divide by.
 declare -A COUNTED=(
-    [fanout]='fanout fanout::Counted::fan_out datagrams_sent'
-    [h3-client]='requests requests::ask requests'
-    [h3-server]='requests requests::serve requests'
+    [fanout]='bench fanout fanout::Counted::fan_out datagrams_sent'
+    [h3-client]='http3 requests requests::ask requests'
+    [h3-server]='http3 requests requests::serve requests'
 )
 ALL='fanout h3-client h3-server'
 PROGRAMS=target/release/examples
@@ -123,9 +123,9 @@ toolchain=$(rustc --version)
 failed=0
 # Counts what is called $1, and compares.
 check() {
-    local file program function unit instructions calls instructions_again calls_again units
-    file=crates/weir/benches/$1.instructions
-    read -r program function unit <<<"${COUNTED[$1]}"
+    local file crate program function unit instructions calls instructions_again calls_again units
+    read -r crate program function unit <<<"${COUNTED[$1]}"
+    file=crates/$crate/benches/$1.instructions
     program=$PROGRAMS/$program
     [ -x "$program" ] || {
         echo "error: no program at $program: \`make instructions\` builds it" >&2
