@@ -204,9 +204,13 @@ fn an_interrupt_ends_a_run_with_its_report() {
         .stdout(Stdio::null())
         .stderr(Stdio::piped());
     let mut load = command.spawn().unwrap();
-    let mut progress = String::new();
-    let mut lines = BufReader::new(load.stderr.take().unwrap());
-    lines.read_line(&mut progress).unwrap();
+    let mut lines = BufReader::new(load.stderr.take().unwrap()).lines();
+    let has_sent = |line: &String| line.contains(" requests (") && !line.contains("  0 requests (");
+    let progress = lines.by_ref().map_while(Result::ok).find(has_sent);
+    assert!(
+        progress.is_some(),
+        "it says how many requests were answered"
+    );
     let pid = load.id().to_string();
     assert!(
         Command::new("kill")
