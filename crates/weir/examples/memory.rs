@@ -4,7 +4,7 @@
 //! memory is read then, and once more when all of them have been sent a speech for a while: a datagram of 120 bytes each
 //! 20 ms. Each growth, divided by the sessions, is what one of them costs. What a relay holds without any is not counted.
 //!
-//! It prints a row for `docs/performance.md`, and fails if a session costs more than it may.
+//! It prints a table, and fails if a session costs more than it may.
 
 use std::{
     collections::BTreeMap,
