@@ -151,7 +151,7 @@ function show() {
     ["Frames", String(frames)],
     ["Keyframes", String(keyframes)],
     ["Video sent", bitRate(rate)],
-    ["Frames skipped", String(dropped)],
+    ["Skipped", String(dropped)],
     ["Streams reset", String(streamsReset)],
     ["Audio chunks", String(audioChunks)],
   ];

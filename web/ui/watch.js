@@ -146,7 +146,7 @@ function refresh() {
   const lost = dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + found.video.lateForDecoder;
   showTiles({
     Latency: [seconds(found.latencyNow), found.isTold ? "now" : "not reported"],
-    "Median, last minute": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
+    "Median, 1 min": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
     Age: [seconds(found.ageNow), `mean ${seconds(lately.age_mean)}`],
     Buffer: [seconds(found.buffered), `target ${seconds(found.target)}`],
     Shown: [percent(lately.shown), `${lost} dropped`],
