@@ -228,7 +228,7 @@ test("a browser that lacks something says what, in plain words", { skip, timeout
 
   await context.test("WebCodecs", async () => {
     const watched = await stage.open(page, {}, "delete globalThis.VideoDecoder");
-    await watched.tells("This browser cannot decode video by WebCodecs.");
+    await watched.tells("This browser cannot decode video with WebCodecs.");
     await stays(watched, "lost");
     await watched.page.context().close();
   });
@@ -253,8 +253,8 @@ test("a browser that lacks something says what, in plain words", { skip, timeout
 test("a browser that cannot publish says why, in plain words", { skip, timeout: STORY_MS }, async (context) => {
   for (const [lacking, words] of [
     ["WebTransport", "This browser has no WebTransport."],
-    ["VideoEncoder", "This browser cannot encode video by WebCodecs."],
-    ["MediaStreamTrackProcessor", "This browser does not hand the pictures of a camera to a page"],
+    ["VideoEncoder", "This browser cannot encode video with WebCodecs."],
+    ["MediaStreamTrackProcessor", "This browser does not give pages the frames of a camera"],
   ]) {
     await context.test(lacking, async () => {
       const publishing = await stage.open(`${empty}publish.html?start`, {}, `delete globalThis.${lacking}`);
@@ -268,7 +268,7 @@ test("a browser that cannot publish says why, in plain words", { skip, timeout: 
   await context.test("AudioEncoder", async () => {
     const publishing = await stage.open(`${empty}publish.html?namespace=silent`, {}, "delete globalThis.AudioEncoder");
     await publishing.page.click("#begin");
-    await publishing.tells("This browser cannot encode sound by WebCodecs. It can publish without sound.");
+    await publishing.tells("This browser cannot encode audio with WebCodecs. Untick “Publish sound” to publish without sound.");
     await publishing.page.click("#with-sound");
     await publishing.page.click("#begin");
     await publishing.says("live");
@@ -281,7 +281,7 @@ test("a browser that cannot publish says why, in plain words", { skip, timeout: 
     const script = "if (navigator.mediaDevices) navigator.mediaDevices.getUserMedia = async () => { throw new DOMException('Permission denied', 'NotAllowedError'); }";
     const publishing = await stage.open(`${empty}publish.html`, {}, script);
     await publishing.page.click("#begin");
-    await publishing.tells("The browser was not allowed to use the camera or the microphone.");
+    await publishing.tells("The browser did not allow this page to use the camera or the microphone.");
     assert.equal(await publishing.state(), "failed");
     assert.equal(await publishing.page.isEnabled("#begin"), true);
     await publishing.page.context().close();

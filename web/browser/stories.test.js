@@ -318,12 +318,12 @@ test("a camera that the relay refuses is let go with its connection; with a toke
 test("what is wrong is said in plain words", { skip, timeout: STORY_MS }, async () => {
   const { ready } = await stage.weir(["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
   const refused = await stage.open(`${ready.page}?relay=${ready.relay}&hash=${"00".repeat(32)}`);
-  await refused.tells("its certificate is not the one that this page was told");
+  await refused.tells("its certificate does not match the hash that this page has");
   const absent = await stage.open(`${ready.page}?relay=https://127.0.0.1:9/&hash=${"00".repeat(32)}`);
   await absent.tells("cannot be reached");
   const publishing = await stage.open(`${ready.page}publish.html?fake&relay=${ready.relay}&hash=${"00".repeat(32)}`);
   await publishing.page.click("#begin");
-  await publishing.tells("its certificate is not the one that this page was told");
+  await publishing.tells("its certificate does not match the hash that this page has");
   assert.equal(await publishing.state(), "failed");
   const empty = await stage.open(ready.page);
   await empty.tells("Nobody publishes this stream yet");

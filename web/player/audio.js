@@ -51,7 +51,7 @@ export class AudioOutput {
     this.problem = undefined;
     if (!plan) return;
     if (!("AudioDecoder" in globalThis)) {
-      this.problem = "This browser cannot decode sound by WebCodecs.";
+      this.problem = "This browser cannot decode audio with WebCodecs.";
       return;
     }
     const support = await AudioDecoder.isConfigSupported(config(plan)).catch(() => undefined);

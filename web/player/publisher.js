@@ -205,7 +205,7 @@ export class Publisher {
 
   /** @returns {Promise<string>} the first codec that this browser can encode */
   async #videoCodec() {
-    if (!("VideoEncoder" in globalThis)) throw new Error("This browser cannot encode video by WebCodecs.");
+    if (!("VideoEncoder" in globalThis)) throw new Error("This browser cannot encode video with WebCodecs.");
     for (const codec of VIDEO_CODECS) {
       const support = await VideoEncoder.isConfigSupported(this.#videoConfig(codec)).catch(() => undefined);
       if (support?.supported) return codec;
@@ -299,7 +299,7 @@ export class Publisher {
         if (chunk.type === "key") stream.close();
       },
       error: (error) => {
-        this.problem = `The browser's video encoder gave up: ${error.message}`;
+        this.problem = `The browser's video encoder failed: ${error.message}`;
         this.stop();
       },
     });

@@ -125,7 +125,7 @@ export class Receiver {
     this.retry = undefined;
     const reception = await this.#make();
     if (this.isStopped) return;
-    if (!reception) return this.#onLost("The page's server does not answer, so it is not known where the relay is.");
+    if (!reception) return this.#onLost("The page's server does not answer, so the address of the relay is unknown.");
     this.#setMain(reception);
     this.handlers.onState("connecting", reception.target.relay);
     await this.#follow(reception);
@@ -334,11 +334,14 @@ export class Receiver {
  */
 function plainWords(error, target) {
   if (error instanceof Refused) {
-    if (error.code === RequestCode.UNAUTHORIZED) return `The relay does not let you see “${target.namespace}”: a token is needed.`;
+    if (error.code === RequestCode.UNAUTHORIZED) {
+      const missing = target.token ? "the token does not permit it" : "a token is needed. Add token=TOKEN to this page's address";
+      return `The relay does not let you see “${target.namespace}”: ${missing}.`;
+    }
     return `The relay refused the stream “${target.namespace}”: ${error.reason || error.message}`;
   }
   if (error instanceof Error && error.name === "WebTransportError") {
-    const trusted = target.certificateHashes.length > 0 ? "its certificate is not the one that this page was told" : "its certificate is not trusted";
+    const trusted = target.certificateHashes.length > 0 ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
     return `The relay at ${target.relay} cannot be reached, or ${trusted}.`;
   }
   return error instanceof Error ? error.message : String(error);

@@ -99,7 +99,7 @@ export class VideoOutput {
    */
   async #missing(codec) {
     if (!("VideoDecoder" in globalThis)) {
-      return "This browser cannot decode video by WebCodecs. Chromium 94, Safari 16.4 and Firefox 130 can.";
+      return "This browser cannot decode video with WebCodecs. Use Chromium 94, Safari 16.4, Firefox 130 or later.";
     }
     const support = await VideoDecoder.isConfigSupported(this.#config()).catch(() => undefined);
     return support?.supported ? undefined : `This browser has no decoder for the stream's video (${codec}).`;

@@ -51,7 +51,7 @@ test("frames that are no longer kept still count", () => {
 test("why nothing can be published is said in plain words", () => {
   const target = { relay: "https://relay/", namespace: "live/alice", certificateHashes: [], token: undefined };
   const refusal = (/** @type {number} */ code) => new Refused(BigInt(code), "not you", undefined, undefined);
-  assert.equal(whyNotPublished(refusal(RequestCode.UNAUTHORIZED), target), "The relay does not let you publish “live/alice”: a token is needed.");
+  assert.equal(whyNotPublished(refusal(RequestCode.UNAUTHORIZED), target), "The relay does not let you publish “live/alice”: a token is needed. Add token=TOKEN to this page's address.");
   assert.equal(
     whyNotPublished(refusal(RequestCode.UNAUTHORIZED), { ...target, token: "of another" }),
     "The relay does not let you publish “live/alice”: the token does not permit it.",
@@ -59,13 +59,13 @@ test("why nothing can be published is said in plain words", () => {
   assert.equal(whyNotPublished(refusal(RequestCode.EXPIRED_AUTH_TOKEN), target), "The relay does not let you publish “live/alice”: the token has expired.");
   assert.equal(whyNotPublished(refusal(RequestCode.EXCESSIVE_LOAD), target), "The relay refused the stream “live/alice”: not you");
   const named = (/** @type {string} */ name) => Object.assign(new Error("as the browser says it"), { name });
-  assert.equal(whyNotPublished(named("NotAllowedError"), undefined), "The browser was not allowed to use the camera or the microphone.");
+  assert.equal(whyNotPublished(named("NotAllowedError"), undefined), "The browser did not allow this page to use the camera or the microphone. Allow it, then press “Go live” again.");
   assert.match(whyNotPublished(named("NotFoundError"), undefined), /^There is no camera/);
   assert.match(whyNotPublished(named("NotReadableError"), undefined), /another program/);
-  assert.equal(whyNotPublished(named("WebTransportError"), target), "The relay at https://relay/ cannot be reached, or its certificate is not trusted.");
+  assert.equal(whyNotPublished(named("WebTransportError"), target), "The relay at https://relay/ cannot be reached, or the browser does not trust its certificate.");
   assert.equal(
     whyNotPublished(named("WebTransportError"), { ...target, certificateHashes: [new Uint8Array(32)] }),
-    "The relay at https://relay/ cannot be reached, or its certificate is not the one that this page was told.",
+    "The relay at https://relay/ cannot be reached, or its certificate does not match the hash that this page has.",
   );
   assert.match(whyNotPublished(named("TypeError"), undefined), /^The page's server does not answer/);
   assert.equal(whyNotPublished(named("RangeError"), target), "as the browser says it");

@@ -304,7 +304,7 @@ test("an encoder that gives up is named", async () => {
   const { publisher: tried } = publisher(played, [0, 1, 2]);
   Object.assign(globalThis, { VideoEncoder: BrokenEncoder });
   try {
-    assert.equal(await tried.run(), "The browser's video encoder gave up: out of memory");
+    assert.equal(await tried.run(), "The browser's video encoder failed: out of memory");
   } finally {
     Object.assign(globalThis, { VideoEncoder: PlayedEncoder });
   }

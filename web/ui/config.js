@@ -14,7 +14,7 @@ export function parameters() {
 }
 
 /**
- * Asks the server anew, because the relay may have another certificate by now.
+ * Asks the page's server each time, because the relay may have a new certificate.
  *
  * @returns {Promise<import("../player/reception.js").Target>}
  */
@@ -24,12 +24,12 @@ export async function target() {
   let known = {};
   if (!wanted.has("relay")) {
     const answer = await fetch("config.json", { cache: "no-store" });
-    if (!answer.ok) throw new Error(`the server of the page answers ${answer.status}`);
+    if (!answer.ok) throw new Error(`the page's server answers config.json with status ${answer.status}`);
     known = await answer.json();
   }
   const relay = wanted.get("relay") ?? known.relay;
   const hash = wanted.get("hash") ?? (wanted.has("relay") ? undefined : known.certificate_sha256);
-  if (hash && !HASH.test(hash)) throw new Error("the hash of the certificate is not 64 hexadecimal digits");
+  if (hash && !HASH.test(hash)) throw new Error("The certificate hash (hash=) must have 64 hexadecimal digits.");
   const digits = /** @type {string[]} */ (hash?.match(/../g) ?? []);
   const token = wanted.get("token") ?? known.token;
   const strategy = wanted.get("strategy") ?? known.strategy;

@@ -150,10 +150,10 @@ function show() {
   const tiles = [
     ["Frames", String(frames)],
     ["Keyframes", String(keyframes)],
-    ["Video", bitRate(rate)],
-    ["Not encoded", String(dropped)],
-    ["Given up", String(streamsReset)],
-    ["Sound", String(audioChunks)],
+    ["Video sent", bitRate(rate)],
+    ["Skipped", String(dropped)],
+    ["Streams reset", String(streamsReset)],
+    ["Audio chunks", String(audioChunks)],
   ];
   element("tiles", HTMLElement).replaceChildren(...tiles.map(([name, value]) => {
     const tile = document.createElement("div");

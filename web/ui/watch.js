@@ -38,10 +38,10 @@ if (buffer.selectedIndex < 0) buffer.value = "adaptive";
  * @type {Record<import("../player/receiver.js").State, [name: string, notice: string]>} */
 const STATES = {
   connecting: ["connecting", "Connecting…"],
-  waiting: ["waiting", "Nobody publishes this stream yet. It starts by itself as soon as somebody does."],
+  waiting: ["waiting", "Nobody publishes this stream yet. Playback starts when a publisher arrives."],
   playing: ["live", ""],
-  ended: ["ended", "The publisher has stopped. The stream goes on by itself as soon as it is published again."],
-  lost: ["lost", "The connection was lost. Trying again…"],
+  ended: ["ended", "The publisher has stopped. Playback resumes when the stream is published again."],
+  lost: ["lost", "No connection to the relay. Retrying…"],
   stopped: ["stopped", ""],
 };
 
@@ -145,22 +145,22 @@ function refresh() {
   const droppedOf = droppedByKind(byKind, viewer.records.frames);
   const lost = dropped.late + dropped.overflow + dropped.undecodable + dropped.behind + found.video.lateForDecoder;
   showTiles({
-    Latency: [seconds(found.latencyNow), found.isTold ? "now" : "not told by the publisher"],
-    "Last minute": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
+    Latency: [seconds(found.latencyNow), found.isTold ? "now" : "not reported"],
+    "Median, 1 min": [seconds(lately.latency_median), `p95 ${seconds(lately.latency_p95)}`],
     Age: [seconds(found.ageNow), `mean ${seconds(lately.age_mean)}`],
-    Buffer: [seconds(found.buffered), `of ${seconds(found.target)}`],
+    Buffer: [seconds(found.buffered), `target ${seconds(found.target)}`],
     Shown: [percent(lately.shown), `${lost} dropped`],
-    Freezes: [String(lately.freezes), seconds(lately.freeze_total)],
+    Freezes: [String(lately.freezes), `total ${seconds(lately.freeze_total)}`],
   });
   overlay.textContent = [
     `latency ${seconds(found.latencyNow)}  (median ${seconds(lately.latency_median)})`,
     `age     ${seconds(found.ageNow)}`,
-    `buffer  ${seconds(found.buffered)} of ${seconds(found.target)}  ×${found.rate.toFixed(2)}`,
+    `buffer  ${seconds(found.buffered)}  target ${seconds(found.target)}  ×${found.rate.toFixed(2)}`,
     `shown   ${percent(lately.shown)}  freezes ${lately.freezes}`,
     `frames  ${KINDS.map((kind) => `${kind} ${byKind[kind].shown}`).join("  ")}`,
     `dropped ${KINDS.map((kind) => `${kind} ${droppedOf[kind]}`).join("  ")}`,
-    `losses  ${connection.reconnects}  GOAWAY ${connection.goAways}`,
-    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly && byKind.B.received > 0 ? "  base layer" : ""}`,
+    `reconnects ${connection.reconnects}  GOAWAY ${connection.goAways}`,
+    `${bitRate(lately.bit_rates.reduce((sum, rate) => sum + rate, 0))}  ${found.strategy}${found.isBaseOnly && byKind.B.received > 0 ? "  base layer only" : ""}`,
   ].join("\n");
   showDetails(found, droppedOf);
   round += 1;
@@ -207,22 +207,22 @@ function showDetails(found, droppedOf) {
   /** @type {[string, string][]} */
   const rows = KINDS.map((kind) => {
     const { received, shown } = byKind[kind];
-    return [`${kind}-frames shown, dropped / received`, `${shown}, ${droppedOf[kind]} / ${received}`];
+    return [`${kind}-frames: shown, dropped / received`, `${shown}, ${droppedOf[kind]} / ${received}`];
   });
   rows.push(
-    ["Dropped: late, for the decoder", `${dropped.late}, ${video.lateForDecoder}`],
-    ["Dropped: what they need is missing", String(dropped.undecodable)],
-    ["Dropped: to be at the live edge again", String(dropped.behind)],
-    ["Decoder: pictures, errors, overloads", `${video.decoded}, ${video.errors}, ${video.overloads}`],
-    ["Groups of the base layer alone", String(video.baseOnly)],
-    ["Sound: pieces decoded, errors", found.audio.problem ?? `${found.audio.decoded}, ${found.audio.errors}`],
-    ["Picture behind sound", seconds(found.inSync)],
+    ["Dropped: too late to show, too late to decode", `${dropped.late}, ${video.lateForDecoder}`],
+    ["Dropped: a frame they refer to is missing", String(dropped.undecodable)],
+    ["Dropped: to return to the live edge", String(dropped.behind)],
+    ["Decoder: frames decoded, errors, overloads", `${video.decoded}, ${video.errors}, ${video.overloads}`],
+    ["Groups decoded without waiting for B-frames", String(video.baseOnly)],
+    ["Audio: chunks decoded, errors", found.audio.problem ?? `${found.audio.decoded}, ${found.audio.errors}`],
+    ["Video behind audio", seconds(found.inSync)],
     ["Video", plan ? `${plan.video[0].codec} ${plan.video[0].packaging} ${canvas.width}×${canvas.height}` : "–"],
     ["Relay", found.implementation ?? "–"],
-    ["Connections, losses, second tries", `${connection.connects}, ${connection.reconnects}, ${connection.watchdogs}`],
-    ["Times that a relay went away (GOAWAY)", String(connection.goAways)],
-    ["Streams, reset, stopped", `${connection.streams ?? 0}, ${connection.streamsReset ?? 0}, ${connection.streamsStopped ?? 0}`],
-    ["Duplicates", String(found.duplicates)],
+    ["Connections: opened, lost, spares tried", `${connection.connects}, ${connection.reconnects}, ${connection.watchdogs}`],
+    ["GOAWAY received", String(connection.goAways)],
+    ["Streams: received, reset, stopped by this page", `${connection.streams ?? 0}, ${connection.streamsReset ?? 0}, ${connection.streamsStopped ?? 0}`],
+    ["Duplicate frames", String(found.duplicates)],
   );
   const table = element("details", HTMLTableElement);
   table.replaceChildren(...rows.map(([name, value]) => {

@@ -8,24 +8,24 @@ import { Refused, RequestCode } from "../moqt/error.js";
 export function whyNoTransport() {
   if ("WebTransport" in globalThis) return "";
   return globalThis.isSecureContext
-    ? "This browser has no WebTransport. Chromium 97, Firefox 114 and Safari 26.4, or later ones, have."
-    : "A browser gives a page WebTransport only over https or on localhost.";
+    ? "This browser has no WebTransport. Use Chromium 97, Firefox 114, Safari 26.4 or later."
+    : "Browsers allow WebTransport only over https or on localhost. Open this page at such an address.";
 }
 
 /** @returns {string} why this page cannot publish at all; empty if it can */
 export function whyNoPublishing() {
   const reason = whyNoTransport();
   if (reason) return reason;
-  if (!("VideoEncoder" in globalThis)) return "This browser cannot encode video by WebCodecs. Chromium 94 and later ones can.";
+  if (!("VideoEncoder" in globalThis)) return "This browser cannot encode video with WebCodecs. Use Chromium 94 or later.";
   if (!("MediaStreamTrackProcessor" in globalThis)) {
-    return "This browser does not hand the pictures of a camera to a page (MediaStreamTrackProcessor). Chromium 94 and later ones do.";
+    return "This browser does not give pages the frames of a camera (MediaStreamTrackProcessor). Use Chromium 94 or later.";
   }
   return "";
 }
 
 /** @returns {string} why this page cannot publish sound; empty if it can */
 export function whyNoSound() {
-  return "AudioEncoder" in globalThis ? "" : "This browser cannot encode sound by WebCodecs. It can publish without sound.";
+  return "AudioEncoder" in globalThis ? "" : "This browser cannot encode audio with WebCodecs. Untick “Publish sound” to publish without sound.";
 }
 
 /**
@@ -41,16 +41,16 @@ export function whyNotPublished(error, target) {
   if (error instanceof Refused) return whyRefused(error, target?.namespace ?? "", target?.token !== undefined);
   switch (error.name) {
     case "NotAllowedError":
-      return "The browser was not allowed to use the camera or the microphone.";
+      return "The browser did not allow this page to use the camera or the microphone. Allow it, then press “Go live” again.";
     case "NotFoundError":
-      return "There is no camera, or no microphone. Without sound a camera is enough.";
+      return "There is no camera or no microphone. Without a microphone, untick “Publish sound”.";
     case "NotReadableError":
       return "The camera or the microphone cannot be opened: another program may be using it.";
     case "TypeError":
-      return target ? error.message : "The page's server does not answer, so it is not known where the relay is.";
+      return target ? error.message : "The page's server does not answer, so the address of the relay is unknown.";
     case "WebTransportError": {
       const isNamed = (target?.certificateHashes.length ?? 0) > 0;
-      const trusted = isNamed ? "its certificate is not the one that this page was told" : "its certificate is not trusted";
+      const trusted = isNamed ? "its certificate does not match the hash that this page has" : "the browser does not trust its certificate";
       return `The relay at ${target?.relay} cannot be reached, or ${trusted}.`;
     }
     default:
@@ -66,7 +66,7 @@ export function whyNotPublished(error, target) {
 function whyRefused(error, namespace, hasToken) {
   switch (error.code) {
     case RequestCode.UNAUTHORIZED:
-      return `The relay does not let you publish “${namespace}”: ${hasToken ? "the token does not permit it" : "a token is needed"}.`;
+      return `The relay does not let you publish “${namespace}”: ${hasToken ? "the token does not permit it" : "a token is needed. Add token=TOKEN to this page's address"}.`;
     case RequestCode.EXPIRED_AUTH_TOKEN:
       return `The relay does not let you publish “${namespace}”: the token has expired.`;
     default:
