@@ -4,11 +4,11 @@ use bytes::Bytes;
 use weir_h3::{
     Code, Violation,
     head::{HeadError, ResponseHead},
+    message::{MessageReader, Piece},
     qpack::SectionError,
 };
 
 use super::figures::Failure;
-use crate::message::{MessageReader, Piece};
 
 /// Reads one answer. Its content is counted and dropped.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The stream of one request or answer: a head, content, perhaps trailers (RFC 9114 §4.1).
 
 use bytes::Bytes;
-use weir_h3::{
+use super::{
     Code, Violation,
     frame::{self, FrameReader, Part, frame_type},
 };
