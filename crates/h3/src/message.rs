@@ -1,10 +1,10 @@
 //! The stream of one request or answer: a head, content, perhaps trailers (RFC 9114 §4.1).
 
-use bytes::Bytes;
 use super::{
     Code, Violation,
     frame::{self, FrameReader, Part, frame_type},
 };
+use bytes::Bytes;
 
 /// The next thing on the stream of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use weir_transport::{Direction, StreamId, Transport};
 use super::{
     Event, HEAD_BYTES_MAX, Side, State, WebTransport,
     heads::{ContentReader, Head, HeadReader},
-    incoming::Own,
+    own_streams::Own,
     request::{self, TOKEN, TOKEN_DRAFT15},
     session::Prefixes,
 };
