@@ -10,7 +10,6 @@ mod capsule;
 mod close;
 mod codes;
 mod establishment;
-mod heads;
 mod own_streams;
 mod request;
 mod session;
