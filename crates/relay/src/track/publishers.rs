@@ -241,7 +241,8 @@ impl Tracks {
             if let Some(properties) = properties {
                 track.properties = properties.clone();
             }
-            track.cache.default_priority = track.properties.publisher_priority();
+            let priority = track.properties.publisher_priority();
+            track.cache.set_default_priority(priority);
             if largest < track.largest {
                 // The publisher starts from the beginning: what is remembered is not what it will send.
                 track.cache.clear(&mut self.ledger);
