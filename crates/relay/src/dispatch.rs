@@ -79,10 +79,8 @@ impl Owners {
                 let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
                     return;
                 };
-                match peer
-                    .session
-                    .handle_datagram(turn.now, &mut connection, data)
-                {
+                let session = peer.session_mut();
+                match session.handle_datagram(turn.now, &mut connection, data) {
                     Some((request, datagram)) => {
                         self.on_datagram(turn, (handle, request), datagram);
                     }
@@ -180,21 +178,17 @@ impl Owners {
         if peer.is_link() {
             self.links.forget(handle);
         } else {
-            turn.sessions.keep_counters(*peer.session.counters());
+            turn.sessions.keep_counters(*peer.session().counters());
         }
         let deadline = self.delivery.forget_session(handle);
-        let timers = [
-            (peer.timer, Timer::Session(handle)),
-            (peer.expiry_timer, Timer::Expiry(handle)),
-            (deadline, Timer::Delivery(handle)),
-        ];
-        for (at, timer) in timers {
+        let deadline = (deadline, Timer::Delivery(handle));
+        for (at, timer) in peer.timers().into_iter().chain([deadline]) {
             if let Some(at) = at {
                 turn.timers.cancel(at, timer);
             }
         }
         self.tracks.on_session_lost(turn, handle);
-        for (request, part) in peer.requests {
+        for (request, part) in peer.into_requests() {
             self.on_ended(turn, (handle, request), part);
         }
         self.fetches.forget_session(handle);
@@ -206,7 +200,7 @@ impl Owners {
         while let Some(event) = turn
             .sessions
             .get(handle)
-            .and_then(|peer| peer.session.poll_event())
+            .and_then(|peer| peer.session_mut().poll_event())
         {
             self.on_session_event(turn, handle, event);
             self.carry_effects(turn);

@@ -1,5 +1,6 @@
 //! Sessions: who is connected, what each session may do, and how much of it.
 
+mod access;
 pub(crate) mod admission;
 pub(crate) mod authorization;
 pub(crate) mod drain;
@@ -104,7 +105,7 @@ impl Sessions {
     /// Number of namespaces that a session announced.
     pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);
-        peer.map_or(0, |peer| peer.counts.namespaces)
+        peer.map_or(0, |peer| peer.counts().namespaces)
     }
 
     /// Has a session dealt with at the end of the turn.
@@ -125,7 +126,7 @@ impl Sessions {
     /// What sessions with peers did not pass on, including sessions that have ended.
     pub(crate) fn session_counters(&self) -> session::Counters {
         let peers = self.iter().filter(|peer| !peer.is_link());
-        let counters = peers.map(|peer| *peer.session.counters());
+        let counters = peers.map(|peer| *peer.session().counters());
         counters.fold(self.ended, session::Counters::plus)
     }
 
@@ -151,7 +152,7 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        if let Some(at) = peer.session.poll_timeout()
+        if let Some(at) = peer.session().poll_timeout()
             && peer.timer.is_none_or(|timer| at < timer)
         {
             if let Some(later) = peer.timer.replace(at) {

@@ -39,7 +39,7 @@ impl Turn<'_> {
 
     /// What a request stands for.
     pub(crate) fn part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
-        self.sessions.get(handle)?.requests.get(&id).cloned()
+        self.sessions.get(handle)?.part(id).cloned()
     }
 
     /// Does something with a session and its connection, if both are still there.
@@ -50,8 +50,8 @@ impl Turn<'_> {
     ) -> Option<T> {
         let peer = self.sessions.get(handle)?;
         let mut connection = self.endpoint.connection(self.now, handle)?;
-        let result = act(&mut peer.session, &mut connection);
-        if peer.session.is_closed() {
+        let result = act(peer.session_mut(), &mut connection);
+        if peer.session().is_closed() {
             self.sessions.settle_later(handle);
         }
         Some(result)

@@ -139,7 +139,7 @@ impl Catalogue {
         };
         let is_link = peer.is_link();
         let max = turn.config.limits.namespaces_per_session_max;
-        if !is_link && peer.counts.namespaces >= max {
+        if !is_link && peer.counts().namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }

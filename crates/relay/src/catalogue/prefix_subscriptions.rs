@@ -147,7 +147,7 @@ impl Offering<'_> {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if peer.counts.prefixes >= turn.config.limits.prefixes_per_session_max {
+        if peer.counts().prefixes >= turn.config.limits.prefixes_per_session_max {
             turn.counters.refused_limit_prefixes += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }

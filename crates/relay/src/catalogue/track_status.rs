@@ -127,7 +127,7 @@ impl Catalogue {
             return;
         };
         let max = turn.config.limits.inquiries_per_session_max;
-        if !peer.is_link() && peer.counts.inquiries >= max {
+        if !peer.is_link() && peer.counts().inquiries >= max {
             turn.counters.refused_limit_inquiries += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }

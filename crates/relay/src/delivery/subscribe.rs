@@ -59,7 +59,7 @@ impl Delivery {
             return;
         };
         let is_link = peer.is_link();
-        if !is_link && peer.counts.subscribers >= limits.subscriptions_per_session_max {
+        if !is_link && peer.counts().subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -154,7 +154,7 @@ impl Delivery {
         request: RequestId,
     ) {
         let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.requests.get(&request));
+        let part = peer.and_then(|peer| peer.part(request));
         let Some(&Part::Subscriber(id)) = part else {
             return;
         };

@@ -302,7 +302,7 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        match peer.requests.get(&id) {
+        match peer.part(id) {
             Some(&Part::Subscriber(track)) => {
                 let who = (track, handle, id);
                 let code = PublishDoneCode::UPDATE_FAILED;
@@ -339,14 +339,9 @@ impl Owners {
 
     /// The time of some requests of a session may be over.
     pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        peer.expiry_timer = None;
+        turn.clear_expiry_timer(handle);
         // The end of one may be that of others, which are not revoked then: they were told why.
-        while let Some(peer) = turn.sessions.get(handle)
-            && let Some(id) = peer.expiries.pop_due(turn.now)
-        {
+        while let Some(id) = turn.pop_expired(handle) {
             self.revoke(turn, (handle, id));
             self.carry_effects(turn);
         }

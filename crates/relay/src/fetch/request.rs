@@ -24,11 +24,11 @@ impl Serving<'_> {
         let Some(peer) = turn.sessions.get(id.0) else {
             return;
         };
-        if !peer.is_link() && peer.counts.fetches >= limits.fetches_per_session_max {
+        if !peer.is_link() && peer.counts().fetches >= limits.fetches_per_session_max {
             turn.counters.refused_limit_fetches += 1;
             return turn.refuse(id.0, id.1, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let (draft, fill_max) = (peer.session.draft(), limits.fill_max);
+        let (draft, fill_max) = (peer.session().draft(), limits.fill_max);
         let track = match self.fetched_track(turn, id.0, &message.kind) {
             Ok(track) => track,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
@@ -60,11 +60,9 @@ impl Serving<'_> {
             let track = self.tracks.find_or_create(track, max);
             return track.ok_or(RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let requests = turn.sessions.get(handle).map(|peer| &peer.requests);
         let subscription = Join::of(kind).map(|join| join.subscription);
-        let part = requests.and_then(|requests| requests.get(&subscription?));
-        match part {
-            Some(&Part::Subscriber(track)) => Ok(track),
+        match subscription.and_then(|request| turn.part((handle, request))) {
+            Some(Part::Subscriber(track)) => Ok(track),
             Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
         }
     }

@@ -133,7 +133,7 @@ impl Serving<'_> {
         if handle == asker || is_relayed || !self.fetches.supports_fetch(handle) {
             return false;
         }
-        let has_room = peer.is_link() || peer.counts.upstream_fetches < max;
+        let has_room = peer.is_link() || peer.counts().upstream_fetches < max;
         turn.counters.fetches_upstream_refused += u64::from(!has_room);
         has_room
     }

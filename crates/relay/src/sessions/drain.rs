@@ -70,7 +70,7 @@ impl Turn<'_> {
         {
             for handle in self.sessions.handles() {
                 let peer = self.sessions.get(handle);
-                if peer.is_some_and(|peer| peer.requests.is_empty()) {
+                if peer.is_some_and(|peer| peer.requests().next().is_none()) {
                     self.close(handle, SessionError::NO_ERROR);
                 }
             }
@@ -126,7 +126,7 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let requests: Vec<RequestId> = peer.requests.keys().copied().collect();
+        let requests: Vec<RequestId> = peer.requests().collect();
         let goaway = GoAway {
             new_session_uri: self.config.successor.clone().unwrap_or_default(),
             timeout: Some(timeout),

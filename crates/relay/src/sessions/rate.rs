@@ -44,8 +44,8 @@ impl Turn<'_> {
     pub(crate) fn moved_part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
         let max = self.config.limits.updates_per_second_max;
         let peer = self.sessions.get(handle)?;
-        let part = peer.requests.get(&id).cloned()?;
-        if peer.session.is_of_peer(id) {
+        let part = peer.part(id).cloned()?;
+        if peer.session().is_of_peer(id) {
             return None;
         }
         if !peer.updates.permits(self.now, max) {
@@ -77,7 +77,7 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let counters = peer.session.counters();
+        let counters = peer.session().counters();
         let unknown = counters.streams_unknown_over_limit + counters.streams_unknown_expired;
         let count = counters.streams_reset_early + unknown;
         for _ in std::mem::replace(&mut peer.resets_early, count)..count {

@@ -64,7 +64,7 @@ impl Tracks {
         let limits = &turn.config.limits;
         let peer = turn.sessions.get(handle)?;
         let is_link = peer.is_link();
-        if !is_link && peer.counts.sources >= limits.publications_per_session_max {
+        if !is_link && peer.counts().sources >= limits.publications_per_session_max {
             turn.counters.refused_limit_publications += 1;
             turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
             return None;
