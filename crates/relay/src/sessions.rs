@@ -27,7 +27,7 @@ pub(crate) struct Sessions {
     count: usize,
     origins: BTreeMap<Origin, usize>,
     /// Sessions that closed, or that may have something to say, while another one was dealt with.
-    unsettled: Vec<Handle>,
+    unprocessed: Vec<Handle>,
     /// The counters of sessions that have ended.
     ended: session::Counters,
     pub(crate) shedder: Shedder,
@@ -41,7 +41,7 @@ impl Sessions {
             places: Vec::new(),
             count: 0,
             origins: BTreeMap::new(),
-            unsettled: Vec::new(),
+            unprocessed: Vec::new(),
             ended: session::Counters::default(),
             shedder: Shedder::new(load),
             stage: Stage::default(),
@@ -109,13 +109,13 @@ impl Sessions {
     }
 
     /// Has a session dealt with at the end of the turn.
-    pub(crate) fn settle_later(&mut self, handle: Handle) {
-        self.unsettled.push(handle);
+    pub(crate) fn process_later(&mut self, handle: Handle) {
+        self.unprocessed.push(handle);
     }
 
     /// Takes a session that is still to be dealt with.
-    pub(crate) fn next_unsettled(&mut self) -> Option<Handle> {
-        self.unsettled.pop()
+    pub(crate) fn next_unprocessed(&mut self) -> Option<Handle> {
+        self.unprocessed.pop()
     }
 
     /// Keeps the counters of a session that has ended.

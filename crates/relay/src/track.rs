@@ -25,7 +25,7 @@ use weir_quic::Handle;
 
 pub(crate) use self::{
     admit::AdmittedDatagram,
-    keep::KeptDatagram,
+    keep::OutgoingDatagram,
     publisher::{Leaving, Publisher},
     publishers::Demand,
     subgroup::{Ended, Mark, Start, Subgroup},

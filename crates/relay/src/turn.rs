@@ -10,7 +10,7 @@ use weir_quic::{Connection, Endpoint, Handle};
 use crate::{
     Authority, Config, Counters,
     effect::{Effect, Effects},
-    sessions::{Sessions, peer::Part, refusal::refusal},
+    sessions::{Sessions, peer::Purpose, refusal::refusal},
     timers::Timers,
 };
 
@@ -38,8 +38,8 @@ impl Turn<'_> {
     }
 
     /// What a request stands for.
-    pub(crate) fn part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
-        self.sessions.get(handle)?.part(id).cloned()
+    pub(crate) fn purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
+        self.sessions.get(handle)?.purpose(id).cloned()
     }
 
     /// Does something with a session and its connection, if both are still there.
@@ -52,7 +52,7 @@ impl Turn<'_> {
         let mut connection = self.endpoint.connection(self.now, handle)?;
         let result = act(peer.session_mut(), &mut connection);
         if peer.session().is_closed() {
-            self.sessions.settle_later(handle);
+            self.sessions.process_later(handle);
         }
         Some(result)
     }

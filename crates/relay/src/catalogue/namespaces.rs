@@ -6,7 +6,7 @@ use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Part, turn::Turn,
+    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Purpose, turn::Turn,
 };
 
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].
@@ -143,7 +143,7 @@ impl Catalogue {
             turn.counters.refused_limit_namespaces += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        peer.insert(id, Part::Namespace(namespace.clone()));
+        peer.insert(id, Purpose::Namespace(namespace.clone()));
         let announcements = &mut self.announcements;
         let is_first = announcements.insert(namespace.clone(), handle, is_link);
         turn.with_session(handle, |session, connection| {

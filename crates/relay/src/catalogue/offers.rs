@@ -7,7 +7,7 @@ use crate::{
     delivery::Scope,
     effect::Effect,
     ids::{RequestKey, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     turn::Turn,
 };
 
@@ -99,11 +99,11 @@ impl Turn<'_> {
     /// Ends the subscription of a session that refused the offer of a track.
     pub(crate) fn on_offer_rejected(&mut self, (handle, id): RequestKey) {
         if let Some(peer) = self.sessions.get(handle)
-            && matches!(peer.part(id), Some(Part::Subscriber(_)))
-            && let Some(part) = peer.remove(id)
+            && matches!(peer.purpose(id), Some(Purpose::Subscriber(_)))
+            && let Some(purpose) = peer.remove(id)
         {
             self.counters.offers_rejected += 1;
-            self.push(Effect::RequestEnded(handle, id, part));
+            self.push(Effect::RequestEnded(handle, id, purpose));
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     catalogue::{Catalogue, Offering, namespaces::prefixes},
     effect::Effect,
     ids::RequestKey,
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     track::Tracks,
     turn::Turn,
 };
@@ -158,7 +158,7 @@ impl Offering<'_> {
             return turn.refuse(handle, id, code);
         }
         if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(id, Part::Prefix(subscription.prefix.clone()));
+            peer.insert(id, Purpose::Prefix(subscription.prefix.clone()));
         }
         self.catalogue
             .subscriptions

@@ -155,10 +155,10 @@ impl Delivery {
         {
             let subscription = subscriptions.established.remove(index);
             for log in subscription.holds() {
-                subscriptions.settle_subgroup(track, log);
+                subscriptions.trim_subgroup(track, log);
             }
         }
-        turn.push(Effect::JoinsSettled(id));
+        turn.push(Effect::SubscriptionsAnswered(id));
         turn.push(Effect::DemandChanged(id));
         turn.push(Effect::Released(id));
     }

@@ -15,7 +15,7 @@ use super::{Delivery, subscription::Subscription};
 use crate::{
     effect::Effect,
     ids::TrackId,
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     timers::Timer,
     track::{Track, Tracks},
     turn::Turn,
@@ -85,7 +85,7 @@ impl Delivery {
         };
         turn.timers.set(pending.wake, pending.timer());
         self.tracks.entry(id).pending.push(pending);
-        peer.insert(request, Part::Subscriber(id));
+        peer.insert(request, Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
             by_link: is_link,
@@ -109,7 +109,7 @@ impl Delivery {
             self.admit(turn, track, id, &pending);
         }
         turn.push(Effect::DemandChanged(id));
-        turn.push(Effect::JoinsSettled(id));
+        turn.push(Effect::SubscriptionsAnswered(id));
     }
 
     fn admit(
@@ -154,8 +154,8 @@ impl Delivery {
         request: RequestId,
     ) {
         let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.part(request));
-        let Some(&Part::Subscriber(id)) = part else {
+        let purpose = peer.and_then(|peer| peer.purpose(request));
+        let Some(&Purpose::Subscriber(id)) = purpose else {
             return;
         };
         turn.counters.refused_timeout += 1;
@@ -215,10 +215,10 @@ impl Delivery {
         code: RequestErrorCode,
     ) {
         let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.remove(request));
-        if let Some(Part::Subscriber(id)) = part {
+        let purpose = peer.and_then(|peer| peer.remove(request));
+        if let Some(Purpose::Subscriber(id)) = purpose {
             self.stop_waiting(turn, id, handle, request);
-            turn.push(Effect::JoinsSettled(id));
+            turn.push(Effect::SubscriptionsAnswered(id));
             turn.push(Effect::Released(id));
         }
         turn.refuse(handle, request, code);

@@ -12,7 +12,7 @@ use crate::{
     fetch::Serving,
     fetch::served_fetch::{Join, ServedFetch},
     ids::{FetchId, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     track::Track,
     turn::Turn,
 };
@@ -61,14 +61,14 @@ impl Serving<'_> {
             return track.ok_or(RequestErrorCode::EXCESSIVE_LOAD);
         }
         let subscription = Join::of(kind).map(|join| join.subscription);
-        match subscription.and_then(|request| turn.part((handle, request))) {
-            Some(Part::Subscriber(track)) => Ok(track),
+        match subscription.and_then(|request| turn.purpose((handle, request))) {
+            Some(Purpose::Subscriber(track)) => Ok(track),
             Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
         }
     }
 
     /// Goes on with the fetches that join a subscription of a track, after some were established or refused.
-    pub(crate) fn on_joins_settled(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+    pub(crate) fn on_subscriptions_answered(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         for id in self.fetches.served_from(track) {
             let fetch = self.fetches.served.get(&id);
             if fetch.is_some_and(|fetch| fetch.join().is_some()) {

@@ -46,7 +46,7 @@ impl Serving<'_> {
             turn.with_session(id.0, |session, connection| {
                 session.resume_data(now, connection, stream);
             });
-            turn.sessions.settle_later(id.0);
+            turn.sessions.process_later(id.0);
         }
         true
     }

@@ -58,8 +58,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a session may make a request; if not, it is refused here. If it may, the caller settles with
-    /// [`settle_expiry`](Self::settle_expiry) whether there is something to end later. A FETCH that joins a subscription has
+    /// Whether a session may make a request; if not, it is refused here. If it may, the caller asks
+    /// [`forget_expiry_if_over`](Self::forget_expiry_if_over) once the request was dealt with. A FETCH that joins a subscription has
     /// `joined`, and what that is about: it stands and falls with the subscription, which was permitted. Tokens of its own
     /// have to be good, and count instead.
     pub(crate) fn is_permitted(
@@ -139,9 +139,9 @@ impl Turn<'_> {
     }
 
     /// A request was dealt with: if it is over already, its authorization needs no end.
-    pub(crate) fn settle_expiry(&mut self, handle: Handle, id: RequestId) {
+    pub(crate) fn forget_expiry_if_over(&mut self, handle: Handle, id: RequestId) {
         if let Some(peer) = self.sessions.get(handle)
-            && peer.part(id).is_none()
+            && peer.purpose(id).is_none()
         {
             peer.expiries.remove(id);
         }

@@ -27,7 +27,7 @@ pub(crate) struct Peer {
     pub(super) resets: Rate,
     /// When the session's timer in the relay's queue is due.
     pub(super) timer: Option<Instant>,
-    requests: BTreeMap<RequestId, Part>,
+    requests: BTreeMap<RequestId, Purpose>,
     /// Track of each request that brings objects, sorted by request: looked at for every datagram, so small
     /// and in one piece.
     sources: Vec<(RequestId, TrackId)>,
@@ -44,7 +44,7 @@ pub(crate) struct Peer {
 
 /// What a request of a session stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Purpose {
     /// Objects of the track come from this session: its PUBLISH, or a SUBSCRIBE to it.
     Source(TrackId),
     /// Objects of the track go to this session, or will once there is a publisher.
@@ -60,7 +60,7 @@ pub(crate) enum Part {
     /// The session sent TRACK_STATUS and waits for the answer of a publisher.
     TrackStatus,
     /// The relay sent TRACK_STATUS for this request of another session.
-    UpstreamStatus(RequestKey),
+    UpstreamTrackStatus(RequestKey),
 }
 
 /// How many requests of each kind a session has.
@@ -72,21 +72,21 @@ pub(crate) struct Counts {
     pub(crate) prefixes: usize,
     pub(crate) fetches: usize,
     pub(crate) upstream_fetches: usize,
-    pub(crate) inquiries: usize,
+    pub(crate) track_statuses: usize,
 }
 
 impl Counts {
-    /// The count of requests that stand for the same as `part`, if they are counted.
-    fn of(&mut self, part: &Part) -> Option<&mut usize> {
-        match part {
-            Part::Source(_) => Some(&mut self.sources),
-            Part::Subscriber(_) => Some(&mut self.subscribers),
-            Part::Namespace(_) => Some(&mut self.namespaces),
-            Part::Prefix(_) => Some(&mut self.prefixes),
-            Part::Fetch(_) => Some(&mut self.fetches),
-            Part::UpstreamFetch(_) => Some(&mut self.upstream_fetches),
-            Part::TrackStatus => Some(&mut self.inquiries),
-            Part::UpstreamStatus(_) => None,
+    /// The count of requests that have the same purpose, if they are counted.
+    fn of(&mut self, purpose: &Purpose) -> Option<&mut usize> {
+        match purpose {
+            Purpose::Source(_) => Some(&mut self.sources),
+            Purpose::Subscriber(_) => Some(&mut self.subscribers),
+            Purpose::Namespace(_) => Some(&mut self.namespaces),
+            Purpose::Prefix(_) => Some(&mut self.prefixes),
+            Purpose::Fetch(_) => Some(&mut self.fetches),
+            Purpose::UpstreamFetch(_) => Some(&mut self.upstream_fetches),
+            Purpose::TrackStatus => Some(&mut self.track_statuses),
+            Purpose::UpstreamTrackStatus(_) => None,
         }
     }
 }
@@ -140,7 +140,7 @@ impl Peer {
     }
 
     /// What one of its requests stands for.
-    pub(crate) fn part(&self, request: RequestId) -> Option<&Part> {
+    pub(crate) fn purpose(&self, request: RequestId) -> Option<&Purpose> {
         self.requests.get(&request)
     }
 
@@ -150,7 +150,7 @@ impl Peer {
     }
 
     /// Its requests, and what each stood for, when it is gone.
-    pub(crate) fn into_requests(self) -> BTreeMap<RequestId, Part> {
+    pub(crate) fn into_requests(self) -> BTreeMap<RequestId, Purpose> {
         self.requests
     }
 
@@ -167,36 +167,36 @@ impl Peer {
         ]
     }
 
-    pub(crate) fn insert(&mut self, request: RequestId, part: Part) {
-        if let Part::Source(track) = part {
+    pub(crate) fn insert(&mut self, request: RequestId, purpose: Purpose) {
+        if let Purpose::Source(track) = purpose {
             let place = self.sources.partition_point(|&(other, _)| other < request);
             self.sources.insert(place, (request, track));
         }
-        if let Some(count) = self.counts.of(&part) {
+        if let Some(count) = self.counts.of(&purpose) {
             *count += 1;
         }
-        let before = self.requests.insert(request, part);
+        let before = self.requests.insert(request, purpose);
         debug_assert!(
             before.is_none(),
             "the session gives every request its own ID"
         );
     }
 
-    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Part> {
-        let part = self.requests.remove(&request)?;
+    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Purpose> {
+        let purpose = self.requests.remove(&request)?;
         self.expiries.remove(request);
-        if let Part::Source(_) = part {
+        if let Purpose::Source(_) = purpose {
             self.sources.retain(|&(other, _)| other != request);
         }
-        if let Some(count) = self.counts.of(&part) {
+        if let Some(count) = self.counts.of(&purpose) {
             *count -= 1;
         }
-        Some(part)
+        Some(purpose)
     }
 
     /// Notes that a request is for another prefix now.
     pub(crate) fn change_prefix(&mut self, request: RequestId, prefix: Namespace) {
-        if let Some(Part::Prefix(current)) = self.requests.get_mut(&request) {
+        if let Some(Purpose::Prefix(current)) = self.requests.get_mut(&request) {
             *current = prefix;
         }
     }
@@ -213,15 +213,15 @@ impl Peer {
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = (RequestId, TrackId)> {
         self.requests
             .iter()
-            .filter_map(|(&request, part)| match part {
-                Part::Subscriber(track) => Some((request, *track)),
-                Part::Source(_)
-                | Part::Namespace(_)
-                | Part::Prefix(_)
-                | Part::Fetch(_)
-                | Part::UpstreamFetch(_)
-                | Part::TrackStatus
-                | Part::UpstreamStatus(_) => None,
+            .filter_map(|(&request, purpose)| match purpose {
+                Purpose::Subscriber(track) => Some((request, *track)),
+                Purpose::Source(_)
+                | Purpose::Namespace(_)
+                | Purpose::Prefix(_)
+                | Purpose::Fetch(_)
+                | Purpose::UpstreamFetch(_)
+                | Purpose::TrackStatus
+                | Purpose::UpstreamTrackStatus(_) => None,
             })
     }
 }

@@ -110,7 +110,7 @@ impl Tracks {
                     session.stop_data(connection, stream, code);
                 });
                 if let Some(id) = id {
-                    self.settle_leaving(turn, id);
+                    self.release_leaving(turn, id);
                 }
             }
         }

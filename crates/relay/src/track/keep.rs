@@ -21,7 +21,7 @@ use crate::{
 
 /// An object of a datagram, ready for its subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptDatagram {
+pub(crate) struct OutgoingDatagram {
     pub(crate) location: Location,
     /// The whole datagram, with the relay's own Track Alias: the same for every subscriber.
     pub(crate) encoded: Bytes,
@@ -77,7 +77,7 @@ impl Tracks {
         turn: &mut Turn<'_>,
         admitted: AdmittedDatagram,
         mut datagram: ObjectDatagram,
-    ) -> Option<KeptDatagram> {
+    ) -> Option<OutgoingDatagram> {
         let track = self.table.get(admitted.track)?;
         let location = Location::new(datagram.group, datagram.object);
         datagram.track_alias = track.alias;
@@ -99,7 +99,7 @@ impl Tracks {
             return None;
         }
         self.tend_cache(turn);
-        Some(KeptDatagram {
+        Some(OutgoingDatagram {
             location,
             encoded,
             from_link: admitted.from_link,

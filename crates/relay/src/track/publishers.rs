@@ -18,7 +18,7 @@ use super::{
 use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     timers::Timer,
     turn::Turn,
 };
@@ -370,7 +370,7 @@ impl Tracks {
     ) {
         let mut is_link = false;
         if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(request, Part::Source(track_id));
+            peer.insert(request, Purpose::Source(track_id));
             is_link = peer.is_link();
         }
         if let Some(track) = self.table.get(track_id) {
