@@ -252,6 +252,17 @@ pub struct PublishDone {
     pub reason: String,
 }
 
+impl PublishDone {
+    /// Makes the end of a subscription that does not say how many streams there were.
+    pub fn new(code: PublishDoneCode, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            stream_count: None,
+            reason: reason.into(),
+        }
+    }
+}
+
 /// Which objects a FETCH asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FetchKind {

@@ -146,9 +146,7 @@ impl Catalogue {
         peer.insert(id, Purpose::Namespace(namespace.clone()));
         let announcements = &mut self.announcements;
         let is_first = announcements.insert(namespace.clone(), handle, is_link);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
+        turn.accept((handle, id), RequestOk::default());
         if is_first {
             self.send_namespace_to_all(turn, namespace);
         }

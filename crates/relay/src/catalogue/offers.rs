@@ -40,11 +40,7 @@ impl Offering<'_> {
         id: TrackId,
         (handle, request): RequestKey,
     ) {
-        let done = PublishDone {
-            code: PublishDoneCode::GOING_AWAY,
-            stream_count: None,
-            reason: "the subscription moves".to_owned(),
-        };
+        let done = PublishDone::new(PublishDoneCode::GOING_AWAY, "the subscription moves");
         self.delivery
             .end(turn, id, Scope::One(handle, request), &done);
         let Some(track) = self.tracks.get(id) else {

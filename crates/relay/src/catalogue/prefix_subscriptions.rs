@@ -157,15 +157,11 @@ impl Offering<'_> {
         {
             return turn.refuse(handle, id, code);
         }
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(id, Purpose::Prefix(subscription.prefix.clone()));
-        }
+        turn.insert_request((handle, id), Purpose::Prefix(subscription.prefix.clone()));
         self.catalogue
             .subscriptions
             .insert((handle, id), subscription);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
+        turn.accept((handle, id), RequestOk::default());
         self.send_matches(turn, (handle, id));
     }
 
@@ -348,12 +344,8 @@ impl Catalogue {
     /// Ends a subscription to more than the relay is willing to keep track of.
     fn drop_subscription(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         turn.counters.interests_dropped += 1;
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXCESSIVE_LOAD);
-        });
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(id);
-        }
+        turn.cancel((handle, id), ResetCode::EXCESSIVE_LOAD);
+        turn.remove_request((handle, id));
         self.subscriptions.remove((handle, id));
     }
 }

@@ -118,9 +118,7 @@ impl Catalogue {
                 },
                 properties: track.properties().clone(),
             };
-            turn.with_session(handle, |session, connection| {
-                session.request_ok(connection, id, ok);
-            });
+            turn.accept((handle, id), ok);
             return;
         }
         let Some(peer) = turn.sessions.get(handle) else {
@@ -182,9 +180,10 @@ impl Catalogue {
                 continue;
             };
             turn.counters.inquiries += 1;
-            if let Some(peer) = turn.sessions.get(publisher) {
-                peer.insert(request, Purpose::UpstreamTrackStatus((handle, id)));
-            }
+            turn.insert_request(
+                (publisher, request),
+                Purpose::UpstreamTrackStatus((handle, id)),
+            );
             turn.timers
                 .set(query.deadline, Timer::TrackStatus(handle, id));
             let upstream = (publisher, request);
@@ -192,9 +191,7 @@ impl Catalogue {
             self.track_statuses.insert((handle, id), request);
             return;
         }
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(id);
-        }
+        turn.remove_request((handle, id));
         if code == RequestErrorCode::DOES_NOT_EXIST {
             turn.counters.refused_does_not_exist += 1;
         }
@@ -215,24 +212,16 @@ impl Catalogue {
         };
         turn.timers
             .cancel(query.deadline, Timer::TrackStatus(handle, id));
-        if let Some(peer) = turn.sessions.get(upstream.0) {
-            peer.remove(upstream.1);
-        }
+        turn.remove_request(upstream);
         if event.leaves_upstream_open() {
-            turn.with_session(upstream.0, |session, connection| {
-                session.cancel(connection, upstream.1, ResetCode::CANCELLED);
-            });
+            turn.cancel(upstream, ResetCode::CANCELLED);
         }
         let has_expired = matches!(event, TrackStatusEvent::DeadlinePassed);
         turn.counters.refused_timeout += u64::from(has_expired);
         match event.outcome(upstream.0, query.publishers) {
             Outcome::Answer(ok) => {
-                if let Some(peer) = turn.sessions.get(handle) {
-                    peer.remove(id);
-                }
-                turn.with_session(handle, |session, connection| {
-                    session.request_ok(connection, id, *ok);
-                });
+                turn.remove_request((handle, id));
+                turn.accept((handle, id), *ok);
             }
             Outcome::Ask(publishers, code) => {
                 let query = TrackStatusQuery {

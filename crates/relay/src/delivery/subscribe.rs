@@ -122,9 +122,7 @@ impl Delivery {
         let (handle, request) = (pending.handle, pending.request);
         let parameters = &pending.parameters;
         if is_over(parameters.filter, track.largest()) {
-            if let Some(peer) = turn.sessions.get(handle) {
-                peer.remove(request);
-            }
+            turn.remove_request((handle, request));
             turn.counters.refused_range += 1;
             return turn.refuse(handle, request, RequestErrorCode::INVALID_RANGE);
         }
@@ -214,9 +212,7 @@ impl Delivery {
         request: RequestId,
         code: RequestErrorCode,
     ) {
-        let peer = turn.sessions.get(handle);
-        let purpose = peer.and_then(|peer| peer.remove(request));
-        if let Some(Purpose::Subscriber(id)) = purpose {
+        if let Some(Purpose::Subscriber(id)) = turn.remove_request((handle, request)) {
             self.stop_waiting(turn, id, handle, request);
             turn.push(Effect::SubscriptionsAnswered(id));
             turn.push(Effect::Released(id));

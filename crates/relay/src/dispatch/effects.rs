@@ -216,11 +216,7 @@ impl Owners {
     /// The publisher of a track did not come back.
     pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         self.tracks.on_orphaned(turn, id);
-        let gone = PublishDone {
-            code: PublishDoneCode::TRACK_ENDED,
-            stream_count: None,
-            reason: "the publisher is gone".to_owned(),
-        };
+        let gone = PublishDone::new(PublishDoneCode::TRACK_ENDED, "the publisher is gone");
         self.delivery.end(turn, id, Scope::All, &gone);
         turn.push(Effect::DemandChanged(id));
     }
@@ -240,9 +236,7 @@ impl Owners {
         self.serving().on_malformed(turn, id, publisher);
         for gone in publishers.iter().filter(|it| it.session() == publisher) {
             let (handle, request) = gone.id();
-            turn.with_session(handle, |session, connection| {
-                session.cancel(connection, request, ResetCode::MALFORMED_TRACK);
-            });
+            turn.cancel((handle, request), ResetCode::MALFORMED_TRACK);
             self.on_publisher_gone(turn, id, gone.id(), code);
         }
         self.publish_grown(turn);
@@ -359,11 +353,8 @@ impl Owners {
             let code = PublishDoneCode::EXPIRED;
             return self.delivery.cut(turn, &mut self.tracks, who, code);
         }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
-        });
-        let purpose = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
-        if let Some(purpose) = purpose {
+        turn.cancel((handle, id), ResetCode::EXPIRED_AUTH_TOKEN);
+        if let Some(purpose) = turn.remove_request((handle, id)) {
             self.on_ended(turn, (handle, id), purpose);
         }
         self.publish_grown(turn);

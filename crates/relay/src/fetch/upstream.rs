@@ -183,9 +183,7 @@ impl Serving<'_> {
         unwanted.retain(|id| !self.fetches.is_wanted(*id));
         for id in unwanted {
             self.remove_upstream(turn, id);
-            turn.with_session(id.0, |session, connection| {
-                session.cancel(connection, id.1, ResetCode::CANCELLED);
-            });
+            turn.cancel(id, ResetCode::CANCELLED);
         }
     }
 }

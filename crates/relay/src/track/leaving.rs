@@ -129,9 +129,7 @@ impl Tracks {
         sender: PublisherId,
     ) -> bool {
         self.cut_streams(turn, sender.0, sender.1);
-        if let Some(peer) = turn.sessions.get(sender.0) {
-            peer.remove(sender.1);
-        }
+        turn.remove_request(sender);
         turn.with_session(sender.0, |session, connection| {
             session.forget(connection, sender.1);
         });

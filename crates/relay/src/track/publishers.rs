@@ -130,9 +130,7 @@ impl Tracks {
             parameters,
             ..RequestOk::default()
         };
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, ok);
-        });
+        turn.accept((handle, id), ok);
         turn.push(Effect::Established(track_id));
         turn.push(Effect::Published {
             track: track_id,
@@ -332,18 +330,14 @@ impl Tracks {
     fn cancel(&mut self, turn: &mut Turn<'_>, track_id: TrackId, publisher: &Publisher) {
         let (handle, request) = publisher.id();
         self.cut_streams(turn, handle, request);
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
+        turn.remove_request((handle, request));
         if let Some(track) = self.table.get(track_id) {
             track.remove_publisher(publisher.id());
             if track.publishers.is_empty() {
                 track.restart();
             }
         }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, request, ResetCode::CANCELLED);
-        });
+        turn.cancel((handle, request), ResetCode::CANCELLED);
     }
 
     /// The publishers of a track, as they are now.
