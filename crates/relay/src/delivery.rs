@@ -129,7 +129,7 @@ impl Delivery {
 
     /// Bytes that all subscriptions are behind.
     pub(crate) fn lag_bytes(&self) -> u64 {
-        self.sessions.iter().map(Outgoing::lag_bytes).sum()
+        self.sessions.iter().map(|it| it.lag_bytes()).sum()
     }
 
     /// How many subscriptions there are. Looks at every track.
