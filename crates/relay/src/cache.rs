@@ -224,7 +224,10 @@ impl Content {
 impl Entry {
     /// The object as the stream of a fetch has it, and the parts of its payload.
     pub(crate) fn fetched(&self, group: u64, default_priority: u8) -> (FetchObject, Vec<Bytes>) {
-        match &self.content {
+        let decoded = |properties: &Bytes| {
+            Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY)
+        };
+        let (subgroup, priority, properties, parts) = match &self.content {
             Content::Datagram(encoded) => {
                 let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
                 let datagram = datagram.ok().flatten();
@@ -232,15 +235,7 @@ impl Entry {
                     || (None, Properties::EMPTY, Bytes::new()),
                     |datagram| (datagram.priority, datagram.properties, datagram.payload),
                 );
-                let object = FetchObject {
-                    group,
-                    subgroup: None,
-                    object: self.object,
-                    priority: priority.unwrap_or(default_priority),
-                    properties,
-                    payload_len: payload.len() as u64,
-                };
-                (object, vec![payload])
+                (None, priority, properties, vec![payload])
             }
             Content::Stream {
                 subgroup,
@@ -249,17 +244,8 @@ impl Entry {
                 payload,
                 rest,
             } => {
-                let mut parts = vec![payload.clone()];
-                parts.extend(rest.iter().cloned());
-                let object = FetchObject {
-                    group,
-                    subgroup: Some(*subgroup),
-                    object: self.object,
-                    priority: priority.unwrap_or(default_priority),
-                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
-                    payload_len: parts.iter().map(|part| part.len() as u64).sum(),
-                };
-                (object, parts)
+                let parts = std::iter::once(payload).chain(rest).cloned().collect();
+                (Some(*subgroup), *priority, decoded(properties), parts)
             }
             Content::Fetched {
                 subgroup,
@@ -267,17 +253,19 @@ impl Entry {
                 properties,
                 payload,
             } => {
-                let object = FetchObject {
-                    group,
-                    subgroup: *subgroup,
-                    object: self.object,
-                    priority: *priority,
-                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
-                    payload_len: payload.len() as u64,
-                };
-                (object, vec![payload.clone()])
+                let parts = vec![payload.clone()];
+                (*subgroup, Some(*priority), decoded(properties), parts)
             }
-        }
+        };
+        let object = FetchObject {
+            group,
+            subgroup,
+            object: self.object,
+            priority: priority.unwrap_or(default_priority),
+            properties,
+            payload_len: parts.iter().map(|part| part.len() as u64).sum(),
+        };
+        (object, parts)
     }
 }
 

@@ -5,12 +5,11 @@
 use bytes::Bytes;
 use weir_moqt::{
     data::{FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
-    draft::Draft,
     location::Location,
     property::{IMMUTABLE, Properties, Value},
 };
 
-use super::{Content, Entry, TrackCache};
+use super::{Entry, TrackCache};
 
 /// Another object is there already in the place of one that came: the track is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +45,8 @@ impl Entry {
 
     /// Looks whether its payload goes on with `data` from `offset` on.
     pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
-        match &self.content {
-            Content::Datagram(encoded) => {
-                let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
-                let payload = datagram.ok().flatten().map(|datagram| datagram.payload);
-                holds(payload.as_slice(), offset, data)
-            }
-            Content::Stream { payload, rest, .. } => {
-                holds(std::iter::once(payload).chain(rest), offset, data)
-            }
-            Content::Fetched { payload, .. } => holds([payload], offset, data),
-        }
+        let (_, parts) = self.fetched(0, 0);
+        holds(&parts, offset, data)
     }
 }
 
