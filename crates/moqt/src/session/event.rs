@@ -212,6 +212,14 @@ macro_rules! requests {
                 }
             }
         }
+
+        impl From<Request> for Message {
+            fn from(request: Request) -> Self {
+                match request {
+                    $(Request::$request(request) => Self::$request(request),)*
+                }
+            }
+        }
     };
 }
 
