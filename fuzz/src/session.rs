@@ -320,10 +320,10 @@ impl World {
             (Message::Publish(_), 0) => self.fresh_update(),
             (Message::SubscribeNamespace(_), 0 | 1) => Message::Namespace(namespace(input)),
             (Message::SubscribeNamespace(_), 2) => Message::NamespaceDone(namespace(input)),
-            (Message::SubscribeTracks(_), 0) => Message::PublishBlocked {
-                suffix: namespace(input),
+            (Message::SubscribeTracks(_), 0) => Message::PublishBlocked(FullTrackName {
+                namespace: namespace(input),
                 name: track(input).name,
-            },
+            }),
             (_, 1) => Message::RequestError(error()),
             (_, 2) => Message::GoAway(GoAway::default()),
             (_, _) => Message::RequestOk(RequestOk::default()),

@@ -128,6 +128,22 @@ impl ResponseHead {
     }
 }
 
+/// The length that a head announces for its content, if it does. Several that say the same are as good as one
+/// (RFC 9110 §8.6).
+pub fn content_length(fields: &[Field]) -> Result<Option<u64>, HeadError> {
+    const MALFORMED: HeadError = HeadError::Malformed("content-length is no length");
+    let mut announced = None;
+    for field in fields.iter().filter(|field| field.name == "content-length") {
+        let is_number = !field.value.is_empty() && field.value.iter().all(u8::is_ascii_digit);
+        let text = std::str::from_utf8(&field.value).ok().filter(|_| is_number);
+        let length: u64 = text.and_then(|text| text.parse().ok()).ok_or(MALFORMED)?;
+        if announced.replace(length).is_some_and(|one| one != length) {
+            return Err(MALFORMED);
+        }
+    }
+    Ok(announced)
+}
+
 fn find<'a>(fields: &'a [Field], name: &str) -> Option<&'a Bytes> {
     let mut fields = fields.iter();
     fields.find_map(|field| (field.name == name).then_some(&field.value))

@@ -1,4 +1,4 @@
-//! HTTP/3's encoding (RFC 9114): frames, settings, field compression, heads of messages, error codes.
+//! HTTP/3's encoding (RFC 9114): frames, settings, field compression, streams and heads of messages, error codes.
 //!
 //! Everything here is a codec or a small reader without any I/O, for both endpoints. It is *not* an HTTP server
 //! or client: the users of this crate decide what a request means. The dynamic table of QPACK is refused, as an
@@ -9,6 +9,7 @@ mod error;
 pub mod frame;
 pub mod head;
 mod instructions;
+pub mod message;
 pub mod peer_streams;
 pub mod qpack;
 pub mod settings;

@@ -227,8 +227,6 @@ pub(crate) struct ParameterRow {
     pub(crate) kind: ParameterKind,
     /// How the value is written.
     pub(crate) encoding: ParameterEncoding,
-    /// Whether it may stand more than once in a message.
-    pub(crate) repeats: bool,
     /// Where it may stand.
     pub(crate) scopes: Scopes,
 }
@@ -337,118 +335,37 @@ const SUBSCRIPTION_UPDATE: Scopes = Scopes::each(Step::Update, SUBSCRIPTIONS);
 const SUBSCRIPTION_UPDATE_OK: Scopes = Scopes::each(Step::UpdateAnswer, SUBSCRIPTIONS);
 const NAMESPACE_UPDATE: Scopes = Scopes::each(Step::Update, NAMESPACES);
 
+/// Declares the parameters of a draft, one a line: number, meaning, encoding, and where it may stand.
+macro_rules! parameters {
+    ($($code:literal $kind:ident $encoding:ident $($scope:ident)+;)*) => {
+        [$(ParameterRow {
+            code: $code,
+            kind: ParameterKind::$kind,
+            encoding: ParameterEncoding::$encoding,
+            scopes: Scopes::NONE$(.or($scope))+,
+        },)*]
+    };
+}
+
 /// The parameters of draft-18 [moqt-18 §10.2, §15.7].
 ///
 /// The delivery timeouts name `REQUEST_UPDATE` without saying of what, so they may stand in any. EXPIRES does not name
 /// `TRACK_STATUS_OK`, but that message has "the same parameters" as `SUBSCRIBE_OK` [moqt-18 §10.14].
-static PARAMETERS_18: [ParameterRow; 13] = [
-    ParameterRow {
-        code: 0x02,
-        kind: ParameterKind::ObjectDeliveryTimeout,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: SUBSCRIBE.or(PUBLISH_OK).or(ANY_UPDATE),
-    },
-    ParameterRow {
-        code: 0x03,
-        kind: ParameterKind::AuthorizationToken,
-        encoding: ParameterEncoding::LengthPrefixed,
-        repeats: true,
-        scopes: ANY_REQUEST.or(ANY_UPDATE),
-    },
-    ParameterRow {
-        code: 0x04,
-        kind: ParameterKind::RendezvousTimeout,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: SUBSCRIBE,
-    },
-    ParameterRow {
-        code: 0x06,
-        kind: ParameterKind::SubgroupDeliveryTimeout,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: SUBSCRIBE.or(PUBLISH_OK).or(ANY_UPDATE),
-    },
-    ParameterRow {
-        code: 0x08,
-        kind: ParameterKind::Expires,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: SUBSCRIBE_OK
-            .or(PUBLISH)
-            .or(PUBLISH_OK)
-            .or(SUBSCRIPTION_UPDATE_OK)
-            .or(TRACK_STATUS_OK),
-    },
-    ParameterRow {
-        code: 0x09,
-        kind: ParameterKind::LargestObject,
-        encoding: ParameterEncoding::Structure,
-        repeats: false,
-        scopes: SUBSCRIBE_OK
-            .or(PUBLISH)
-            .or(SUBSCRIPTION_UPDATE_OK)
-            .or(TRACK_STATUS_OK),
-    },
-    ParameterRow {
-        code: 0x0A,
-        kind: ParameterKind::FillTimeout,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: FETCH,
-    },
-    ParameterRow {
-        code: 0x10,
-        kind: ParameterKind::Forward,
-        encoding: ParameterEncoding::Uint8,
-        repeats: false,
-        scopes: SUBSCRIBE
-            .or(SUBSCRIPTION_UPDATE)
-            .or(PUBLISH)
-            .or(PUBLISH_OK)
-            .or(SUBSCRIBE_TRACKS),
-    },
-    ParameterRow {
-        code: 0x20,
-        kind: ParameterKind::SubscriberPriority,
-        encoding: ParameterEncoding::Uint8,
-        repeats: false,
-        scopes: SUBSCRIBE
-            .or(FETCH)
-            .or(SUBSCRIPTION_UPDATE)
-            .or(FETCH_UPDATE)
-            .or(PUBLISH_OK),
-    },
-    ParameterRow {
-        code: 0x21,
-        kind: ParameterKind::SubscriptionFilter,
-        encoding: ParameterEncoding::LengthPrefixed,
-        repeats: false,
-        scopes: SUBSCRIBE.or(PUBLISH_OK).or(SUBSCRIPTION_UPDATE),
-    },
-    ParameterRow {
-        code: 0x22,
-        kind: ParameterKind::GroupOrder,
-        encoding: ParameterEncoding::Uint8,
-        repeats: false,
-        scopes: SUBSCRIBE.or(PUBLISH_OK).or(FETCH),
-    },
-    ParameterRow {
-        code: 0x32,
-        kind: ParameterKind::NewGroupRequest,
-        encoding: ParameterEncoding::Varint,
-        repeats: false,
-        scopes: SUBSCRIBE.or(PUBLISH_OK).or(SUBSCRIPTION_UPDATE),
-    },
-    ParameterRow {
-        code: 0x34,
-        kind: ParameterKind::TrackNamespacePrefix,
-        encoding: ParameterEncoding::Structure,
-        repeats: false,
-        scopes: NAMESPACE_UPDATE,
-    },
-];
+static PARAMETERS_18: [ParameterRow; 13] = parameters! {
+    0x02 ObjectDeliveryTimeout   Varint         SUBSCRIBE PUBLISH_OK ANY_UPDATE;
+    0x03 AuthorizationToken      LengthPrefixed ANY_REQUEST ANY_UPDATE;
+    0x04 RendezvousTimeout       Varint         SUBSCRIBE;
+    0x06 SubgroupDeliveryTimeout Varint         SUBSCRIBE PUBLISH_OK ANY_UPDATE;
+    0x08 Expires                 Varint         SUBSCRIBE_OK PUBLISH PUBLISH_OK SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK;
+    0x09 LargestObject           Structure      SUBSCRIBE_OK PUBLISH SUBSCRIPTION_UPDATE_OK TRACK_STATUS_OK;
+    0x0A FillTimeout             Varint         FETCH;
+    0x10 Forward                 Uint8          SUBSCRIBE SUBSCRIPTION_UPDATE PUBLISH PUBLISH_OK SUBSCRIBE_TRACKS;
+    0x20 SubscriberPriority      Uint8          SUBSCRIBE FETCH SUBSCRIPTION_UPDATE FETCH_UPDATE PUBLISH_OK;
+    0x21 SubscriptionFilter      LengthPrefixed SUBSCRIBE PUBLISH_OK SUBSCRIPTION_UPDATE;
+    0x22 GroupOrder              Uint8          SUBSCRIBE PUBLISH_OK FETCH;
+    0x32 NewGroupRequest         Varint         SUBSCRIBE PUBLISH_OK SUBSCRIPTION_UPDATE;
+    0x34 TrackNamespacePrefix    Structure      NAMESPACE_UPDATE;
+};
 
 #[cfg(test)]
 mod tests {

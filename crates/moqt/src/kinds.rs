@@ -34,71 +34,44 @@ impl RequestKind {
     ];
 }
 
-/// The kinds of message.
-#[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
-pub enum MessageKind {
-    /// SETUP.
-    Setup,
-    /// GOAWAY.
-    GoAway,
-    /// SUBSCRIBE.
-    Subscribe,
-    /// `SUBSCRIBE_OK`.
-    SubscribeOk,
-    /// PUBLISH.
-    Publish,
-    /// `PUBLISH_DONE`.
-    PublishDone,
-    /// FETCH.
-    Fetch,
-    /// `FETCH_OK`.
-    FetchOk,
-    /// `TRACK_STATUS`.
-    TrackStatus,
-    /// `PUBLISH_NAMESPACE`.
-    PublishNamespace,
-    /// NAMESPACE.
-    Namespace,
-    /// `NAMESPACE_DONE`.
-    NamespaceDone,
-    /// `SUBSCRIBE_NAMESPACE`.
-    SubscribeNamespace,
-    /// `SUBSCRIBE_TRACKS`.
-    SubscribeTracks,
-    /// `PUBLISH_BLOCKED`.
-    PublishBlocked,
-    /// `REQUEST_UPDATE`.
-    RequestUpdate,
-    /// `REQUEST_OK`.
-    RequestOk,
-    /// `REQUEST_ERROR`.
-    RequestError,
+macro_rules! message_kinds {
+    ($($kind:ident = $name:literal,)*) => {
+        /// The kinds of message.
+        #[derive(Copy, Clone, Debug, PartialEq, Eq, Hash)]
+        pub enum MessageKind {
+            $(#[doc = concat!("`", $name, "`.")] $kind,)*
+        }
+
+        impl MessageKind {
+            /// The draft's name of the message.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl MessageKind {
-    /// The draft's name of the message.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Setup => "SETUP",
-            Self::GoAway => "GOAWAY",
-            Self::Subscribe => "SUBSCRIBE",
-            Self::SubscribeOk => "SUBSCRIBE_OK",
-            Self::Publish => "PUBLISH",
-            Self::PublishDone => "PUBLISH_DONE",
-            Self::Fetch => "FETCH",
-            Self::FetchOk => "FETCH_OK",
-            Self::TrackStatus => "TRACK_STATUS",
-            Self::PublishNamespace => "PUBLISH_NAMESPACE",
-            Self::Namespace => "NAMESPACE",
-            Self::NamespaceDone => "NAMESPACE_DONE",
-            Self::SubscribeNamespace => "SUBSCRIBE_NAMESPACE",
-            Self::SubscribeTracks => "SUBSCRIBE_TRACKS",
-            Self::PublishBlocked => "PUBLISH_BLOCKED",
-            Self::RequestUpdate => "REQUEST_UPDATE",
-            Self::RequestOk => "REQUEST_OK",
-            Self::RequestError => "REQUEST_ERROR",
-        }
-    }
+message_kinds! {
+    Setup = "SETUP",
+    GoAway = "GOAWAY",
+    Subscribe = "SUBSCRIBE",
+    SubscribeOk = "SUBSCRIBE_OK",
+    Publish = "PUBLISH",
+    PublishDone = "PUBLISH_DONE",
+    Fetch = "FETCH",
+    FetchOk = "FETCH_OK",
+    TrackStatus = "TRACK_STATUS",
+    PublishNamespace = "PUBLISH_NAMESPACE",
+    Namespace = "NAMESPACE",
+    NamespaceDone = "NAMESPACE_DONE",
+    SubscribeNamespace = "SUBSCRIBE_NAMESPACE",
+    SubscribeTracks = "SUBSCRIBE_TRACKS",
+    PublishBlocked = "PUBLISH_BLOCKED",
+    RequestUpdate = "REQUEST_UPDATE",
+    RequestOk = "REQUEST_OK",
+    RequestError = "REQUEST_ERROR",
 }
 
 /// What an object is, besides its payload [moqt-18 §11.2.1.1].

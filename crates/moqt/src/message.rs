@@ -5,6 +5,7 @@
 //! written with both by [`Message::encode`]. What depends on the state of a session is not checked here, but the methods
 //! named `check` do it once the session knows which request an answer belongs to.
 
+mod fields;
 mod request;
 mod response;
 mod setup;
@@ -13,14 +14,16 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use self::fields::{Field, in_order};
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, MessageTooLong, PublishDoneCode, RequestErrorCode};
 pub use crate::kinds::{MessageKind, RequestKind};
 use crate::location::Location;
-use crate::name::{FullTrackName, Namespace, TrackName};
+use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Parameters;
 use crate::property::Properties;
+use crate::scope::Scopes;
 use crate::token::Token;
 use crate::varint;
 
@@ -33,9 +36,44 @@ pub const REASON_BYTES_MAX: usize = 1024;
 /// The longest URI in GOAWAY, in bytes [moqt-18 §10.4]; a redirect's URI is held to it as well.
 pub const URI_BYTES_MAX: usize = 8192;
 
-/// A control message.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
+/// Declares the messages, each with what it carries.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $kind:ident($content:ty),)*) => {
+        /// A control message.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Message {
+            $($(#[$doc])* $kind($content),)*
+        }
+
+        impl Message {
+            /// What kind of message this is.
+            pub const fn kind(&self) -> MessageKind {
+                match self {
+                    $(Self::$kind(_) => MessageKind::$kind,)*
+                }
+            }
+
+            fn read(
+                draft: Draft,
+                kind: MessageKind,
+                cursor: &mut Cursor<'_>,
+            ) -> Result<Self, DecodeError> {
+                let scopes = Scopes::of_message(kind);
+                Ok(match kind {
+                    $(MessageKind::$kind => Self::$kind(Field::read(draft, scopes, cursor)?),)*
+                })
+            }
+
+            fn write(&self, draft: Draft, out: &mut BytesMut) {
+                match self {
+                    $(Self::$kind(content) => content.write(draft, out),)*
+                }
+            }
+        }
+    };
+}
+
+messages! {
     /// The first message on each control stream [moqt-18 §10.3].
     Setup(Setup),
     /// The session, or one request, should move elsewhere [moqt-18 §10.4].
@@ -64,19 +102,117 @@ pub enum Message {
     SubscribeNamespace(SubscribeNamespace),
     /// Asks for the tracks under a prefix [moqt-18 §10.19].
     SubscribeTracks(SubscribeTracks),
-    /// A track under the prefix asked for cannot be offered [moqt-18 §10.20].
-    PublishBlocked {
-        /// What follows the prefix in the track's namespace.
-        suffix: Namespace,
-        /// The track's name.
-        name: TrackName,
-    },
+    /// A track under the prefix asked for cannot be offered; carries what follows the prefix [moqt-18 §10.20].
+    PublishBlocked(FullTrackName),
     /// Changes a request [moqt-18 §10.9].
     RequestUpdate(RequestUpdate),
     /// Grants a request or an update [moqt-18 §10.5].
     RequestOk(RequestOk),
     /// Refuses a request or an update [moqt-18 §10.6].
     RequestError(RequestError),
+}
+
+in_order! {
+    /// Asks for new objects of a track.
+    pub struct Subscribe {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The track.
+        pub track: FullTrackName,
+        /// What is asked for.
+        pub parameters: Parameters,
+    }
+
+    /// Grants a subscription.
+    pub struct SubscribeOk {
+        /// The number that stands for the track on data streams and datagrams.
+        pub track_alias: u64,
+        /// Expiry and largest object.
+        pub parameters: Parameters,
+        /// The track's properties.
+        pub properties: Properties,
+    }
+
+    /// Offers a subscription.
+    pub struct Publish {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The track.
+        pub track: FullTrackName,
+        /// The number that stands for the track on data streams and datagrams.
+        pub track_alias: u64,
+        /// What is offered.
+        pub parameters: Parameters,
+        /// The track's properties.
+        pub properties: Properties,
+    }
+
+    /// Asks for past objects.
+    pub struct Fetch {
+        /// The request's ID.
+        pub request_id: u64,
+        /// Which objects.
+        pub kind: FetchKind,
+        /// What else is asked for.
+        pub parameters: Parameters,
+    }
+
+    /// Asks what is known about a track.
+    pub struct TrackStatus {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The track.
+        pub track: FullTrackName,
+        /// Authorization.
+        pub parameters: Parameters,
+    }
+
+    /// Offers the tracks of a namespace.
+    pub struct PublishNamespace {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The namespace.
+        pub namespace: Namespace,
+        /// Authorization.
+        pub parameters: Parameters,
+    }
+
+    /// Asks for the namespaces under a prefix.
+    pub struct SubscribeNamespace {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The prefix.
+        pub prefix: Namespace,
+        /// Authorization.
+        pub parameters: Parameters,
+    }
+
+    /// Asks for the tracks under a prefix.
+    pub struct SubscribeTracks {
+        /// The request's ID.
+        pub request_id: u64,
+        /// The prefix.
+        pub prefix: Namespace,
+        /// Authorization, and whether the tracks are to be forwarded.
+        pub parameters: Parameters,
+    }
+
+    /// Changes a request, on its stream.
+    pub struct RequestUpdate {
+        /// The ID of the update itself; every update takes a new one.
+        pub request_id: u64,
+        /// What changes.
+        pub parameters: Parameters,
+    }
+
+    /// Grants a request or an update.
+    #[derive(Default)]
+    pub struct RequestOk {
+        /// What is granted.
+        pub parameters: Parameters,
+        /// The track's properties, in the answer to `TRACK_STATUS` only.
+        pub properties: Properties,
+    }
 }
 
 /// What each side says about itself first. Unknown options are ignored.
@@ -105,43 +241,6 @@ pub struct GoAway {
     pub request_id: Option<u64>,
 }
 
-/// Asks for new objects of a track.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscribe {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The track.
-    pub track: FullTrackName,
-    /// What is asked for.
-    pub parameters: Parameters,
-}
-
-/// Grants a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscribeOk {
-    /// The number that stands for the track on data streams and datagrams.
-    pub track_alias: u64,
-    /// Expiry and largest object.
-    pub parameters: Parameters,
-    /// The track's properties.
-    pub properties: Properties,
-}
-
-/// Offers a subscription.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publish {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The track.
-    pub track: FullTrackName,
-    /// The number that stands for the track on data streams and datagrams.
-    pub track_alias: u64,
-    /// What is offered.
-    pub parameters: Parameters,
-    /// The track's properties.
-    pub properties: Properties,
-}
-
 /// The last word of a publisher about a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublishDone {
@@ -153,15 +252,15 @@ pub struct PublishDone {
     pub reason: String,
 }
 
-/// Asks for past objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetch {
-    /// The request's ID.
-    pub request_id: u64,
-    /// Which objects.
-    pub kind: FetchKind,
-    /// What else is asked for.
-    pub parameters: Parameters,
+impl PublishDone {
+    /// Makes the end of a subscription that does not say how many streams there were.
+    pub fn new(code: PublishDoneCode, reason: impl Into<String>) -> Self {
+        Self {
+            code,
+            stream_count: None,
+            reason: reason.into(),
+        }
+    }
 }
 
 /// Which objects a FETCH asks for.
@@ -205,68 +304,6 @@ pub struct FetchOk {
     pub properties: Properties,
 }
 
-/// Asks what is known about a track.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrackStatus {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The track.
-    pub track: FullTrackName,
-    /// Authorization.
-    pub parameters: Parameters,
-}
-
-/// Offers the tracks of a namespace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PublishNamespace {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The namespace.
-    pub namespace: Namespace,
-    /// Authorization.
-    pub parameters: Parameters,
-}
-
-/// Asks for the namespaces under a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscribeNamespace {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The prefix.
-    pub prefix: Namespace,
-    /// Authorization.
-    pub parameters: Parameters,
-}
-
-/// Asks for the tracks under a prefix.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SubscribeTracks {
-    /// The request's ID.
-    pub request_id: u64,
-    /// The prefix.
-    pub prefix: Namespace,
-    /// Authorization, and whether the tracks are to be forwarded.
-    pub parameters: Parameters,
-}
-
-/// Changes a request, on its stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestUpdate {
-    /// The ID of the update itself; every update takes a new one.
-    pub request_id: u64,
-    /// What changes.
-    pub parameters: Parameters,
-}
-
-/// Grants a request or an update.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequestOk {
-    /// What is granted.
-    pub parameters: Parameters,
-    /// The track's properties, in the answer to `TRACK_STATUS` only.
-    pub properties: Properties,
-}
-
 /// Refuses a request or an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestError {
@@ -302,30 +339,6 @@ pub struct Redirect {
 }
 
 impl Message {
-    /// What kind of message this is.
-    pub const fn kind(&self) -> MessageKind {
-        match self {
-            Self::Setup(_) => MessageKind::Setup,
-            Self::GoAway(_) => MessageKind::GoAway,
-            Self::Subscribe(_) => MessageKind::Subscribe,
-            Self::SubscribeOk(_) => MessageKind::SubscribeOk,
-            Self::Publish(_) => MessageKind::Publish,
-            Self::PublishDone(_) => MessageKind::PublishDone,
-            Self::Fetch(_) => MessageKind::Fetch,
-            Self::FetchOk(_) => MessageKind::FetchOk,
-            Self::TrackStatus(_) => MessageKind::TrackStatus,
-            Self::PublishNamespace(_) => MessageKind::PublishNamespace,
-            Self::Namespace(_) => MessageKind::Namespace,
-            Self::NamespaceDone(_) => MessageKind::NamespaceDone,
-            Self::SubscribeNamespace(_) => MessageKind::SubscribeNamespace,
-            Self::SubscribeTracks(_) => MessageKind::SubscribeTracks,
-            Self::PublishBlocked { .. } => MessageKind::PublishBlocked,
-            Self::RequestUpdate(_) => MessageKind::RequestUpdate,
-            Self::RequestOk(_) => MessageKind::RequestOk,
-            Self::RequestError(_) => MessageKind::RequestError,
-        }
-    }
-
     /// Decodes the message of type `message_type` that `payload` is the whole of. Tokens and properties keep `payload`
     /// alive; names do not.
     ///
@@ -333,11 +346,10 @@ impl Message {
     pub fn decode(draft: Draft, message_type: u64, payload: &Bytes) -> Result<Self, DecodeError> {
         let kind = draft.message_kind(message_type).ok_or(UNKNOWN_MESSAGE)?;
         let mut cursor = Cursor::new(payload);
-        let message =
-            Self::decode_fields(draft, kind, &mut cursor).map_err(|error| match error {
-                DecodeError::Short => DecodeError::protocol("a message is shorter than its fields"),
-                DecodeError::Invalid { .. } => error,
-            })?;
+        let message = Self::read(draft, kind, &mut cursor).map_err(|error| match error {
+            DecodeError::Short => DecodeError::protocol("a message is shorter than its fields"),
+            DecodeError::Invalid { .. } => error,
+        })?;
         if !cursor.is_empty() {
             return Err(DecodeError::protocol("a message is longer than its fields"));
         }
@@ -350,7 +362,7 @@ impl Message {
         varint::encode(draft.message_type(self.kind()), out);
         let length_at = out.len();
         out.put_u16(0);
-        self.encode_fields(draft, out);
+        self.write(draft, out);
         let bytes = out.len() - length_at - 2;
         let Ok(length) = u16::try_from(bytes) else {
             out.truncate(start);
@@ -361,72 +373,6 @@ impl Message {
         };
         out[length_at..length_at + 2].copy_from_slice(&length.to_be_bytes());
         Ok(())
-    }
-
-    fn decode_fields(
-        draft: Draft,
-        kind: MessageKind,
-        cursor: &mut Cursor<'_>,
-    ) -> Result<Self, DecodeError> {
-        Ok(match kind {
-            MessageKind::Setup => Self::Setup(Setup::decode(cursor)?),
-            MessageKind::GoAway => Self::GoAway(GoAway::decode(cursor)?),
-            MessageKind::Subscribe => Self::Subscribe(Subscribe::decode(draft, cursor)?),
-            MessageKind::SubscribeOk => Self::SubscribeOk(SubscribeOk::decode(draft, cursor)?),
-            MessageKind::Publish => Self::Publish(Publish::decode(draft, cursor)?),
-            MessageKind::PublishDone => Self::PublishDone(PublishDone::decode(draft, cursor)?),
-            MessageKind::Fetch => Self::Fetch(Fetch::decode(draft, cursor)?),
-            MessageKind::FetchOk => Self::FetchOk(FetchOk::decode(draft, cursor)?),
-            MessageKind::TrackStatus => Self::TrackStatus(TrackStatus::decode(draft, cursor)?),
-            MessageKind::PublishNamespace => {
-                Self::PublishNamespace(PublishNamespace::decode(draft, cursor)?)
-            }
-            MessageKind::Namespace => Self::Namespace(Namespace::decode(cursor)?),
-            MessageKind::NamespaceDone => Self::NamespaceDone(Namespace::decode(cursor)?),
-            MessageKind::SubscribeNamespace => {
-                Self::SubscribeNamespace(SubscribeNamespace::decode(draft, cursor)?)
-            }
-            MessageKind::SubscribeTracks => {
-                Self::SubscribeTracks(SubscribeTracks::decode(draft, cursor)?)
-            }
-            MessageKind::PublishBlocked => {
-                let FullTrackName { namespace, name } = FullTrackName::decode(cursor)?;
-                Self::PublishBlocked {
-                    suffix: namespace,
-                    name,
-                }
-            }
-            MessageKind::RequestUpdate => {
-                Self::RequestUpdate(RequestUpdate::decode(draft, cursor)?)
-            }
-            MessageKind::RequestOk => Self::RequestOk(RequestOk::decode(draft, cursor)?),
-            MessageKind::RequestError => Self::RequestError(RequestError::decode(cursor)?),
-        })
-    }
-
-    fn encode_fields(&self, draft: Draft, out: &mut BytesMut) {
-        match self {
-            Self::Setup(message) => message.encode(out),
-            Self::GoAway(message) => message.encode(out),
-            Self::Subscribe(message) => message.encode(draft, out),
-            Self::SubscribeOk(message) => message.encode(draft, out),
-            Self::Publish(message) => message.encode(draft, out),
-            Self::PublishDone(message) => message.encode(draft, out),
-            Self::Fetch(message) => message.encode(draft, out),
-            Self::FetchOk(message) => message.encode(draft, out),
-            Self::TrackStatus(message) => message.encode(draft, out),
-            Self::PublishNamespace(message) => message.encode(draft, out),
-            Self::Namespace(suffix) | Self::NamespaceDone(suffix) => suffix.encode(out),
-            Self::SubscribeNamespace(message) => message.encode(draft, out),
-            Self::SubscribeTracks(message) => message.encode(draft, out),
-            Self::PublishBlocked { suffix, name } => {
-                suffix.encode(out);
-                name.encode(out);
-            }
-            Self::RequestUpdate(message) => message.encode(draft, out),
-            Self::RequestOk(message) => message.encode(draft, out),
-            Self::RequestError(message) => message.encode(out),
-        }
     }
 }
 
@@ -471,13 +417,6 @@ fn read_uri(cursor: &mut Cursor<'_>) -> Result<String, DecodeError> {
 fn write_text(text: &str, out: &mut BytesMut) {
     varint::encode(text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
-}
-
-/// Reads track properties, which fill the rest of a message [moqt-18 §2.5].
-fn read_track_properties(cursor: &mut Cursor<'_>) -> Result<Properties, DecodeError> {
-    let properties = Properties::decode(cursor.rest())?;
-    properties.check_track()?;
-    Ok(properties)
 }
 
 #[cfg(test)]

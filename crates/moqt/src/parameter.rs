@@ -199,7 +199,7 @@ impl Parameters {
             if !row.scopes.overlaps(scopes) {
                 return Err(MISPLACED.into());
             }
-            if parameters.has(row.kind) && !row.repeats {
+            if parameters.has(row.kind) && row.kind != ParameterKind::AuthorizationToken {
                 return Err(DecodeError::protocol("a parameter is repeated"));
             }
             parameters.read(row, cursor)?;

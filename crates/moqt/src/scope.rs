@@ -1,6 +1,6 @@
 //! In which messages of which requests a parameter may stand.
 
-use crate::kinds::RequestKind;
+use crate::kinds::{MessageKind, RequestKind};
 
 /// The moment of a request at which parameters are sent.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,40 @@ pub(crate) struct Scopes(u32);
 
 impl Scopes {
     pub(crate) const NONE: Self = Self(0);
+
+    /// Where the parameters of a message may have to stand, as far as its kind tells.
+    pub(crate) const fn of_message(kind: MessageKind) -> Self {
+        const GRANTED: [RequestKind; 5] = [
+            RequestKind::Publish,
+            RequestKind::TrackStatus,
+            RequestKind::PublishNamespace,
+            RequestKind::SubscribeNamespace,
+            RequestKind::SubscribeTracks,
+        ];
+        match kind {
+            MessageKind::Subscribe => Self::of(RequestKind::Subscribe, Step::Request),
+            MessageKind::SubscribeOk => Self::of(RequestKind::Subscribe, Step::Answer),
+            MessageKind::Publish => Self::of(RequestKind::Publish, Step::Request),
+            MessageKind::Fetch => Self::of(RequestKind::Fetch, Step::Request),
+            MessageKind::FetchOk => Self::of(RequestKind::Fetch, Step::Answer),
+            MessageKind::TrackStatus => Self::of(RequestKind::TrackStatus, Step::Request),
+            MessageKind::PublishNamespace => Self::of(RequestKind::PublishNamespace, Step::Request),
+            MessageKind::SubscribeNamespace => {
+                Self::of(RequestKind::SubscribeNamespace, Step::Request)
+            }
+            MessageKind::SubscribeTracks => Self::of(RequestKind::SubscribeTracks, Step::Request),
+            MessageKind::RequestUpdate => Self::each(Step::Update, &RequestKind::ALL),
+            MessageKind::RequestOk => Self::each(Step::Answer, &GRANTED)
+                .or(Self::each(Step::UpdateAnswer, &RequestKind::ALL)),
+            MessageKind::Setup
+            | MessageKind::GoAway
+            | MessageKind::PublishDone
+            | MessageKind::Namespace
+            | MessageKind::NamespaceDone
+            | MessageKind::PublishBlocked
+            | MessageKind::RequestError => Self::NONE,
+        }
+    }
 
     pub(crate) const fn of(kind: RequestKind, step: Step) -> Self {
         Self(1 << (kind as u32 * 4 + step as u32))

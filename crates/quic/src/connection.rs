@@ -3,7 +3,10 @@
 mod bare;
 mod engine;
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, Transport, WriteError};
@@ -103,40 +106,47 @@ impl Connection<'_> {
 
     /// The peer's address; the unspecified one for another thread of this process.
     pub fn remote_address(&self) -> SocketAddr {
-        with!(&self.way, connection => connection.remote_address())
+        self.engine()
+            .map_or(NO_ADDRESS, EngineConnection::remote_address)
     }
 
     /// The application protocol agreed on, once the handshake has come so far: ALPN, or the subprotocol of
     /// a WebTransport session. There is none between threads of this process.
     pub fn protocol(&self) -> Option<String> {
-        with!(&self.way, connection => connection.protocol())
+        self.engine()?.protocol()
     }
 
     /// What the connection carries the session on, and whom its session is asked for.
     pub fn carrier(&self) -> Carrier<'_> {
-        with!(&self.way, connection => connection.carrier())
+        self.engine()
+            .map_or(Carrier::PeerThread, EngineConnection::carrier)
     }
 
     /// Whether the peer proved who it is with a certificate, which the TLS configuration found to be good.
     pub fn has_peer_certificate(&self) -> bool {
-        with!(&self.way, connection => connection.has_peer_certificate())
+        self.engine()
+            .is_some_and(EngineConnection::has_peer_certificate)
     }
 
     /// Whether streams can be used before the handshake is complete, thanks to a session of an earlier connection (0-RTT,
     /// RFC 9001 §4.6). True of a connection that has come further, if it was so.
     pub fn has_early_data(&self) -> bool {
-        with!(&self.way, connection => connection.has_early_data())
+        self.engine().is_some_and(EngineConnection::has_early_data)
     }
 
     /// Whether the server took what was sent early. Known when the handshake is complete; if it did not, all streams of
     /// before are gone.
     pub fn is_early_data_accepted(&self) -> bool {
-        with!(&self.way, connection => connection.is_early_data_accepted())
+        self.engine()
+            .is_some_and(EngineConnection::is_early_data_accepted)
     }
 
     /// The largest datagram that can be sent now, in bytes; `None` if the peer takes none.
     pub fn datagram_size_max(&mut self) -> Option<usize> {
-        with!(&mut self.way, connection => connection.datagram_size_max())
+        match &mut self.way {
+            Way::Engine(connection) => connection.datagram_size_max(),
+            Way::PeerThread(_) => Some(usize::from(u16::MAX)),
+        }
     }
 
     /// Sends `data` as a datagram as soon as the path allows, unless `deadline` passes before. When
@@ -147,20 +157,41 @@ impl Connection<'_> {
         data: Bytes,
         deadline: Option<Instant>,
     ) -> Result<(), SendDatagramError> {
-        with!(&mut self.way, connection => connection.send_datagram(data, deadline))
+        match &mut self.way {
+            Way::Engine(connection) => connection.send_datagram(data, deadline),
+            Way::PeerThread(connection) => {
+                // What is written is delivered within a turn, before any deadline.
+                connection.send_datagram(data);
+                Ok(())
+            }
+        }
     }
 
     /// Sends something that a peer which is there has to acknowledge, so that bytes are received of it within a round
     /// trip; nothing to another thread of this process.
     pub fn probe(&mut self) {
-        with!(&mut self.way, connection => connection.probe());
+        if let Way::Engine(connection) = &mut self.way {
+            connection.probe();
+        }
     }
 
     /// Figures of the connection; all zero if it has no packets.
     pub fn stats(&self) -> ConnectionStats {
-        with!(&self.way, connection => connection.stats())
+        self.engine()
+            .map_or_else(ConnectionStats::default, EngineConnection::stats)
+    }
+
+    /// The connection, if it leads over the network.
+    fn engine(&self) -> Option<&EngineConnection<'_>> {
+        match &self.way {
+            Way::Engine(connection) => Some(connection),
+            Way::PeerThread(_) => None,
+        }
     }
 }
+
+/// The address of another thread of this process.
+const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Transport for Connection<'_> {
     fn open(&mut self, direction: Direction) -> Option<StreamId> {

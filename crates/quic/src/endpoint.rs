@@ -26,7 +26,7 @@ use crate::{
     connection::{EngineConnection, Way},
     connection_id::SeededConnectionIds,
     datagrams::Shared,
-    peer_thread::{ThreadConnections, message::Stray},
+    peer_thread::{ThreadConnections, message::Packet},
     slots::Slots,
     tls::ServerTls,
     web_transport::{Offer, WebTransport},
@@ -316,27 +316,26 @@ impl Endpoint {
         ecn: Option<EcnCodepoint>,
         data: BytesMut,
     ) {
-        if let Some(connection) = self.peer_threads.owner(&data) {
-            return connection.pass_on(Stray {
-                remote,
-                local,
-                ecn,
-                data,
-            });
+        let packet = Packet {
+            remote,
+            local,
+            ecn,
+            data,
+        };
+        match self.peer_threads.owner(&packet.data) {
+            Some(connection) => connection.pass_on(packet),
+            None => self.handle_own_packet(now, socket, packet),
         }
-        self.handle_own_packet(now, socket, remote, local, ecn, data);
     }
 
     /// A UDP payload came in that is for this endpoint, or for none.
-    pub(crate) fn handle_own_packet(
-        &mut self,
-        now: Instant,
-        socket: u32,
-        remote: SocketAddr,
-        local: Option<IpAddr>,
-        ecn: Option<EcnCodepoint>,
-        data: BytesMut,
-    ) {
+    pub(crate) fn handle_own_packet(&mut self, now: Instant, socket: u32, packet: Packet) {
+        let Packet {
+            remote,
+            local,
+            ecn,
+            data,
+        } = packet;
         self.now = Some(now);
         if is_retry(&data) {
             self.counters.retries_received += 1;

@@ -7,11 +7,10 @@
 //! differ in SETTINGS and in a few fields of the request.
 
 mod capsule;
-mod closing;
+mod close;
 mod codes;
-mod heads;
-mod incoming;
-mod opening;
+mod establishment;
+mod own_streams;
 mod request;
 mod session;
 #[cfg(test)]
@@ -26,9 +25,9 @@ use std::{
 use bytes::Bytes;
 use weir_transport::{Direction, StreamId, Transport};
 
-pub(crate) use self::closing::lost;
+pub(crate) use self::close::lost;
 pub use self::request::{Offer, Request};
-use self::{incoming::Own, session::Prefixes};
+use self::{own_streams::Own, session::Prefixes};
 use crate::Lost;
 use weir_h3::{
     peer_streams::{self, PeerStreams},

@@ -5,6 +5,7 @@
 
 mod absent;
 mod contradiction;
+mod gaps;
 mod parts;
 mod span;
 
@@ -27,9 +28,10 @@ use self::parts::Parts;
 pub(crate) use self::{
     absent::{Absent, LAST, after, before},
     contradiction::Contradiction,
+    gaps::told_by,
     span::Span,
 };
-use crate::{Counters, Limits, ids::TrackId};
+use crate::{Counters, Limits, ids::TrackId, turn::Turn};
 
 /// What all tracks remember together, and in which order it came.
 #[derive(Debug, Default)]
@@ -64,9 +66,9 @@ pub(crate) struct TrackCache {
     order: BTreeMap<u64, u64>,
     bytes: u64,
     /// The priority of objects that do not tell theirs.
-    pub(crate) default_priority: u8,
+    default_priority: u8,
     /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
-    pub(crate) largest: Option<Location>,
+    largest: Option<Location>,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,17 @@ pub(crate) struct Keeper<'a> {
 }
 
 impl Ledger {
+    /// Where an object of a track goes in this turn.
+    pub(crate) fn keeper<'a>(&'a mut self, turn: &'a mut Turn<'_>, track: TrackId) -> Keeper<'a> {
+        Keeper {
+            ledger: self,
+            counters: turn.counters,
+            limits: &turn.config.limits,
+            track,
+            now: turn.now,
+        }
+    }
+
     /// Bytes of all tracks, with what it costs to keep them.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
@@ -211,7 +224,10 @@ impl Content {
 impl Entry {
     /// The object as the stream of a fetch has it, and the parts of its payload.
     pub(crate) fn fetched(&self, group: u64, default_priority: u8) -> (FetchObject, Vec<Bytes>) {
-        match &self.content {
+        let decoded = |properties: &Bytes| {
+            Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY)
+        };
+        let (subgroup, priority, properties, parts) = match &self.content {
             Content::Datagram(encoded) => {
                 let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
                 let datagram = datagram.ok().flatten();
@@ -219,15 +235,7 @@ impl Entry {
                     || (None, Properties::EMPTY, Bytes::new()),
                     |datagram| (datagram.priority, datagram.properties, datagram.payload),
                 );
-                let object = FetchObject {
-                    group,
-                    subgroup: None,
-                    object: self.object,
-                    priority: priority.unwrap_or(default_priority),
-                    properties,
-                    payload_len: payload.len() as u64,
-                };
-                (object, vec![payload])
+                (None, priority, properties, vec![payload])
             }
             Content::Stream {
                 subgroup,
@@ -236,17 +244,8 @@ impl Entry {
                 payload,
                 rest,
             } => {
-                let mut parts = vec![payload.clone()];
-                parts.extend(rest.iter().cloned());
-                let object = FetchObject {
-                    group,
-                    subgroup: Some(*subgroup),
-                    object: self.object,
-                    priority: priority.unwrap_or(default_priority),
-                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
-                    payload_len: parts.iter().map(|part| part.len() as u64).sum(),
-                };
-                (object, parts)
+                let parts = std::iter::once(payload).chain(rest).cloned().collect();
+                (Some(*subgroup), *priority, decoded(properties), parts)
             }
             Content::Fetched {
                 subgroup,
@@ -254,17 +253,19 @@ impl Entry {
                 properties,
                 payload,
             } => {
-                let object = FetchObject {
-                    group,
-                    subgroup: *subgroup,
-                    object: self.object,
-                    priority: *priority,
-                    properties: Properties::decode(properties.clone()).unwrap_or(Properties::EMPTY),
-                    payload_len: payload.len() as u64,
-                };
-                (object, vec![payload.clone()])
+                let parts = vec![payload.clone()];
+                (*subgroup, Some(*priority), decoded(properties), parts)
             }
-        }
+        };
+        let object = FetchObject {
+            group,
+            subgroup,
+            object: self.object,
+            priority: priority.unwrap_or(default_priority),
+            properties,
+            payload_len: parts.iter().map(|part| part.len() as u64).sum(),
+        };
+        (object, parts)
     }
 }
 
@@ -272,6 +273,25 @@ impl TrackCache {
     /// Whether it holds no object.
     pub(crate) fn is_empty(&self) -> bool {
         self.groups.is_empty()
+    }
+
+    /// The priority of objects that do not tell theirs.
+    pub(crate) fn default_priority(&self) -> u8 {
+        self.default_priority
+    }
+
+    pub(crate) fn set_default_priority(&mut self, priority: u8) {
+        self.default_priority = priority;
+    }
+
+    /// The largest location of an object that came, or that a publisher told of in answer to a fetch.
+    pub(crate) fn largest(&self) -> Option<Location> {
+        self.largest
+    }
+
+    /// A publisher told of a location in answer to a fetch, or an object came there.
+    pub(crate) fn note_location(&mut self, location: Location) {
+        self.largest = self.largest.max(Some(location));
     }
 
     /// Whether it is known that no object follows that at `largest`.
@@ -291,7 +311,7 @@ impl TrackCache {
     ) -> Result<(), Contradiction> {
         let limits = keeper.limits;
         let size = content.bytes();
-        self.largest = self.largest.max(Some(location));
+        self.note_location(location);
         // Somebody waits for what was fetched.
         let is_awaited = matches!(content, Content::Fetched { .. });
         let is_off = limits.cache_track_bytes_max == 0 && !is_awaited;

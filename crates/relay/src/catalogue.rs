@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use self::{
     namespaces::Announcements, prefix_subscriptions::PrefixSubscriptions,
-    track_status::StatusRequest,
+    track_status::TrackStatusRequest,
 };
-pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::StatusEvent};
+pub(crate) use self::{prefix_subscriptions::PrefixSubscription, track_status::TrackStatusEvent};
 use crate::{delivery::Delivery, ids::RequestKey, track::Tracks};
 
 /// The open requests of clients and links that are about namespaces, prefixes and the status of tracks.
@@ -20,7 +20,7 @@ pub(crate) struct Catalogue {
     announcements: Announcements,
     subscriptions: PrefixSubscriptions,
     /// TRACK_STATUS requests of sessions that wait for the answer of a publisher.
-    statuses: BTreeMap<RequestKey, StatusRequest>,
+    track_statuses: BTreeMap<RequestKey, TrackStatusRequest>,
 }
 
 /// The catalogue, with the tracks that are offered and the subscriptions to them.

@@ -29,7 +29,7 @@ pub(crate) use self::{blocked_streams::Reader, ending::Scope, update::Joined};
 use self::{outgoing::Outgoing, subscribe::PendingSubscribe, subscription::Subscription};
 use crate::{
     ids::{BySession, ByTrack, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     track::{Demand, Track},
     turn::Turn,
 };
@@ -129,7 +129,7 @@ impl Delivery {
 
     /// Bytes that all subscriptions are behind.
     pub(crate) fn lag_bytes(&self) -> u64 {
-        self.sessions.iter().map(Outgoing::lag_bytes).sum()
+        self.sessions.iter().map(|it| it.lag_bytes()).sum()
     }
 
     /// How many subscriptions there are. Looks at every track.
@@ -176,7 +176,7 @@ impl Delivery {
         let request = sent.unwrap_or(Err(Refused::Closed))?;
         let mut is_link = false;
         if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(request, Part::Subscriber(id));
+            peer.insert(request, Purpose::Subscriber(id));
             is_link = peer.is_link();
         }
         let (largest, defaults) = (track.largest(), track.defaults());

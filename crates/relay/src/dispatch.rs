@@ -17,12 +17,12 @@ use weir_transport::{Direction, StreamId};
 
 use crate::{
     authority::{Action, Subject},
-    catalogue::{Catalogue, Offering, PrefixSubscription, StatusEvent},
+    catalogue::{Catalogue, Offering, PrefixSubscription, TrackStatusEvent},
     delivery::Delivery,
     fetch::{Fetches, Serving},
     ids::RequestKey,
     links::{Linking, Links},
-    sessions::{authorization::joined, peer::Part},
+    sessions::{authorization::joined, peer::Purpose},
     timers::Timer,
     track::Tracks,
     turn::Turn,
@@ -79,22 +79,20 @@ impl Owners {
                 let Some(mut connection) = turn.endpoint.connection(turn.now, handle) else {
                     return;
                 };
-                match peer
-                    .session
-                    .handle_datagram(turn.now, &mut connection, data)
-                {
+                let session = peer.session_mut();
+                match session.handle_datagram(turn.now, &mut connection, data) {
                     Some((request, datagram)) => {
                         self.on_datagram(turn, (handle, request), datagram);
                     }
                     // A datagram whose Track Alias is not known yet comes later, as an event of the session.
-                    None => self.settle(turn, handle),
+                    None => self.process_session(turn, handle),
                 }
             }
             Event::Readable { handle, stream } => {
                 turn.with_session(handle, |session, connection| {
                     session.handle_readable(now, connection, stream);
                 });
-                self.settle(turn, handle);
+                self.process_session(turn, handle);
             }
             Event::Opened {
                 handle,
@@ -104,7 +102,7 @@ impl Owners {
                 turn.with_session(handle, |session, connection| {
                     session.handle_opened(now, connection, stream, direction);
                 });
-                self.settle(turn, handle);
+                self.process_session(turn, handle);
             }
             Event::Writable { handle, stream } => self.on_writable(turn, handle, stream),
             Event::Stopped {
@@ -121,7 +119,7 @@ impl Owners {
                 if direction == Direction::Uni {
                     self.serving().resume_pending(turn, handle);
                 }
-                self.settle(turn, handle);
+                self.process_session(turn, handle);
             }
             Event::Connected { handle } => self.on_connected(turn, handle),
             Event::Lost { handle, .. } => self.on_lost(turn, handle),
@@ -170,7 +168,7 @@ impl Owners {
         } else {
             turn.on_connected(handle);
         }
-        self.settle(turn, handle);
+        self.process_session(turn, handle);
     }
 
     fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
@@ -180,33 +178,29 @@ impl Owners {
         if peer.is_link() {
             self.links.forget(handle);
         } else {
-            turn.sessions.keep_counters(*peer.session.counters());
+            turn.sessions.keep_counters(*peer.session().counters());
         }
         let deadline = self.delivery.forget_session(handle);
-        let timers = [
-            (peer.timer, Timer::Session(handle)),
-            (peer.expiry_timer, Timer::Expiry(handle)),
-            (deadline, Timer::Delivery(handle)),
-        ];
-        for (at, timer) in timers {
+        let deadline = (deadline, Timer::Delivery(handle));
+        for (at, timer) in peer.timers().into_iter().chain([deadline]) {
             if let Some(at) = at {
                 turn.timers.cancel(at, timer);
             }
         }
         self.tracks.on_session_lost(turn, handle);
-        for (request, part) in peer.requests {
-            self.on_ended(turn, (handle, request), part);
+        for (request, purpose) in peer.into_requests() {
+            self.on_ended(turn, (handle, request), purpose);
         }
         self.fetches.forget_session(handle);
         self.publish_grown(turn);
     }
 
     /// Deals with all that a session has to say, sends on what came with it, and keeps its timer.
-    fn settle(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+    fn process_session(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         while let Some(event) = turn
             .sessions
             .get(handle)
-            .and_then(|peer| peer.session.poll_event())
+            .and_then(|peer| peer.session_mut().poll_event())
         {
             self.on_session_event(turn, handle, event);
             self.carry_effects(turn);
@@ -217,10 +211,10 @@ impl Owners {
     }
 
     /// Settles the sessions that closed, or that may have something to say though nothing came.
-    pub(crate) fn settle_all(&mut self, turn: &mut Turn<'_>) {
+    pub(crate) fn process_sessions(&mut self, turn: &mut Turn<'_>) {
         self.carry_effects(turn);
-        while let Some(handle) = turn.sessions.next_unsettled() {
-            self.settle(turn, handle);
+        while let Some(handle) = turn.sessions.next_unprocessed() {
+            self.process_session(turn, handle);
             self.carry_effects(turn);
         }
     }
@@ -289,25 +283,25 @@ impl Owners {
 
     /// A request of the relay's was accepted.
     fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestKey, ok: Accepted) {
-        let Some(part) = turn.part(id) else {
+        let Some(purpose) = turn.purpose(id) else {
             return;
         };
-        match (part, ok) {
-            (Part::Source(track), Accepted::Subscribe(ok)) => {
+        match (purpose, ok) {
+            (Purpose::Source(track), Accepted::Subscribe(ok)) => {
                 let demand = self.demand_of(turn, track, id.0);
                 self.tracks.on_subscribe_ok(turn, (track, id), &ok, demand);
             }
-            (Part::UpstreamStatus(requester), Accepted::Ok(ok)) => {
-                let event = StatusEvent::Answered(Box::new(ok));
-                self.catalogue.on_status_event(turn, requester, event);
+            (Purpose::UpstreamTrackStatus(requester), Accepted::Ok(ok)) => {
+                let event = TrackStatusEvent::Answered(Box::new(ok));
+                self.catalogue.on_track_status_event(turn, requester, event);
             }
-            (Part::Subscriber(track), Accepted::Ok(ok)) => {
+            (Purpose::Subscriber(track), Accepted::Ok(ok)) => {
                 let who = (track, id.0, id.1);
                 let tracks = &mut self.tracks;
                 self.delivery
                     .on_offer_accepted(turn, tracks, who, &ok.parameters);
             }
-            (Part::UpstreamFetch(_), Accepted::Fetch(ok)) => {
+            (Purpose::UpstreamFetch(_), Accepted::Fetch(ok)) => {
                 self.serving().on_fetch_ok(turn, id, &ok);
             }
             (_, Accepted::Subscribe(_) | Accepted::Ok(_) | Accepted::Fetch(_)) => {}
@@ -316,15 +310,20 @@ impl Owners {
 
     /// A request of the relay's was refused.
     fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestKey, error: &RequestError) {
-        match turn.part(id) {
-            Some(Part::UpstreamStatus(requester)) => {
-                let event = StatusEvent::Rejected(error.code);
-                self.catalogue.on_status_event(turn, requester, event);
+        match turn.purpose(id) {
+            Some(Purpose::UpstreamTrackStatus(requester)) => {
+                let event = TrackStatusEvent::Rejected(error.code);
+                self.catalogue.on_track_status_event(turn, requester, event);
             }
-            Some(Part::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
-            Some(Part::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
-            Some(Part::Subscriber(_)) => turn.on_offer_rejected(id),
-            Some(Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus)
+            Some(Purpose::UpstreamFetch(_)) => self.serving().fail_upstream(turn, id, error.code),
+            Some(Purpose::Source(_)) => Tracks::on_subscribe_error(turn, id, error),
+            Some(Purpose::Subscriber(_)) => turn.on_offer_rejected(id),
+            Some(
+                Purpose::Namespace(_)
+                | Purpose::Prefix(_)
+                | Purpose::Fetch(_)
+                | Purpose::TrackStatus,
+            )
             | None => {}
         }
     }
@@ -354,7 +353,7 @@ impl Owners {
         });
         if turn.is_permitted((handle, id), &request, joined.as_ref()) {
             self.on_permitted(turn, (handle, id), request);
-            turn.settle_expiry(handle, id);
+            turn.forget_expiry_if_over(handle, id);
         }
     }
 
@@ -403,17 +402,17 @@ impl Owners {
             return;
         }
         let mut answer = RequestOk::default();
-        match turn.part(id) {
-            Some(Part::Prefix(_)) => {
+        match turn.purpose(id) {
+            Some(Purpose::Prefix(_)) => {
                 return self.offering().on_prefix_updated(turn, id, parameters);
             }
-            Some(Part::Subscriber(track)) => {
+            Some(Purpose::Subscriber(track)) => {
                 let who = (track, id.0, id.1);
                 answer = self
                     .delivery
                     .on_update(turn, &mut self.tracks, who, parameters);
             }
-            Some(Part::Fetch(_)) => self.serving().on_update(turn, id, parameters),
+            Some(Purpose::Fetch(_)) => self.serving().on_update(turn, id, parameters),
             Some(_) | None => {}
         }
         turn.grant_update(id.0, id.1, answer);
@@ -448,18 +447,20 @@ impl Owners {
 
     /// What a request of a session is about.
     fn subject(&mut self, turn: &mut Turn<'_>, id: RequestKey) -> Option<Subject> {
-        let (action, namespace) = match turn.part(id)? {
-            Part::Source(track) => {
+        let (action, namespace) = match turn.purpose(id)? {
+            Purpose::Source(track) => {
                 let track = self.tracks.get(track)?;
                 (Action::Publish, track.name().namespace.clone())
             }
-            Part::Subscriber(track) | Part::Fetch(track) => {
+            Purpose::Subscriber(track) | Purpose::Fetch(track) => {
                 let track = self.tracks.get(track)?;
                 (Action::Subscribe, track.name().namespace.clone())
             }
-            Part::Namespace(namespace) => (Action::Publish, namespace),
-            Part::Prefix(prefix) => (Action::Subscribe, prefix),
-            Part::UpstreamFetch(_) | Part::TrackStatus | Part::UpstreamStatus(_) => return None,
+            Purpose::Namespace(namespace) => (Action::Publish, namespace),
+            Purpose::Prefix(prefix) => (Action::Subscribe, prefix),
+            Purpose::UpstreamFetch(_) | Purpose::TrackStatus | Purpose::UpstreamTrackStatus(_) => {
+                return None;
+            }
         };
         Some(Subject { action, namespace })
     }
@@ -475,9 +476,9 @@ impl Owners {
         if let Some(track) = turn.published_track((handle, id)) {
             self.tracks.on_request_closed(turn, track, (handle, id));
         } else if let Some(peer) = turn.sessions.get(handle)
-            && let Some(part) = peer.remove(id)
+            && let Some(purpose) = peer.remove(id)
         {
-            self.on_ended(turn, (handle, id), part);
+            self.on_ended(turn, (handle, id), purpose);
         }
         if !is_clean {
             turn.note_reset(handle);
@@ -502,24 +503,27 @@ impl Owners {
     /// session, since that is the only place where the relay can reach the peer. What the peer asked for itself, it moves
     /// itself.
     fn on_request_goaway(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
-        let Some(part) = turn.moved_part((handle, id)) else {
+        let Some(purpose) = turn.moved_purpose((handle, id)) else {
             return;
         };
-        match part {
-            Part::Source(track) => {
+        match purpose {
+            Purpose::Source(track) => {
                 if self.tracks.cancel_own(turn, track, (handle, id)) {
                     self.ask_again(turn, track, handle);
                 }
             }
-            Part::Subscriber(track) => {
+            Purpose::Subscriber(track) => {
                 self.offering().on_offer_goaway(turn, track, (handle, id));
             }
-            Part::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
-            Part::UpstreamStatus(requester) => {
-                let event = StatusEvent::GoAway;
-                self.catalogue.on_status_event(turn, requester, event);
+            Purpose::UpstreamFetch(_) => self.serving().on_upstream_moved(turn, (handle, id)),
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::GoAway;
+                self.catalogue.on_track_status_event(turn, requester, event);
             }
-            Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_) | Part::TrackStatus => {}
+            Purpose::Namespace(_)
+            | Purpose::Prefix(_)
+            | Purpose::Fetch(_)
+            | Purpose::TrackStatus => {}
         }
     }
 
@@ -527,7 +531,7 @@ impl Owners {
         match timer {
             Timer::Session(handle) => {
                 if turn.on_session_timer(handle) {
-                    self.settle(turn, handle);
+                    self.process_session(turn, handle);
                 }
             }
             Timer::Draining => turn.on_draining(),
@@ -536,8 +540,9 @@ impl Owners {
             Timer::Orphaned(track) => self.on_orphaned(turn, track),
             Timer::Leaving(track) => self.tracks.on_leaving(turn, track),
             Timer::TrackStatus(handle, id) => {
-                let event = StatusEvent::DeadlinePassed;
-                self.catalogue.on_status_event(turn, (handle, id), event);
+                let event = TrackStatusEvent::DeadlinePassed;
+                self.catalogue
+                    .on_track_status_event(turn, (handle, id), event);
             }
             Timer::Delivery(handle) => self.delivery.on_deadline(turn, &mut self.tracks, handle),
             Timer::Cache => self.tracks.on_cache_due(turn),
@@ -552,7 +557,7 @@ impl Owners {
             session.handle_writable(now, connection, stream)
         });
         match is_control {
-            Some(true) => self.settle(turn, handle),
+            Some(true) => self.process_session(turn, handle),
             Some(false) => self.serving().resume_stream(turn, handle, stream),
             None => {}
         }
@@ -564,7 +569,7 @@ impl Owners {
             session.handle_stopped(now, connection, stream, code)
         });
         match is_control {
-            Some(true) => self.settle(turn, handle),
+            Some(true) => self.process_session(turn, handle),
             Some(false) => {
                 if self.serving().on_stopped(turn, handle, stream) {
                     turn.counters.streams_stopped += 1;

@@ -12,7 +12,7 @@ use weir_quic::Handle;
 
 use crate::{
     ids::{PublisherId, SubgroupId, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
 };
 
 /// What one owner wants of the others.
@@ -25,7 +25,7 @@ pub(crate) enum Effect {
     /// All sessions were closed: the relay has come to its end.
     DrainOver,
     /// A request of a session has ended, and what it stood for with it.
-    RequestEnded(Handle, RequestId, Part),
+    RequestEnded(Handle, RequestId, Purpose),
     /// An update of a request was refused, and the request has to end with it where the draft says so.
     UpdateFailed(Handle, RequestId, RequestErrorCode),
     /// A namespace was announced by a session.
@@ -53,7 +53,7 @@ pub(crate) enum Effect {
     /// A track may have no client left that publishes it: links are not served then.
     LinksUnserved(TrackId),
     /// Subscriptions of a track were established or refused: fetches that join them go on, or end.
-    JoinsSettled(TrackId),
+    SubscriptionsAnswered(TrackId),
     /// A subscription may have come to its end.
     MaybeDrained(TrackId, Handle, RequestId),
     /// Nothing more is read of a subgroup.

@@ -24,7 +24,7 @@ use crate::{
     catalogue::Catalogue,
     delivery::Delivery,
     ids::{FetchId, TrackId},
-    sessions::{Sessions, peer::Part},
+    sessions::{Sessions, peer::Purpose},
     track::Tracks,
 };
 
@@ -226,7 +226,7 @@ impl Fetches {
         let track = fetch.track();
         self.served.insert(id, Box::new(fetch));
         self.tracks.entry(track).or_default().served.insert(id);
-        enter(sessions, id, Part::Fetch(track));
+        enter(sessions, id, Purpose::Fetch(track));
     }
 
     /// Adds a fetch of the relay.
@@ -234,7 +234,7 @@ impl Fetches {
         let track = fetch.track();
         self.upstream.insert(id, fetch);
         self.tracks.entry(track).or_default().upstream.insert(id);
-        enter(sessions, id, Part::UpstreamFetch(track));
+        enter(sessions, id, Purpose::UpstreamFetch(track));
     }
 
     /// Removes a fetch from its track.
@@ -252,8 +252,8 @@ impl Fetches {
 }
 
 /// Adds a fetch to the requests of its session.
-fn enter(sessions: &mut Sessions, id: FetchId, part: Part) {
+fn enter(sessions: &mut Sessions, id: FetchId, purpose: Purpose) {
     if let Some(peer) = sessions.get(id.0) {
-        peer.insert(id.1, part);
+        peer.insert(id.1, purpose);
     }
 }

@@ -26,47 +26,63 @@ pub(crate) type PublisherId = RequestKey;
 /// A group and a subgroup in it.
 pub(crate) type SubgroupKey = (u64, u64);
 
-/// One value per track, found by its index.
-#[derive(Debug)]
-pub(crate) struct ByTrack<T> {
-    slots: Vec<Option<(u64, T)>>,
+/// What a dense table is kept by: a small number, which is used again when what it named is gone.
+pub(crate) trait Key: Copy + PartialEq {
+    fn place(self) -> usize;
 }
 
-impl<T> Default for ByTrack<T> {
+impl Key for TrackId {
+    #[inline]
+    fn place(self) -> usize {
+        self.index as usize
+    }
+}
+
+impl Key for Handle {
+    #[inline]
+    fn place(self) -> usize {
+        self.index()
+    }
+}
+
+/// One value per track.
+pub(crate) type ByTrack<T> = Dense<TrackId, T>;
+
+/// One value per session.
+pub(crate) type BySession<T> = Dense<Handle, Box<T>>;
+
+/// One value per key, found by the key's place. What an earlier key had there is never found.
+#[derive(Debug)]
+pub(crate) struct Dense<K, T> {
+    slots: Vec<Option<(K, T)>>,
+}
+
+impl<K, T> Default for Dense<K, T> {
     fn default() -> Self {
         Self { slots: Vec::new() }
     }
 }
 
-impl<T> ByTrack<T> {
+impl<K: Key, T> Dense<K, T> {
     #[inline]
-    pub(crate) fn get(&self, id: TrackId) -> Option<&T> {
-        match self.slots.get(id.index as usize)? {
-            Some((alias, value)) if *alias == id.alias => Some(value),
+    pub(crate) fn get(&self, key: K) -> Option<&T> {
+        match self.slots.get(key.place())? {
+            Some((owner, value)) if *owner == key => Some(value),
             Some(_) | None => None,
         }
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, id: TrackId) -> Option<&mut T> {
-        match self.slots.get_mut(id.index as usize)? {
-            Some((alias, value)) if *alias == id.alias => Some(value),
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut T> {
+        match self.slots.get_mut(key.place())? {
+            Some((owner, value)) if *owner == key => Some(value),
             Some(_) | None => None,
         }
     }
 
-    /// Sets the value of a track; a value of an earlier track at the same index is dropped.
-    pub(crate) fn insert(&mut self, id: TrackId, value: T) {
-        let index = id.index as usize;
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
-        }
-        self.slots[index] = Some((id.alias, value));
-    }
-
-    pub(crate) fn remove(&mut self, id: TrackId) -> Option<T> {
-        self.get(id)?;
-        self.slots[id.index as usize].take().map(|(_, value)| value)
+    pub(crate) fn remove(&mut self, key: K) -> Option<T> {
+        self.get(key)?;
+        self.slots[key.place()].take().map(|(_, value)| value)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
@@ -74,61 +90,18 @@ impl<T> ByTrack<T> {
     }
 }
 
-impl<T: Default> ByTrack<T> {
-    /// The value of a track, made if there is none.
-    pub(crate) fn entry(&mut self, id: TrackId) -> &mut T {
-        if self.get(id).is_none() {
-            self.insert(id, T::default());
+impl<K: Key, T: Default> Dense<K, T> {
+    /// The value of a key, made if there is none; what an earlier key has left there is dropped.
+    pub(crate) fn entry(&mut self, key: K) -> &mut T {
+        let place = key.place();
+        if self.slots.len() <= place {
+            self.slots.resize_with(place + 1, || None);
         }
-        let (_, value) =
-            self.slots[id.index as usize].get_or_insert_with(|| (id.alias, T::default()));
-        value
-    }
-}
-
-/// One value per session, found by the index of its connection.
-#[derive(Debug)]
-pub(crate) struct BySession<T> {
-    slots: Vec<Option<(Handle, Box<T>)>>,
-}
-
-impl<T> Default for BySession<T> {
-    fn default() -> Self {
-        Self { slots: Vec::new() }
-    }
-}
-
-impl<T> BySession<T> {
-    #[inline]
-    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut T> {
-        match self.slots.get_mut(handle.index())? {
-            Some((owner, value)) if *owner == handle => Some(value),
-            Some(_) | None => None,
-        }
-    }
-
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Box<T>> {
-        self.get_mut(handle)?;
-        self.slots[handle.index()].take().map(|(_, value)| value)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().flatten().map(|(_, value)| value.as_ref())
-    }
-}
-
-impl<T: Default> BySession<T> {
-    /// The value of a session, made if there is none.
-    pub(crate) fn entry(&mut self, handle: Handle) -> &mut T {
-        let index = handle.index();
-        if self.slots.len() <= index {
-            self.slots.resize_with(index + 1, || None);
-        }
-        let slot = &mut self.slots[index];
-        if slot.as_ref().is_some_and(|(owner, _)| *owner != handle) {
+        let slot = &mut self.slots[place];
+        if slot.as_ref().is_some_and(|(owner, _)| *owner != key) {
             *slot = None;
         }
-        let (_, value) = slot.get_or_insert_with(|| (handle, Box::default()));
+        let (_, value) = slot.get_or_insert_with(|| (key, T::default()));
         value
     }
 }

@@ -88,9 +88,7 @@ impl Links {
     pub(crate) fn withdraw(&mut self, turn: &mut Turn<'_>, namespace: &Namespace) {
         let announcements = self.announced.remove(namespace);
         for (handle, request) in announcements.into_iter().flatten() {
-            turn.with_session(handle, |session, connection| {
-                session.cancel(connection, request, ResetCode::CANCELLED);
-            });
+            turn.cancel((handle, request), ResetCode::CANCELLED);
         }
     }
 }
@@ -158,11 +156,7 @@ impl Linking<'_> {
         if track.is_sent_by_client() {
             return;
         }
-        let done = PublishDone {
-            code: MOVED,
-            stream_count: None,
-            reason: "no session of this thread publishes it any more".to_owned(),
-        };
+        let done = PublishDone::new(MOVED, "no session of this thread publishes it any more");
         let is_asking = track.is_asking_client();
         self.delivery.end(turn, id, Scope::Links, &done);
         if !is_asking {

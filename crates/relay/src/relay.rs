@@ -100,7 +100,7 @@ impl App for Relay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
         let (owners, mut turn) = self.turn(now, endpoint);
         owners.on_event(&mut turn, event);
-        owners.settle_all(&mut turn);
+        owners.process_sessions(&mut turn);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -112,13 +112,13 @@ impl App for Relay {
         while let Some(timer) = turn.timers.expired(now) {
             owners.on_timer(&mut turn, timer);
         }
-        owners.settle_all(&mut turn);
+        owners.process_sessions(&mut turn);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let (owners, mut turn) = self.turn(now, endpoint);
         turn.drain();
-        owners.settle_all(&mut turn);
+        owners.process_sessions(&mut turn);
     }
 
     fn is_finished(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Sessions: who is connected, what each session may do, and how much of it.
 
+mod access;
 pub(crate) mod admission;
 pub(crate) mod authorization;
 pub(crate) mod drain;
@@ -26,7 +27,7 @@ pub(crate) struct Sessions {
     count: usize,
     origins: BTreeMap<Origin, usize>,
     /// Sessions that closed, or that may have something to say, while another one was dealt with.
-    unsettled: Vec<Handle>,
+    unprocessed: Vec<Handle>,
     /// The counters of sessions that have ended.
     ended: session::Counters,
     pub(crate) shedder: Shedder,
@@ -40,7 +41,7 @@ impl Sessions {
             places: Vec::new(),
             count: 0,
             origins: BTreeMap::new(),
-            unsettled: Vec::new(),
+            unprocessed: Vec::new(),
             ended: session::Counters::default(),
             shedder: Shedder::new(load),
             stage: Stage::default(),
@@ -104,17 +105,17 @@ impl Sessions {
     /// Number of namespaces that a session announced.
     pub(crate) fn namespaces_of(&self, handle: Handle) -> usize {
         let peer = self.places.get(handle.index()).and_then(Option::as_deref);
-        peer.map_or(0, |peer| peer.counts.namespaces)
+        peer.map_or(0, |peer| peer.counts().namespaces)
     }
 
     /// Has a session dealt with at the end of the turn.
-    pub(crate) fn settle_later(&mut self, handle: Handle) {
-        self.unsettled.push(handle);
+    pub(crate) fn process_later(&mut self, handle: Handle) {
+        self.unprocessed.push(handle);
     }
 
     /// Takes a session that is still to be dealt with.
-    pub(crate) fn next_unsettled(&mut self) -> Option<Handle> {
-        self.unsettled.pop()
+    pub(crate) fn next_unprocessed(&mut self) -> Option<Handle> {
+        self.unprocessed.pop()
     }
 
     /// Keeps the counters of a session that has ended.
@@ -125,7 +126,7 @@ impl Sessions {
     /// What sessions with peers did not pass on, including sessions that have ended.
     pub(crate) fn session_counters(&self) -> session::Counters {
         let peers = self.iter().filter(|peer| !peer.is_link());
-        let counters = peers.map(|peer| *peer.session.counters());
+        let counters = peers.map(|peer| *peer.session().counters());
         counters.fold(self.ended, session::Counters::plus)
     }
 
@@ -151,7 +152,7 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        if let Some(at) = peer.session.poll_timeout()
+        if let Some(at) = peer.session().poll_timeout()
             && peer.timer.is_none_or(|timer| at < timer)
         {
             if let Some(later) = peer.timer.replace(at) {

@@ -25,7 +25,7 @@ use weir_quic::Handle;
 
 pub(crate) use self::{
     admit::AdmittedDatagram,
-    keep::KeptDatagram,
+    keep::OutgoingDatagram,
     publisher::{Leaving, Publisher},
     publishers::Demand,
     subgroup::{Ended, Mark, Start, Subgroup},
@@ -213,7 +213,7 @@ impl Track {
 
     /// The largest location known, and whether nothing will ever follow.
     pub(crate) fn known_end(&self) -> Option<(Location, bool)> {
-        let largest = self.largest.max(self.cache.largest)?;
+        let largest = self.largest.max(self.cache.largest())?;
         Some((largest, self.cache.is_final(largest)))
     }
 
@@ -267,7 +267,7 @@ impl Track {
     ) -> Option<Restarted> {
         // Nor what the last publisher sent, if this one begins where that one was, or where it said that nothing comes.
         if std::mem::take(&mut self.is_restarting)
-            && (self.cache.largest >= Some(location) || self.cache.rules_out(location))
+            && (self.cache.largest() >= Some(location) || self.cache.rules_out(location))
         {
             self.cache.clear(ledger);
         }
@@ -275,7 +275,7 @@ impl Track {
             return None;
         }
         let restarted = self.duplicates.note_sender(sender)?;
-        if restarted.is_first && self.cache.largest >= Some(location) {
+        if restarted.is_first && self.cache.largest() >= Some(location) {
             self.cache.clear(ledger);
         }
         Some(restarted)

@@ -3,14 +3,18 @@
 use std::time::Instant;
 
 use weir_moqt::{
-    error::RequestErrorCode, message::RequestOk, session::RequestId, session::Session,
+    error::{RequestErrorCode, ResetCode},
+    message::{PublishDone, RequestOk},
+    session::RequestId,
+    session::Session,
 };
 use weir_quic::{Connection, Endpoint, Handle};
 
 use crate::{
     Authority, Config, Counters,
     effect::{Effect, Effects},
-    sessions::{Sessions, peer::Part, refusal::refusal},
+    ids::RequestKey,
+    sessions::{Sessions, peer::Purpose, refusal::refusal},
     timers::Timers,
 };
 
@@ -38,8 +42,8 @@ impl Turn<'_> {
     }
 
     /// What a request stands for.
-    pub(crate) fn part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
-        self.sessions.get(handle)?.requests.get(&id).cloned()
+    pub(crate) fn purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
+        self.sessions.get(handle)?.purpose(id).cloned()
     }
 
     /// Does something with a session and its connection, if both are still there.
@@ -50,11 +54,44 @@ impl Turn<'_> {
     ) -> Option<T> {
         let peer = self.sessions.get(handle)?;
         let mut connection = self.endpoint.connection(self.now, handle)?;
-        let result = act(&mut peer.session, &mut connection);
-        if peer.session.is_closed() {
-            self.sessions.settle_later(handle);
+        let result = act(peer.session_mut(), &mut connection);
+        if peer.session().is_closed() {
+            self.sessions.process_later(handle);
         }
         Some(result)
+    }
+
+    /// Adds a request to its session.
+    pub(crate) fn insert_request(&mut self, (handle, id): RequestKey, purpose: Purpose) {
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.insert(id, purpose);
+        }
+    }
+
+    /// Removes a request from its session; returns what it stood for.
+    pub(crate) fn remove_request(&mut self, (handle, id): RequestKey) -> Option<Purpose> {
+        self.sessions.get(handle)?.remove(id)
+    }
+
+    /// Answers a request with an OK.
+    pub(crate) fn accept(&mut self, (handle, id): RequestKey, ok: RequestOk) {
+        self.with_session(handle, |session, connection| {
+            session.request_ok(connection, id, ok);
+        });
+    }
+
+    /// Ends a request of either side at once.
+    pub(crate) fn cancel(&mut self, (handle, id): RequestKey, code: ResetCode) {
+        self.with_session(handle, |session, connection| {
+            session.cancel(connection, id, code);
+        });
+    }
+
+    /// Ends a subscription of a session.
+    pub(crate) fn publish_done(&mut self, (handle, id): RequestKey, done: PublishDone) {
+        self.with_session(handle, |session, connection| {
+            session.publish_done(connection, id, done);
+        });
     }
 
     /// Answers a request with an error.

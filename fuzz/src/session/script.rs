@@ -143,10 +143,10 @@ pub(super) fn message(input: &mut Input<'_>) -> Message {
         9 => Message::NamespaceDone(parts.name),
         10 => parts.into_message(RequestKind::SubscribeNamespace),
         11 => parts.into_message(RequestKind::SubscribeTracks),
-        12 => Message::PublishBlocked {
-            suffix: parts.name,
+        12 => Message::PublishBlocked(FullTrackName {
+            namespace: parts.name,
             name: parts.track.name,
-        },
+        }),
         13 => Message::RequestUpdate(RequestUpdate {
             request_id,
             parameters: parts.parameters,

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use weir_h3::{
     Code, Violation,
-    head::{HeadError, ResponseHead},
+    head::{HeadError, ResponseHead, content_length},
+    message::{MessageReader, Piece},
     qpack::SectionError,
 };
 
 use super::figures::Failure;
-use crate::message::{MessageReader, Piece};
 
 /// Reads one answer. Its content is counted and dropped.
 #[derive(Debug)]
@@ -131,19 +131,9 @@ impl LastHead {
         if *section != self.section {
             let head = ResponseHead::decode(section.clone(), self.section_bytes_max)
                 .map_err(Fault::of_head)?;
-            // Several that say the same are as good as one (RFC 9110 §8.6).
-            let mut announced = None;
-            for field in &head.fields {
-                if field.name == "content-length" {
-                    let length = content_length(&field.value).ok_or(MALFORMED)?;
-                    if announced.replace(length).is_some_and(|one| one != length) {
-                        return Err(MALFORMED);
-                    }
-                }
-            }
             self.head = Head {
                 status: head.status,
-                content_length: announced,
+                content_length: content_length(&head.fields).map_err(Fault::of_head)?,
             };
             // A copy, so that the packet in which it came can go.
             self.section = Bytes::copy_from_slice(section);
@@ -160,13 +150,6 @@ impl Fault {
             HeadError::Malformed(_) => MALFORMED,
         }
     }
-}
-
-/// The number in a field (RFC 9110 §8.6).
-fn content_length(value: &[u8]) -> Option<u64> {
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-    text.parse().ok()
 }
 
 const TOO_LARGE: Fault = Fault::Stream(Failure::Malformed, Code::EXCESSIVE_LOAD);

@@ -1,11 +1,14 @@
 //! One request and its answer.
 
 use bytes::Bytes;
-use weir_h3::{Code, Violation, qpack};
+use weir_h3::{
+    Code, Violation,
+    message::{MessageReader, Piece},
+    qpack,
+};
 use weir_transport::{StreamId, Transport, WriteError};
 
 use super::{Service, plan::Plan, site::Answer};
-use crate::message::{MessageReader, Piece};
 
 /// A request that has not come to its end, or an answer that has not left. What is done with at once is never kept.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weir_h3::{
     Violation,
-    head::{HeadError, RequestHead},
+    head::{HeadError, RequestHead, content_length},
     qpack::SectionError,
 };
 
@@ -69,7 +69,7 @@ fn decide(section: Bytes, site: &Site, bytes_max: usize) -> Result<Plan, Violati
         Err(HeadError::Section(SectionError::TooLarge)) => return Ok(Plan::TooLarge),
         Err(HeadError::Malformed(_)) => return Ok(Plan::Malformed),
     };
-    let Ok(content_length) = content_length(&head) else {
+    let Ok(content_length) = content_length(&head.fields) else {
         return Ok(Plan::Malformed);
     };
     let has_authority = |value: Option<&Bytes>| value.is_some_and(|value| !value.is_empty());
@@ -102,31 +102,6 @@ fn answer(head: &RequestHead, site: &Site) -> Result<Answer, u16> {
     let path = head.path.as_deref().and_then(target::path).ok_or(400_u16)?;
     site.answer(&path, is_head).ok_or(404)
 }
-
-/// The length that a head announces, if it does; an error if it is no number, or two (RFC 9110 §8.6).
-fn content_length(head: &RequestHead) -> Result<Option<u64>, Contradiction> {
-    let mut announced = None;
-    for field in &head.fields {
-        if field.name != "content-length" {
-            continue;
-        }
-        let is_number = !field.value.is_empty() && field.value.iter().all(u8::is_ascii_digit);
-        let text = std::str::from_utf8(&field.value).map_err(|_| Contradiction)?;
-        let length = text.parse().ok().filter(|_| is_number);
-        let length: u64 = length.ok_or(Contradiction)?;
-        if announced
-            .replace(length)
-            .is_some_and(|before| before != length)
-        {
-            return Err(Contradiction);
-        }
-    }
-    Ok(announced)
-}
-
-/// A head says what cannot be.
-#[derive(Debug)]
-struct Contradiction;
 
 /// Heads that are remembered: a benchmark has one, a page with its parts some.
 const PLANS_MAX: usize = 8;

@@ -3,12 +3,13 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Instant};
 
 use bytes::Bytes;
-use weir_h3::{frame, head::ResponseHead, peer_streams::Side};
-use weir_http3::{
-    Limits,
+use weir_h3::{
+    frame,
+    head::ResponseHead,
     message::{MessageReader, Piece},
-    session::Session,
+    peer_streams::Side,
 };
+use weir_http3::{Limits, session::Session};
 use weir_quic::{App, ClientConfig, Connection, Endpoint, Event, Handle, Lost};
 use weir_sim::SERVER_NAME;
 use weir_transport::{Direction, Read, StreamId, Transport as _};

@@ -24,15 +24,7 @@ pub struct FetchHeader {
 }
 
 impl FetchHeader {
-    /// Reads a header off the front of `data`, or leaves `data` alone.
-    pub fn decode(draft: Draft, data: &mut Bytes) -> Result<Self, DecodeError> {
-        let mut cursor = Cursor::new(data);
-        let header = Self::read(draft, &mut cursor)?;
-        let used = cursor.at();
-        data.advance(used);
-        Ok(header)
-    }
-
+    /// Reads the header at the cursor.
     pub(crate) fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         if draft.stream_kind(cursor.varint()?) != Some(StreamKind::Fetch) {
             return Err(DecodeError::protocol("the stream is not one of a fetch"));

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 use super::fields::{PROPERTIES_WITH_STATUS, read_properties, read_status, write_properties};
 use crate::cursor::Cursor;
@@ -58,15 +58,7 @@ impl SubgroupId {
 }
 
 impl SubgroupHeader {
-    /// Reads a header off the front of `data`, or leaves `data` alone.
-    pub fn decode(draft: Draft, data: &mut Bytes) -> Result<Self, DecodeError> {
-        let mut cursor = Cursor::new(data);
-        let header = Self::read(draft, &mut cursor)?;
-        let used = cursor.at();
-        data.advance(used);
-        Ok(header)
-    }
-
+    /// Reads the header at the cursor.
     pub(crate) fn read(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let stream_type = cursor.varint()?;
         let (Some(StreamKind::Subgroup), Ok(flags)) =

@@ -2,16 +2,14 @@
 
 use bytes::BytesMut;
 
-use super::{
-    Fetch, FetchKind, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
-    SubscribeNamespace, SubscribeTracks, TrackStatus, read_track_properties,
-};
+use super::fields::Field;
+use super::{FetchKind, RequestKind, RequestUpdate};
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, Violation};
 use crate::location::Location;
-use crate::name::{FullTrackName, Namespace};
-use crate::parameter::{Parameters, Step, read_location, write_location};
+use crate::name::FullTrackName;
+use crate::parameter::{Step, read_location, write_location};
 use crate::scope::Scopes;
 use crate::varint;
 
@@ -19,69 +17,8 @@ const STANDALONE: u64 = 1;
 const RELATIVE_JOINING: u64 = 2;
 const ABSOLUTE_JOINING: u64 = 3;
 
-/// Reads the parameters of the message that starts a request of `kind`.
-fn read_parameters(
-    draft: Draft,
-    kind: RequestKind,
-    cursor: &mut Cursor<'_>,
-) -> Result<Parameters, DecodeError> {
-    Parameters::decode(draft, Scopes::of(kind, Step::Request), cursor)
-}
-
-impl Subscribe {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            track: FullTrackName::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::Subscribe, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.track.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
-impl Publish {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            track: FullTrackName::decode(cursor)?,
-            track_alias: cursor.varint()?,
-            parameters: read_parameters(draft, RequestKind::Publish, cursor)?,
-            properties: read_track_properties(cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.track.encode(out);
-        varint::encode(self.track_alias, out);
-        self.parameters.encode(draft, out);
-        out.extend_from_slice(self.properties.as_bytes());
-    }
-}
-
-impl Fetch {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            kind: FetchKind::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::Fetch, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.kind.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
-impl FetchKind {
-    fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+impl Field for FetchKind {
+    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         match cursor.varint()? {
             STANDALONE => Ok(Self::Standalone {
                 track: FullTrackName::decode(cursor)?,
@@ -100,7 +37,7 @@ impl FetchKind {
         }
     }
 
-    fn encode(&self, out: &mut BytesMut) {
+    fn write(&self, _: Draft, out: &mut BytesMut) {
         match self {
             Self::Standalone { track, start, end } => {
                 varint::encode(STANDALONE, out);
@@ -143,70 +80,6 @@ pub(super) fn write_end(end: Location, out: &mut BytesMut) {
     );
 }
 
-impl TrackStatus {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            track: FullTrackName::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::TrackStatus, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.track.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
-impl PublishNamespace {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            namespace: Namespace::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::PublishNamespace, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.namespace.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
-impl SubscribeNamespace {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            prefix: Namespace::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::SubscribeNamespace, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.prefix.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
-impl SubscribeTracks {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            request_id: cursor.varint()?,
-            prefix: Namespace::decode(cursor)?,
-            parameters: read_parameters(draft, RequestKind::SubscribeTracks, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.prefix.encode(out);
-        self.parameters.encode(draft, out);
-    }
-}
-
 impl RequestUpdate {
     /// Checks what decoding could not: that the parameters may stand in an update of a request of `kind`, and that such
     /// a request can be updated at all [moqt-18 §10.9, §10.14].
@@ -215,18 +88,5 @@ impl RequestUpdate {
             return Err(Violation::protocol("TRACK_STATUS cannot be updated"));
         }
         self.parameters.check(draft, kind, Step::Update)
-    }
-
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let scopes = Scopes::each(Step::Update, &RequestKind::ALL);
-        Ok(Self {
-            request_id: cursor.varint()?,
-            parameters: Parameters::decode(draft, scopes, cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.request_id, out);
-        self.parameters.encode(draft, out);
     }
 }

@@ -4,21 +4,22 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 
+use super::fields::Field;
 use super::request::{read_end, write_end};
 use super::{
-    FetchOk, GoAway, PublishDone, Redirect, RequestError, RequestKind, RequestOk, SubscribeOk,
-    read_reason, read_track_properties, read_uri, write_reason, write_text,
+    FetchOk, GoAway, PublishDone, Redirect, RequestError, RequestKind, RequestOk, read_reason,
+    read_uri, write_reason, write_text,
 };
 use crate::cursor::Cursor;
 use crate::draft::Draft;
 use crate::error::{DecodeError, PublishDoneCode, RequestErrorCode, Violation};
 use crate::name::FullTrackName;
-use crate::parameter::{Parameters, Step, millis, read_duration};
+use crate::parameter::{Step, millis, read_duration};
 use crate::scope::Scopes;
 use crate::varint;
 
-impl GoAway {
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+impl Field for GoAway {
+    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             new_session_uri: read_uri(cursor)?,
             timeout: Some(read_duration(cursor)?).filter(|timeout| !timeout.is_zero()),
@@ -30,7 +31,7 @@ impl GoAway {
         })
     }
 
-    pub(super) fn encode(&self, out: &mut BytesMut) {
+    fn write(&self, _: Draft, out: &mut BytesMut) {
         write_text(&self.new_session_uri, out);
         varint::encode(self.timeout.map_or(0, millis), out);
         if let Some(request_id) = self.request_id {
@@ -39,25 +40,8 @@ impl GoAway {
     }
 }
 
-impl SubscribeOk {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let scopes = Scopes::of(RequestKind::Subscribe, Step::Answer);
-        Ok(Self {
-            track_alias: cursor.varint()?,
-            parameters: Parameters::decode(draft, scopes, cursor)?,
-            properties: read_track_properties(cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        varint::encode(self.track_alias, out);
-        self.parameters.encode(draft, out);
-        out.extend_from_slice(self.properties.as_bytes());
-    }
-}
-
-impl PublishDone {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+impl Field for PublishDone {
+    fn read(draft: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             code: PublishDoneCode(cursor.varint()?),
             stream_count: Some(cursor.varint()?)
@@ -66,7 +50,7 @@ impl PublishDone {
         })
     }
 
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+    fn write(&self, draft: Draft, out: &mut BytesMut) {
         varint::encode(self.code.0, out);
         let stream_count = self
             .stream_count
@@ -76,9 +60,8 @@ impl PublishDone {
     }
 }
 
-impl FetchOk {
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let scopes = Scopes::of(RequestKind::Fetch, Step::Answer);
+impl Field for FetchOk {
+    fn read(draft: Draft, scopes: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             end_of_track: match cursor.uint8()? {
                 0 => false,
@@ -86,16 +69,16 @@ impl FetchOk {
                 _ => return Err(DecodeError::protocol("End Of Track is neither 0 nor 1")),
             },
             end: read_end(cursor)?,
-            parameters: Parameters::decode(draft, scopes, cursor)?,
-            properties: read_track_properties(cursor)?,
+            parameters: Field::read(draft, scopes, cursor)?,
+            properties: Field::read(draft, scopes, cursor)?,
         })
     }
 
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
+    fn write(&self, draft: Draft, out: &mut BytesMut) {
         out.put_u8(u8::from(self.end_of_track));
         write_end(self.end, out);
-        self.parameters.encode(draft, out);
-        out.extend_from_slice(self.properties.as_bytes());
+        self.parameters.write(draft, out);
+        self.properties.write(draft, out);
     }
 }
 
@@ -110,27 +93,6 @@ impl RequestOk {
             ));
         }
         self.parameters.check(draft, kind, step)
-    }
-
-    pub(super) fn decode(draft: Draft, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        const GRANTED: [RequestKind; 5] = [
-            RequestKind::Publish,
-            RequestKind::TrackStatus,
-            RequestKind::PublishNamespace,
-            RequestKind::SubscribeNamespace,
-            RequestKind::SubscribeTracks,
-        ];
-        const SCOPES: Scopes = Scopes::each(Step::Answer, &GRANTED)
-            .or(Scopes::each(Step::UpdateAnswer, &RequestKind::ALL));
-        Ok(Self {
-            parameters: Parameters::decode(draft, SCOPES, cursor)?,
-            properties: read_track_properties(cursor)?,
-        })
-    }
-
-    pub(super) fn encode(&self, draft: Draft, out: &mut BytesMut) {
-        self.parameters.encode(draft, out);
-        out.extend_from_slice(self.properties.as_bytes());
     }
 }
 
@@ -152,8 +114,10 @@ impl RequestError {
         }
         Ok(())
     }
+}
 
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+impl Field for RequestError {
+    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let code = RequestErrorCode(cursor.varint()?);
         Ok(Self {
             code,
@@ -169,7 +133,7 @@ impl RequestError {
 
     /// # Panics
     /// If there is a redirect under another code than REDIRECT, or none under that code.
-    pub(super) fn encode(&self, out: &mut BytesMut) {
+    fn write(&self, _: Draft, out: &mut BytesMut) {
         assert_eq!(
             self.redirect.is_some(),
             self.code == RequestErrorCode::REDIRECT,

@@ -3,10 +3,13 @@
 use bytes::{Bytes, BytesMut};
 
 use super::Setup;
+use super::fields::Field;
 use crate::cursor::Cursor;
+use crate::draft::Draft;
 use crate::error::{DecodeError, SessionError};
 use crate::parameter::{AUTHORIZATION_TOKENS_MAX, TOO_MANY_TOKENS};
 use crate::property::{PairWriter, Pairs, Value};
+use crate::scope::Scopes;
 use crate::token::Token;
 
 const PATH: u64 = 0x01;
@@ -17,18 +20,40 @@ const MOQT_IMPLEMENTATION: u64 = 0x07;
 
 const REPEATED: DecodeError = DecodeError::protocol("a setup option is repeated");
 
-impl Setup {
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+impl Field for Setup {
+    fn read(_: Draft, _: Scopes, cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let encoded = cursor.rest();
         let mut setup = Self::default();
         let mut pairs = Pairs::new(&encoded);
         while let Some((option, value)) = pairs.pair()? {
-            setup.read(option, value)?;
+            setup.read_option(option, value)?;
         }
         Ok(setup)
     }
 
-    fn read(&mut self, option: u64, value: Value<'_>) -> Result<(), DecodeError> {
+    fn write(&self, _: Draft, out: &mut BytesMut) {
+        let mut writer = PairWriter::default();
+        write_text(&mut writer, PATH, self.path.as_deref(), out);
+        for token in &self.authorization_tokens {
+            let mut encoded = BytesMut::new();
+            token.encode(&mut encoded);
+            writer.bytes(AUTHORIZATION_TOKEN, &encoded, out);
+        }
+        if let Some(bytes) = self.max_auth_token_cache_size {
+            writer.int(MAX_AUTH_TOKEN_CACHE_SIZE, bytes, out);
+        }
+        write_text(&mut writer, AUTHORITY, self.authority.as_deref(), out);
+        write_text(
+            &mut writer,
+            MOQT_IMPLEMENTATION,
+            self.implementation.as_deref(),
+            out,
+        );
+    }
+}
+
+impl Setup {
+    fn read_option(&mut self, option: u64, value: Value<'_>) -> Result<(), DecodeError> {
         match (option, value) {
             (PATH, Value::Bytes(path)) => set(&mut self.path, read_path(path)?),
             (AUTHORITY, Value::Bytes(authority)) => {
@@ -58,26 +83,6 @@ impl Setup {
         }
         self.authorization_tokens.push(token);
         Ok(())
-    }
-
-    pub(super) fn encode(&self, out: &mut BytesMut) {
-        let mut writer = PairWriter::default();
-        write_text(&mut writer, PATH, self.path.as_deref(), out);
-        for token in &self.authorization_tokens {
-            let mut encoded = BytesMut::new();
-            token.encode(&mut encoded);
-            writer.bytes(AUTHORIZATION_TOKEN, &encoded, out);
-        }
-        if let Some(bytes) = self.max_auth_token_cache_size {
-            writer.int(MAX_AUTH_TOKEN_CACHE_SIZE, bytes, out);
-        }
-        write_text(&mut writer, AUTHORITY, self.authority.as_deref(), out);
-        write_text(
-            &mut writer,
-            MOQT_IMPLEMENTATION,
-            self.implementation.as_deref(),
-            out,
-        );
     }
 }
 

@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::*;
 use crate::error::{RequestErrorCode, SessionError, Violation};
+use crate::name::TrackName;
 use crate::parameter::{AUTHORIZATION_TOKENS_MAX, Step};
 
 const DRAFT: Draft = Draft::Draft18;

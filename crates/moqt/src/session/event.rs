@@ -166,76 +166,81 @@ pub enum Event {
     Violated(Violation),
 }
 
-/// A request of the peer, with all its fields.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Request {
+/// Declares the requests, each with the message of the same name.
+macro_rules! requests {
+    ($($(#[$doc:meta])* $request:ident,)*) => {
+        /// A request of the peer, with all its fields.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Request {
+            $($(#[$doc])* $request($request),)*
+        }
+
+        impl Request {
+            /// The request that a message opens a stream with, if it is one.
+            pub(super) fn from_message(message: Message) -> Option<Self> {
+                match message {
+                    $(Message::$request(request) => Some(Self::$request(request)),)*
+                    _ => None,
+                }
+            }
+
+            /// What kind of request this is.
+            pub fn kind(&self) -> RequestKind {
+                match self {
+                    $(Self::$request(_) => RequestKind::$request,)*
+                }
+            }
+
+            /// Its ID.
+            pub fn id(&self) -> RequestId {
+                match self {
+                    $(Self::$request(request) => RequestId(request.request_id),)*
+                }
+            }
+
+            /// Its parameters.
+            pub fn parameters(&self) -> &Parameters {
+                match self {
+                    $(Self::$request(request) => &request.parameters,)*
+                }
+            }
+
+            /// Its parameters, in which the tokens are to be resolved.
+            pub(super) fn parameters_mut(&mut self) -> &mut Parameters {
+                match self {
+                    $(Self::$request(request) => &mut request.parameters,)*
+                }
+            }
+        }
+
+        impl From<Request> for Message {
+            fn from(request: Request) -> Self {
+                match request {
+                    $(Request::$request(request) => Self::$request(request),)*
+                }
+            }
+        }
+    };
+}
+
+requests! {
     /// SUBSCRIBE: the peer requests the new objects of a track.
-    Subscribe(Subscribe),
+    Subscribe,
     /// PUBLISH: the peer offers the objects of a track.
-    Publish(Publish),
+    Publish,
     /// FETCH: the peer requests past objects.
-    Fetch(Fetch),
+    Fetch,
     /// `TRACK_STATUS`: the peer requests what is known of a track.
-    TrackStatus(TrackStatus),
+    TrackStatus,
     /// `PUBLISH_NAMESPACE`: the peer offers the tracks of a namespace.
-    PublishNamespace(PublishNamespace),
+    PublishNamespace,
     /// `SUBSCRIBE_NAMESPACE`: the peer requests the namespaces under a prefix.
-    SubscribeNamespace(SubscribeNamespace),
+    SubscribeNamespace,
     /// `SUBSCRIBE_TRACKS`: the peer requests the tracks under a prefix.
-    SubscribeTracks(SubscribeTracks),
+    SubscribeTracks,
 }
 
 impl Request {
-    /// The request that a message opens a stream with, if it is one.
-    pub(super) fn from_message(message: Message) -> Option<Self> {
-        match message {
-            Message::Subscribe(request) => Some(Self::Subscribe(request)),
-            Message::Publish(request) => Some(Self::Publish(request)),
-            Message::Fetch(request) => Some(Self::Fetch(request)),
-            Message::TrackStatus(request) => Some(Self::TrackStatus(request)),
-            Message::PublishNamespace(request) => Some(Self::PublishNamespace(request)),
-            Message::SubscribeNamespace(request) => Some(Self::SubscribeNamespace(request)),
-            Message::SubscribeTracks(request) => Some(Self::SubscribeTracks(request)),
-            Message::Setup(_)
-            | Message::GoAway(_)
-            | Message::SubscribeOk(_)
-            | Message::PublishDone(_)
-            | Message::FetchOk(_)
-            | Message::Namespace(_)
-            | Message::NamespaceDone(_)
-            | Message::PublishBlocked { .. }
-            | Message::RequestUpdate(_)
-            | Message::RequestOk(_)
-            | Message::RequestError(_) => None,
-        }
-    }
-
-    /// What kind of request this is.
-    pub fn kind(&self) -> RequestKind {
-        match self {
-            Self::Subscribe(_) => RequestKind::Subscribe,
-            Self::Publish(_) => RequestKind::Publish,
-            Self::Fetch(_) => RequestKind::Fetch,
-            Self::TrackStatus(_) => RequestKind::TrackStatus,
-            Self::PublishNamespace(_) => RequestKind::PublishNamespace,
-            Self::SubscribeNamespace(_) => RequestKind::SubscribeNamespace,
-            Self::SubscribeTracks(_) => RequestKind::SubscribeTracks,
-        }
-    }
-
-    /// Its ID.
-    pub fn id(&self) -> RequestId {
-        RequestId(match self {
-            Self::Subscribe(request) => request.request_id,
-            Self::Publish(request) => request.request_id,
-            Self::Fetch(request) => request.request_id,
-            Self::TrackStatus(request) => request.request_id,
-            Self::PublishNamespace(request) => request.request_id,
-            Self::SubscribeNamespace(request) => request.request_id,
-            Self::SubscribeTracks(request) => request.request_id,
-        })
-    }
-
     /// The namespace or prefix it names; a joining fetch names none.
     pub fn namespace(&self) -> Option<&Namespace> {
         match self {
@@ -249,32 +254,6 @@ impl Request {
             Self::PublishNamespace(request) => Some(&request.namespace),
             Self::SubscribeNamespace(request) => Some(&request.prefix),
             Self::SubscribeTracks(request) => Some(&request.prefix),
-        }
-    }
-
-    /// Its parameters.
-    pub fn parameters(&self) -> &Parameters {
-        match self {
-            Self::Subscribe(request) => &request.parameters,
-            Self::Publish(request) => &request.parameters,
-            Self::Fetch(request) => &request.parameters,
-            Self::TrackStatus(request) => &request.parameters,
-            Self::PublishNamespace(request) => &request.parameters,
-            Self::SubscribeNamespace(request) => &request.parameters,
-            Self::SubscribeTracks(request) => &request.parameters,
-        }
-    }
-
-    /// Its parameters, in which the tokens are to be resolved.
-    pub(super) fn parameters_mut(&mut self) -> &mut Parameters {
-        match self {
-            Self::Subscribe(request) => &mut request.parameters,
-            Self::Publish(request) => &mut request.parameters,
-            Self::Fetch(request) => &mut request.parameters,
-            Self::TrackStatus(request) => &mut request.parameters,
-            Self::PublishNamespace(request) => &mut request.parameters,
-            Self::SubscribeNamespace(request) => &mut request.parameters,
-            Self::SubscribeTracks(request) => &mut request.parameters,
         }
     }
 

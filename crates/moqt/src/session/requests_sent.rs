@@ -9,7 +9,7 @@ use super::send_stream::SendStream;
 use super::state::{Input, Verdict, judge};
 use super::stream_state::Stream;
 use super::streams::refuse;
-use super::{REQUEST_PRIORITY, Refused, RequestId, Session};
+use super::{REQUEST_PRIORITY, Refused, Request, RequestId, Session};
 use crate::error::{ResetCode, SessionError};
 use crate::message::{
     Fetch, FetchKind, Message, Publish, PublishNamespace, RequestKind, RequestUpdate, Subscribe,
@@ -29,9 +29,9 @@ impl Session {
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
         let subject = Subject::Track(track.clone());
-        self.send_request(transport, RequestKind::Subscribe, subject, |id| {
-            Message::Subscribe(Subscribe {
-                request_id: id.0,
+        self.send_request(transport, subject, |request_id| {
+            Request::Subscribe(Subscribe {
+                request_id,
                 track,
                 parameters,
             })
@@ -49,7 +49,7 @@ impl Session {
         properties: Properties,
     ) -> Result<RequestId, Refused> {
         let publish = publish(track, track_alias, parameters, properties);
-        self.send_request(transport, RequestKind::Publish, Subject::None, publish)
+        self.send_request(transport, Subject::None, publish)
     }
 
     /// Like [`publish`](Self::publish), but only if it can be sent now: refused with
@@ -66,9 +66,8 @@ impl Session {
         let Some(stream) = self.open_unqueued(transport) else {
             return Err(Refused::NoStream);
         };
-        let (kind, subject) = (RequestKind::Publish, Subject::None);
         let publish = publish(track, track_alias, parameters, properties);
-        self.send_request_on(transport, Some(stream), kind, subject, publish)
+        self.send_request_on(transport, Some(stream), Subject::None, publish)
     }
 
     /// Sends FETCH: requests past objects [moqt-18 §10.12].
@@ -83,9 +82,9 @@ impl Session {
             FetchKind::Standalone { start, .. } => Subject::Range(*start),
             FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => Subject::None,
         };
-        let id = self.send_request(transport, RequestKind::Fetch, subject, |id| {
-            Message::Fetch(Fetch {
-                request_id: id.0,
+        let id = self.send_request(transport, subject, |request_id| {
+            Request::Fetch(Fetch {
+                request_id,
                 kind,
                 parameters,
             })
@@ -102,9 +101,9 @@ impl Session {
         track: FullTrackName,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.send_request(transport, RequestKind::TrackStatus, Subject::None, |id| {
-            Message::TrackStatus(TrackStatus {
-                request_id: id.0,
+        self.send_request(transport, Subject::None, |request_id| {
+            Request::TrackStatus(TrackStatus {
+                request_id,
                 track,
                 parameters,
             })
@@ -118,19 +117,13 @@ impl Session {
         namespace: Namespace,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.send_request(
-            transport,
-            RequestKind::PublishNamespace,
-            Subject::None,
-            |id| {
-                let request_id = id.0;
-                Message::PublishNamespace(PublishNamespace {
-                    request_id,
-                    namespace,
-                    parameters,
-                })
-            },
-        )
+        self.send_request(transport, Subject::None, |request_id| {
+            Request::PublishNamespace(PublishNamespace {
+                request_id,
+                namespace,
+                parameters,
+            })
+        })
     }
 
     /// Sends `SUBSCRIBE_NAMESPACE`: requests the namespaces under a prefix [moqt-18 §10.18].
@@ -141,9 +134,8 @@ impl Session {
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
         let subject = Subject::Namespaces(Box::new(Announced::new(prefix.clone())));
-        self.send_request(transport, RequestKind::SubscribeNamespace, subject, |id| {
-            let request_id = id.0;
-            Message::SubscribeNamespace(SubscribeNamespace {
+        self.send_request(transport, subject, |request_id| {
+            Request::SubscribeNamespace(SubscribeNamespace {
                 request_id,
                 prefix,
                 parameters,
@@ -158,19 +150,13 @@ impl Session {
         prefix: Namespace,
         parameters: Parameters,
     ) -> Result<RequestId, Refused> {
-        self.send_request(
-            transport,
-            RequestKind::SubscribeTracks,
-            Subject::None,
-            |id| {
-                let request_id = id.0;
-                Message::SubscribeTracks(SubscribeTracks {
-                    request_id,
-                    prefix,
-                    parameters,
-                })
-            },
-        )
+        self.send_request(transport, Subject::None, |request_id| {
+            Request::SubscribeTracks(SubscribeTracks {
+                request_id,
+                prefix,
+                parameters,
+            })
+        })
     }
 
     /// Sends `REQUEST_UPDATE`: changes an own request, or a `PUBLISH` of the peer as its subscriber
@@ -200,13 +186,11 @@ impl Session {
             return Err(Refused::Limit);
         }
         let prefix = parameters.track_namespace_prefix.clone();
-        let update = |id: RequestId| {
-            Message::RequestUpdate(RequestUpdate {
-                request_id: id.0,
-                parameters,
-            })
-        };
-        let bytes = self.encode_request(update)?.1;
+        let update = Message::RequestUpdate(RequestUpdate {
+            request_id: self.ids.next().0,
+            parameters,
+        });
+        let (_, bytes) = self.encode_request(&update)?;
         if let Some(request) = self.requests.get_mut(id)
             && let Some(live) = request.state.live_mut()
         {
@@ -339,13 +323,12 @@ impl Session {
     fn send_request(
         &mut self,
         transport: &mut dyn Transport,
-        kind: RequestKind,
         subject: Subject,
-        message: impl FnOnce(RequestId) -> Message,
+        request: impl FnOnce(u64) -> Request,
     ) -> Result<RequestId, Refused> {
         self.check_room()?;
         let stream = self.open_unqueued(transport);
-        self.send_request_on(transport, stream, kind, subject, message)
+        self.send_request_on(transport, stream, subject, request)
     }
 
     /// Opens a stream for a request, unless others wait for one.
@@ -361,15 +344,16 @@ impl Session {
         &mut self,
         transport: &mut dyn Transport,
         stream: Option<StreamId>,
-        kind: RequestKind,
         subject: Subject,
-        message: impl FnOnce(RequestId) -> Message,
+        request: impl FnOnce(u64) -> Request,
     ) -> Result<RequestId, Refused> {
         if stream.is_none() && self.requests.queued_len() >= self.limits.requests_queued_max {
             self.counters.requests_queued_over_limit += 1;
             return Err(Refused::Limit);
         }
-        let (id, bytes) = match self.encode_request(message) {
+        let request = request(self.ids.next().0);
+        let kind = request.kind();
+        let (id, bytes) = match self.encode_request(&request.into()) {
             Ok(encoded) => encoded,
             Err(refused) => {
                 if let Some(stream) = stream {
@@ -405,14 +389,10 @@ impl Session {
         Ok(())
     }
 
-    /// Encodes a request or update under the next Request ID, which it uses up unless it is too
-    /// long.
-    fn encode_request(
-        &mut self,
-        message: impl FnOnce(RequestId) -> Message,
-    ) -> Result<(RequestId, Bytes), Refused> {
+    /// Encodes a request or update with the next Request ID, which it uses up unless it is too long.
+    fn encode_request(&mut self, message: &Message) -> Result<(RequestId, Bytes), Refused> {
         let id = self.ids.next();
-        let bytes = self.encode(&message(id)).map_err(|_| Refused::TooLong)?;
+        let bytes = self.encode(message).map_err(|_| Refused::TooLong)?;
         self.ids.assign();
         Ok((id, bytes))
     }
@@ -429,10 +409,10 @@ fn publish(
     track_alias: u64,
     parameters: Parameters,
     properties: Properties,
-) -> impl FnOnce(RequestId) -> Message {
-    move |id| {
-        Message::Publish(Publish {
-            request_id: id.0,
+) -> impl FnOnce(u64) -> Request {
+    move |request_id| {
+        Request::Publish(Publish {
+            request_id,
             track,
             track_alias,
             parameters,

@@ -15,7 +15,7 @@ use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, RequestUpdate,
     SubscribeOk,
 };
-use crate::name::Namespace;
+use crate::name::{FullTrackName, Namespace};
 use crate::parameter::Step;
 
 impl Session {
@@ -132,7 +132,11 @@ impl Session {
             (Verdict::NamespaceDone, Message::NamespaceDone(suffix)) => {
                 self.on_namespace_done(id, suffix)?;
             }
-            (Verdict::PublishBlocked, Message::PublishBlocked { suffix, name }) => {
+            (
+                Verdict::PublishBlocked,
+                Message::PublishBlocked(FullTrackName { namespace, name }),
+            ) => {
+                let suffix = namespace;
                 self.events
                     .push_back(Event::PublishBlocked { id, suffix, name });
             }

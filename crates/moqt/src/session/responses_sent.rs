@@ -15,7 +15,7 @@ use crate::error::{RequestErrorCode, SessionError};
 use crate::message::{
     FetchOk, GoAway, Message, PublishDone, RequestError, RequestKind, RequestOk, SubscribeOk,
 };
-use crate::name::{Namespace, TrackName};
+use crate::name::{FullTrackName, Namespace, TrackName};
 
 impl Session {
     /// Accepts the peer's `SUBSCRIBE` under an alias of the role's choice, which no other track of
@@ -168,7 +168,10 @@ impl Session {
             transport,
             id,
             kind,
-            &Message::PublishBlocked { suffix, name },
+            &Message::PublishBlocked(FullTrackName {
+                namespace: suffix,
+                name,
+            }),
         );
     }
 

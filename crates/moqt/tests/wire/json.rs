@@ -248,8 +248,8 @@ pub(crate) fn message(value: &Message) -> Value {
             "prefix": namespace(&value.prefix),
             "parameters": parameters(&value.parameters),
         }),
-        Message::PublishBlocked { suffix, name } => {
-            json!({"suffix": namespace(suffix), "track_name": hex(name.as_bytes())})
+        Message::PublishBlocked(track) => {
+            json!({"suffix": namespace(&track.namespace), "track_name": hex(track.name.as_bytes())})
         }
         Message::RequestUpdate(value) => json!({
             "request_id": int(value.request_id), "parameters": parameters(&value.parameters),

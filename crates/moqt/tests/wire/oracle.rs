@@ -318,12 +318,10 @@ pub(crate) fn message(value: &Message) -> theirs::ControlMessage {
             namespace_prefix: namespace(&value.prefix),
             parameters: parameters(&value.parameters),
         }),
-        Message::PublishBlocked { suffix, name } => {
-            Theirs::PublishBlocked(theirs::PublishBlocked {
-                namespace_suffix: namespace(suffix),
-                track_name: name.as_bytes().to_vec(),
-            })
-        }
+        Message::PublishBlocked(track) => Theirs::PublishBlocked(theirs::PublishBlocked {
+            namespace_suffix: namespace(&track.namespace),
+            track_name: track.name.as_bytes().to_vec(),
+        }),
         Message::RequestUpdate(value) => Theirs::RequestUpdate(theirs::RequestUpdate {
             request_id: int(value.request_id),
             parameters: parameters(&value.parameters),

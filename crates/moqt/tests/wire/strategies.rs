@@ -487,6 +487,6 @@ pub(crate) fn message() -> impl Strategy<Value = Message> {
         1 => namespace().prop_map(Message::Namespace),
         1 => namespace().prop_map(Message::NamespaceDone),
         1 => (namespace(), track_name())
-            .prop_map(|(suffix, name)| Message::PublishBlocked { suffix, name }),
+            .prop_map(|(suffix, name)| Message::PublishBlocked(FullTrackName { namespace: suffix, name })),
     ]
 }

@@ -47,12 +47,10 @@ impl Endpoint {
                     self.events.push_back(Event::Connected { handle });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    if std::mem::take(&mut slot.handshaking) {
-                        self.handshakes -= 1;
-                        self.counters.handshakes_failed += 1;
-                    }
                     slot.state = State::Closed;
-                    self.counters.note_loss(&reason);
+                    let was_handshake = std::mem::take(&mut slot.handshaking);
+                    self.handshakes -= usize::from(was_handshake);
+                    self.counters.note_loss(was_handshake, &reason);
                     if let Some(reason) = Lost::from_engine(reason, slot.refusals.as_deref()) {
                         self.events.push_back(Event::Lost { handle, reason });
                     }
@@ -78,7 +76,8 @@ impl Endpoint {
 
 impl Counters {
     /// Counts why a connection was lost, where that has a counter.
-    pub(super) fn note_loss(&mut self, reason: &ConnectionError) {
+    pub(super) fn note_loss(&mut self, was_handshake: bool, reason: &ConnectionError) {
+        self.handshakes_failed += u64::from(was_handshake);
         let is_violation = matches!(reason, ConnectionError::TransportError(error)
             if !CRYPTO_ERRORS.contains(&u64::from(error.code)));
         self.violated += u64::from(is_violation);
@@ -115,33 +114,39 @@ fn stream_event(
                 events.push_back(Event::Readable { handle, stream });
             }
         }
-        StreamEvent::Writable { id } => {
-            events.push_back(Event::Writable {
-                handle,
-                stream: from_engine(id),
-            });
-        }
-        StreamEvent::Finished { id } => {
-            events.push_back(Event::Finished {
-                handle,
-                stream: from_engine(id),
-            });
-        }
-        StreamEvent::Stopped { id, error_code } => {
-            let (stream, code) = (from_engine(id), error_code.into_inner());
-            events.push_back(Event::Stopped {
-                handle,
-                stream,
-                code,
-            });
-        }
-        StreamEvent::Available { dir } => {
-            events.push_back(Event::StreamsAvailable {
-                handle,
-                direction: direction(dir),
-            });
-        }
+        StreamEvent::Writable { .. }
+        | StreamEvent::Finished { .. }
+        | StreamEvent::Stopped { .. }
+        | StreamEvent::Available { .. } => events.extend(in_our_words(handle, event)),
     }
+}
+
+/// What the engine says of a stream; streams that were opened have to be asked for.
+pub(super) fn in_our_words(handle: Handle, event: &StreamEvent) -> Option<Event> {
+    Some(match *event {
+        StreamEvent::Opened { .. } => return None,
+        StreamEvent::Readable { id } => Event::Readable {
+            handle,
+            stream: from_engine(id),
+        },
+        StreamEvent::Writable { id } => Event::Writable {
+            handle,
+            stream: from_engine(id),
+        },
+        StreamEvent::Finished { id } => Event::Finished {
+            handle,
+            stream: from_engine(id),
+        },
+        StreamEvent::Stopped { id, error_code } => Event::Stopped {
+            handle,
+            stream: from_engine(id),
+            code: error_code.into_inner(),
+        },
+        StreamEvent::Available { dir } => Event::StreamsAvailable {
+            handle,
+            direction: direction(dir),
+        },
+    })
 }
 
 /// What the engine counts for each datagram besides its payload, at least.
@@ -168,7 +173,7 @@ mod tests {
             (ConnectionError::Reset, (2, 1)),
             (ConnectionError::LocallyClosed, (2, 1)),
         ] {
-            counters.note_loss(&reason);
+            counters.note_loss(false, &reason);
             let counted = (counters.violated, counters.timed_out);
             assert_eq!(counted, expected, "{reason}");
         }

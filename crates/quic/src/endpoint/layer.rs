@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use quinn_proto::{ConnectionError, Dir, StreamEvent};
 
-use super::{Endpoint, events::DATAGRAM_OVERHEAD_BYTES};
+use super::{
+    Endpoint,
+    events::{DATAGRAM_OVERHEAD_BYTES, in_our_words},
+};
 use crate::{
     Event, Handle, Lost,
     config::PACKET_BYTES_MAX,
@@ -40,11 +43,9 @@ impl Endpoint {
                     });
                 }
                 quinn_proto::Event::ConnectionLost { reason } => {
-                    if std::mem::take(&mut slot.handshaking) {
-                        self.handshakes -= 1;
-                        self.counters.handshakes_failed += 1;
-                    }
-                    self.counters.note_loss(&reason);
+                    let was_handshake = std::mem::take(&mut slot.handshaking);
+                    self.handshakes -= usize::from(was_handshake);
+                    self.counters.note_loss(was_handshake, &reason);
                     let was_open = slot.state != State::Closed;
                     slot.state = State::Closed;
                     if was_open && let Some(reason) = lost(reason, slot.refusals.as_deref()) {
@@ -111,42 +112,29 @@ impl Endpoint {
         let (mut bare, Some(layer)) = slot.split(now, handle.index, hot, &mut self.dirty) else {
             return;
         };
-        let event = match *event {
+        let is_roles = match *event {
             StreamEvent::Opened { dir } => {
                 accept(layer, &mut bare, dir);
-                None
+                false
             }
-            StreamEvent::Readable { id } => {
-                let stream = from_engine(id);
-                let is_roles = layer.handle_readable(&mut bare, stream);
-                is_roles.then_some(Event::Readable { handle, stream })
-            }
-            StreamEvent::Writable { id } => {
-                let stream = from_engine(id);
-                let is_roles = layer.handle_writable(&mut bare, stream);
-                is_roles.then_some(Event::Writable { handle, stream })
-            }
-            StreamEvent::Finished { id } => {
-                let stream = from_engine(id);
-                let is_roles = layer.handle_finished(&mut bare, stream);
-                is_roles.then_some(Event::Finished { handle, stream })
-            }
+            StreamEvent::Readable { id } => layer.handle_readable(&mut bare, from_engine(id)),
+            StreamEvent::Writable { id } => layer.handle_writable(&mut bare, from_engine(id)),
+            StreamEvent::Finished { id } => layer.handle_finished(&mut bare, from_engine(id)),
             StreamEvent::Stopped { id, error_code } => {
                 let stream = from_engine(id);
                 let code = layer.handle_stopped(&mut bare, stream, error_code.into_inner());
-                code.map(|code| Event::Stopped {
+                self.events.extend(code.map(|code| Event::Stopped {
                     handle,
                     stream,
                     code,
-                })
+                }));
+                false
             }
-            StreamEvent::Available { dir } => {
-                let is_roles = layer.handle_streams_available(&mut bare);
-                let direction = direction(dir);
-                is_roles.then_some(Event::StreamsAvailable { handle, direction })
-            }
+            StreamEvent::Available { .. } => layer.handle_streams_available(&mut bare),
         };
-        self.events.extend(event);
+        if is_roles {
+            self.events.extend(in_our_words(handle, event));
+        }
     }
 
     /// What the layer has to say to the role, and what it counted.

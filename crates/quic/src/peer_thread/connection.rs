@@ -13,7 +13,7 @@ use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, WriteError};
 
 use self::streams::Streams;
-use super::message::{Content, Stray, ThreadMessage};
+use super::message::{Content, Packet, ThreadMessage};
 use crate::{Event, Handle, Lost};
 
 /// Limits of a connection to a peer thread, in each direction. A message is charged its bytes and
@@ -175,7 +175,7 @@ impl ThreadConnection {
     }
 
     /// Passes on a packet that is the peer thread's.
-    pub(crate) fn pass_on(&mut self, stray: Stray) {
+    pub(crate) fn pass_on(&mut self, stray: Packet) {
         if self.messages.is_empty() {
             self.strays = 0;
         }

@@ -127,8 +127,8 @@ impl Endpoint {
         messages: impl IntoIterator<Item = ThreadMessage>,
     ) {
         for ThreadMessage(content) in messages {
-            if let Content::Packet(stray) = content {
-                self.handle_own_packet(now, 0, stray.remote, stray.local, stray.ecn, stray.data);
+            if let Content::Packet(packet) = content {
+                self.handle_own_packet(now, 0, *packet);
                 continue;
             }
             let place = self.thread_connection(peer).handle().index();

@@ -33,12 +33,12 @@ pub(crate) enum Content {
     /// The connection is over.
     Close { code: u64, reason: Bytes },
     /// A packet from the network that is the peer thread's.
-    Packet(Box<Stray>),
+    Packet(Box<Packet>),
 }
 
-/// A packet that came to the wrong endpoint.
+/// The payload of a UDP packet, and where it came from.
 #[derive(Debug)]
-pub(crate) struct Stray {
+pub(crate) struct Packet {
     pub(crate) remote: SocketAddr,
     pub(crate) local: Option<IpAddr>,
     pub(crate) ecn: Option<EcnCodepoint>,

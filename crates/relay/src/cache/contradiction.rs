@@ -4,12 +4,12 @@
 
 use bytes::Bytes;
 use weir_moqt::{
-    data::{FetchObject, ObjectDatagram},
-    draft::Draft,
+    data::{FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
+    location::Location,
     property::{IMMUTABLE, Properties, Value},
 };
 
-use super::{Content, Entry};
+use super::{Entry, TrackCache};
 
 /// Another object is there already in the place of one that came: the track is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Entry {
     }
 
     /// Looks whether the header of an object that came for the same place is that of this one.
-    pub(crate) fn check_header(
+    fn check_header(
         &self,
         header: &FetchObject,
         default_priority: u8,
@@ -45,17 +45,50 @@ impl Entry {
 
     /// Looks whether its payload goes on with `data` from `offset` on.
     pub(crate) fn check_payload(&self, offset: u64, data: &[u8]) -> Result<(), Contradiction> {
-        match &self.content {
-            Content::Datagram(encoded) => {
-                let datagram = ObjectDatagram::decode(Draft::KEPT, encoded.clone());
-                let payload = datagram.ok().flatten().map(|datagram| datagram.payload);
-                holds(payload.as_slice(), offset, data)
-            }
-            Content::Stream { payload, rest, .. } => {
-                holds(std::iter::once(payload).chain(rest), offset, data)
-            }
-            Content::Fetched { payload, .. } => holds([payload], offset, data),
-        }
+        let (_, parts) = self.fetched(0, 0);
+        holds(&parts, offset, data)
+    }
+}
+
+impl TrackCache {
+    /// Looks whether a datagram is the object that is remembered in its place, if one is.
+    pub(crate) fn check_datagram(&self, datagram: &ObjectDatagram) -> Result<(), Contradiction> {
+        let known = self.find(Location::new(datagram.group, datagram.object));
+        let Some(known) = known.filter(|_| datagram.status == ObjectStatus::Normal) else {
+            return Ok(());
+        };
+        let header = FetchObject {
+            group: datagram.group,
+            subgroup: None,
+            object: datagram.object,
+            priority: datagram.priority.unwrap_or(self.default_priority),
+            properties: datagram.properties.clone(),
+            payload_len: datagram.payload.len() as u64,
+        };
+        known.check_header(&header, self.default_priority)?;
+        known.check_payload(0, &datagram.payload)
+    }
+
+    /// Looks whether an object that begins on a stream is the one that is remembered in its place, if one is.
+    pub(crate) fn check_object(
+        &self,
+        header: &SubgroupHeader,
+        number: u64,
+        object: &ObjectHeader,
+    ) -> Result<(), Contradiction> {
+        let known = self.find(Location::new(header.group, object.id));
+        let Some(known) = known.filter(|_| object.status == ObjectStatus::Normal) else {
+            return Ok(());
+        };
+        let header = FetchObject {
+            group: header.group,
+            subgroup: Some(number),
+            object: object.id,
+            priority: header.priority.unwrap_or(self.default_priority),
+            properties: object.properties.clone(),
+            payload_len: object.payload_len,
+        };
+        known.check_header(&header, self.default_priority)
     }
 }
 

@@ -6,7 +6,7 @@ use weir_moqt::{error::RequestErrorCode, message::RequestOk, name::Namespace};
 use weir_quic::Handle;
 
 use crate::{
-    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Part, turn::Turn,
+    catalogue::Catalogue, effect::Effect, ids::RequestKey, sessions::peer::Purpose, turn::Turn,
 };
 
 /// Announced namespaces, and the sessions that announced them [moqt-18 §9.5].
@@ -139,16 +139,14 @@ impl Catalogue {
         };
         let is_link = peer.is_link();
         let max = turn.config.limits.namespaces_per_session_max;
-        if !is_link && peer.counts.namespaces >= max {
+        if !is_link && peer.counts().namespaces >= max {
             turn.counters.refused_limit_namespaces += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        peer.insert(id, Part::Namespace(namespace.clone()));
+        peer.insert(id, Purpose::Namespace(namespace.clone()));
         let announcements = &mut self.announcements;
         let is_first = announcements.insert(namespace.clone(), handle, is_link);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
+        turn.accept((handle, id), RequestOk::default());
         if is_first {
             self.send_namespace_to_all(turn, namespace);
         }

@@ -7,7 +7,7 @@ use crate::{
     delivery::Scope,
     effect::Effect,
     ids::{RequestKey, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     turn::Turn,
 };
 
@@ -40,11 +40,7 @@ impl Offering<'_> {
         id: TrackId,
         (handle, request): RequestKey,
     ) {
-        let done = PublishDone {
-            code: PublishDoneCode::GOING_AWAY,
-            stream_count: None,
-            reason: "the subscription moves".to_owned(),
-        };
+        let done = PublishDone::new(PublishDoneCode::GOING_AWAY, "the subscription moves");
         self.delivery
             .end(turn, id, Scope::One(handle, request), &done);
         let Some(track) = self.tracks.get(id) else {
@@ -76,14 +72,14 @@ impl Offering<'_> {
             return turn.push(Effect::DemandChanged(id));
         }
         let name = track.name().clone();
-        if peer.counts.subscribers >= turn.config.limits.subscriptions_per_session_max {
+        if peer.counts().subscribers >= turn.config.limits.subscriptions_per_session_max {
             return self.catalogue.send_publish_blocked(turn, key, &name);
         }
         match self.delivery.publish(turn, (id, track), handle, forward) {
             Ok(request) => {
                 turn.counters.offers += 1;
                 let peer = turn.sessions.get(handle);
-                let expires = peer.and_then(|peer| peer.expiries.get(key.1));
+                let expires = peer.and_then(|peer| peer.expiry(key.1));
                 turn.note_expiry(handle, request, expires);
             }
             Err(Refused::NoStream | Refused::Limit) => {
@@ -99,11 +95,11 @@ impl Turn<'_> {
     /// Ends the subscription of a session that refused the offer of a track.
     pub(crate) fn on_offer_rejected(&mut self, (handle, id): RequestKey) {
         if let Some(peer) = self.sessions.get(handle)
-            && matches!(peer.requests.get(&id), Some(Part::Subscriber(_)))
-            && let Some(part) = peer.remove(id)
+            && matches!(peer.purpose(id), Some(Purpose::Subscriber(_)))
+            && let Some(purpose) = peer.remove(id)
         {
             self.counters.offers_rejected += 1;
-            self.push(Effect::RequestEnded(handle, id, part));
+            self.push(Effect::RequestEnded(handle, id, purpose));
         }
     }
 }

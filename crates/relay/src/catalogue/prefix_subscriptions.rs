@@ -17,7 +17,7 @@ use crate::{
     catalogue::{Catalogue, Offering, namespaces::prefixes},
     effect::Effect,
     ids::RequestKey,
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     track::Tracks,
     turn::Turn,
 };
@@ -147,7 +147,7 @@ impl Offering<'_> {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        if peer.counts.prefixes >= turn.config.limits.prefixes_per_session_max {
+        if peer.counts().prefixes >= turn.config.limits.prefixes_per_session_max {
             turn.counters.refused_limit_prefixes += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -157,15 +157,11 @@ impl Offering<'_> {
         {
             return turn.refuse(handle, id, code);
         }
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(id, Part::Prefix(subscription.prefix.clone()));
-        }
+        turn.insert_request((handle, id), Purpose::Prefix(subscription.prefix.clone()));
         self.catalogue
             .subscriptions
             .insert((handle, id), subscription);
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, RequestOk::default());
-        });
+        turn.accept((handle, id), RequestOk::default());
         self.send_matches(turn, (handle, id));
     }
 
@@ -348,12 +344,8 @@ impl Catalogue {
     /// Ends a subscription to more than the relay is willing to keep track of.
     fn drop_subscription(&mut self, turn: &mut Turn<'_>, (handle, id): RequestKey) {
         turn.counters.interests_dropped += 1;
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXCESSIVE_LOAD);
-        });
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(id);
-        }
+        turn.cancel((handle, id), ResetCode::EXCESSIVE_LOAD);
+        turn.remove_request((handle, id));
         self.subscriptions.remove((handle, id));
     }
 }

@@ -13,7 +13,7 @@ use weir_quic::Handle;
 use crate::{
     catalogue::Catalogue,
     ids::RequestKey,
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     timers::Timer,
     track::{Publisher, Track, Tracks},
     turn::Turn,
@@ -21,15 +21,15 @@ use crate::{
 
 /// A TRACK_STATUS request of a session that waits for the answer of a publisher.
 #[derive(Debug)]
-pub(super) struct StatusRequest {
+pub(super) struct TrackStatusRequest {
     /// The relay's own request to the publisher.
     upstream: RequestKey,
-    query: Query,
+    query: TrackStatusQuery,
 }
 
 /// What a TRACK_STATUS request needs until it is answered.
 #[derive(Debug)]
-struct Query {
+struct TrackStatusQuery {
     track: FullTrackName,
     /// Publishers that were not asked yet, those to be asked first at the front.
     publishers: Vec<Handle>,
@@ -37,9 +37,9 @@ struct Query {
     deadline: Instant,
 }
 
-/// What can happen to a [`StatusRequest`].
+/// What can happen to a [`TrackStatusRequest`].
 #[derive(Clone, Debug)]
-pub(crate) enum StatusEvent {
+pub(crate) enum TrackStatusEvent {
     /// The publisher answered.
     Answered(Box<RequestOk>),
     /// The publisher refused to answer.
@@ -65,7 +65,7 @@ enum Outcome {
     Drop,
 }
 
-impl StatusEvent {
+impl TrackStatusEvent {
     /// Whether the relay's request to the publisher is still open, and so has to be cancelled.
     fn leaves_upstream_open(&self) -> bool {
         match self {
@@ -118,33 +118,31 @@ impl Catalogue {
                 },
                 properties: track.properties().clone(),
             };
-            turn.with_session(handle, |session, connection| {
-                session.request_ok(connection, id, ok);
-            });
+            turn.accept((handle, id), ok);
             return;
         }
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
         let max = turn.config.limits.inquiries_per_session_max;
-        if !peer.is_link() && peer.counts.inquiries >= max {
+        if !peer.is_link() && peer.counts().track_statuses >= max {
             turn.counters.refused_limit_inquiries += 1;
             return turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        peer.insert(id, Part::TrackStatus);
-        let publishers = self.status_publishers(turn, track.as_deref(), handle, &name);
-        let query = Query {
+        peer.insert(id, Purpose::TrackStatus);
+        let publishers = self.track_status_publishers(turn, track.as_deref(), handle, &name);
+        let query = TrackStatusQuery {
             track: name,
             publishers,
             deadline: turn.now + ANSWER_MAX,
         };
         let code = RequestErrorCode::DOES_NOT_EXIST;
-        self.query_next(turn, (handle, id), query, code);
+        self.ask_next_publisher(turn, (handle, id), query, code);
     }
 
     /// Returns the sessions that may answer how a track stands: links that offer it and send no objects yet, then the
     /// sessions that announced its namespace. A link is not asked for another link.
-    fn status_publishers(
+    fn track_status_publishers(
         &self,
         turn: &mut Turn<'_>,
         track: Option<&Track>,
@@ -165,11 +163,11 @@ impl Catalogue {
     }
 
     /// Asks the next publisher; if none is left, refuses the session's request with `code`.
-    fn query_next(
+    fn ask_next_publisher(
         &mut self,
         turn: &mut Turn<'_>,
         (handle, id): RequestKey,
-        mut query: Query,
+        mut query: TrackStatusQuery,
         code: RequestErrorCode,
     ) {
         while !query.publishers.is_empty() {
@@ -182,19 +180,18 @@ impl Catalogue {
                 continue;
             };
             turn.counters.inquiries += 1;
-            if let Some(peer) = turn.sessions.get(publisher) {
-                peer.insert(request, Part::UpstreamStatus((handle, id)));
-            }
+            turn.insert_request(
+                (publisher, request),
+                Purpose::UpstreamTrackStatus((handle, id)),
+            );
             turn.timers
                 .set(query.deadline, Timer::TrackStatus(handle, id));
             let upstream = (publisher, request);
-            let request = StatusRequest { upstream, query };
-            self.statuses.insert((handle, id), request);
+            let request = TrackStatusRequest { upstream, query };
+            self.track_statuses.insert((handle, id), request);
             return;
         }
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(id);
-        }
+        turn.remove_request((handle, id));
         if code == RequestErrorCode::DOES_NOT_EXIST {
             turn.counters.refused_does_not_exist += 1;
         }
@@ -202,42 +199,36 @@ impl Catalogue {
     }
 
     /// Answers, passes on or ends a session's TRACK_STATUS request after an event.
-    pub(crate) fn on_status_event(
+    pub(crate) fn on_track_status_event(
         &mut self,
         turn: &mut Turn<'_>,
         (handle, id): RequestKey,
-        event: StatusEvent,
+        event: TrackStatusEvent,
     ) {
-        let Some(StatusRequest { upstream, query }) = self.statuses.remove(&(handle, id)) else {
+        let Some(TrackStatusRequest { upstream, query }) =
+            self.track_statuses.remove(&(handle, id))
+        else {
             return;
         };
         turn.timers
             .cancel(query.deadline, Timer::TrackStatus(handle, id));
-        if let Some(peer) = turn.sessions.get(upstream.0) {
-            peer.remove(upstream.1);
-        }
+        turn.remove_request(upstream);
         if event.leaves_upstream_open() {
-            turn.with_session(upstream.0, |session, connection| {
-                session.cancel(connection, upstream.1, ResetCode::CANCELLED);
-            });
+            turn.cancel(upstream, ResetCode::CANCELLED);
         }
-        let has_expired = matches!(event, StatusEvent::DeadlinePassed);
+        let has_expired = matches!(event, TrackStatusEvent::DeadlinePassed);
         turn.counters.refused_timeout += u64::from(has_expired);
         match event.outcome(upstream.0, query.publishers) {
             Outcome::Answer(ok) => {
-                if let Some(peer) = turn.sessions.get(handle) {
-                    peer.remove(id);
-                }
-                turn.with_session(handle, |session, connection| {
-                    session.request_ok(connection, id, *ok);
-                });
+                turn.remove_request((handle, id));
+                turn.accept((handle, id), *ok);
             }
             Outcome::Ask(publishers, code) => {
-                let query = Query {
+                let query = TrackStatusQuery {
                     publishers,
                     ..query
                 };
-                self.query_next(turn, (handle, id), query, code);
+                self.ask_next_publisher(turn, (handle, id), query, code);
             }
             Outcome::Drop => {}
         }
@@ -290,13 +281,13 @@ mod tests {
             properties: Properties::EMPTY,
         };
         let events = [
-            StatusEvent::Answered(Box::new(ok)),
-            StatusEvent::Rejected(RequestErrorCode::UNAUTHORIZED),
-            StatusEvent::Rejected(RequestErrorCode::REDIRECT),
-            StatusEvent::UpstreamClosed,
-            StatusEvent::GoAway,
-            StatusEvent::DeadlinePassed,
-            StatusEvent::Cancelled,
+            TrackStatusEvent::Answered(Box::new(ok)),
+            TrackStatusEvent::Rejected(RequestErrorCode::UNAUTHORIZED),
+            TrackStatusEvent::Rejected(RequestErrorCode::REDIRECT),
+            TrackStatusEvent::UpstreamClosed,
+            TrackStatusEvent::GoAway,
+            TrackStatusEvent::DeadlinePassed,
+            TrackStatusEvent::Cancelled,
         ];
         let mut table = String::new();
         for (state, others) in [
@@ -305,7 +296,7 @@ mod tests {
         ] {
             writeln!(table, "{state}").unwrap();
             for event in events.clone() {
-                let label = if matches!(event, StatusEvent::Answered(_)) {
+                let label = if matches!(event, TrackStatusEvent::Answered(_)) {
                     "Answered".to_owned()
                 } else {
                     format!("{event:?}")

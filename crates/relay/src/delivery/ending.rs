@@ -78,12 +78,8 @@ impl Delivery {
             return;
         };
         subscriptions.established.remove(index);
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
-        turn.with_session(handle, |session, connection| {
-            session.publish_done(connection, request, done);
-        });
+        turn.remove_request((handle, request));
+        turn.publish_done((handle, request), done);
         turn.push(Effect::Released(id));
     }
 
@@ -106,18 +102,14 @@ impl Delivery {
             self.refuse_pending(turn, handle, request, code);
             return turn.push(Effect::DemandChanged(id));
         };
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
+        turn.remove_request((handle, request));
         self.on_unsubscribed(turn, tracks, (id, handle, request));
         let done = PublishDone {
             code,
             stream_count: Some(streams),
             reason: String::new(),
         };
-        turn.with_session(handle, |session, connection| {
-            session.publish_done(connection, request, done);
-        });
+        turn.publish_done((handle, request), done);
     }
 
     /// Ends all subscriptions of a track at once.
@@ -155,10 +147,10 @@ impl Delivery {
         {
             let subscription = subscriptions.established.remove(index);
             for log in subscription.holds() {
-                subscriptions.settle_subgroup(track, log);
+                subscriptions.trim_subgroup(track, log);
             }
         }
-        turn.push(Effect::JoinsSettled(id));
+        turn.push(Effect::SubscriptionsAnswered(id));
         turn.push(Effect::DemandChanged(id));
         turn.push(Effect::Released(id));
     }

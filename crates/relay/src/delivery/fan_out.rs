@@ -18,7 +18,7 @@ use crate::{
     Counters,
     effect::Effect,
     ids::{BySession, SubgroupId, TrackId},
-    track::{KeptDatagram, Mark, Subgroup, Track, Tracks},
+    track::{Mark, OutgoingDatagram, Subgroup, Track, Tracks},
     turn::Turn,
 };
 
@@ -50,7 +50,7 @@ impl Delivery {
         &mut self,
         turn: &mut Turn<'_>,
         id: TrackId,
-        datagram: &KeptDatagram,
+        datagram: &OutgoingDatagram,
     ) {
         let Some(subscriptions) = self.tracks.get(id) else {
             return;
@@ -103,7 +103,7 @@ impl Delivery {
             subscriptions.remove_subgroup(track, log);
         }
         for log in released {
-            subscriptions.settle_subgroup(track, log);
+            subscriptions.trim_subgroup(track, log);
         }
         for (handle, request) in ended {
             turn.push(Effect::MaybeDrained(id, handle, request));
@@ -114,9 +114,9 @@ impl Delivery {
     }
 
     /// Forgets what is no longer needed of a subgroup.
-    pub(crate) fn settle_subgroup(&mut self, tracks: &mut Tracks, id: TrackId, log: SubgroupId) {
+    pub(crate) fn trim_subgroup(&mut self, tracks: &mut Tracks, id: TrackId, log: SubgroupId) {
         if let Some(track) = tracks.get(id) {
-            self.tracks.entry(id).settle_subgroup(track, log);
+            self.tracks.entry(id).trim_subgroup(track, log);
         }
     }
 
@@ -241,13 +241,13 @@ impl Delivery {
             &mut fan_out,
         );
         let outgoing = self.sessions.entry(handle);
-        outgoing.settle_lag(subscription, &mut connection, &mut fan_out);
+        outgoing.note_lag(subscription, &mut connection, &mut fan_out);
         let waits = std::mem::take(&mut fan_out.waits);
         fan_out.counters.streams_waited += outgoing.note_waits(id, request, waits);
         let (released, ended) = (fan_out.released, fan_out.ended);
         let deadlines = fan_out.deadlines;
         for log in released {
-            subscriptions.settle_subgroup(track, log);
+            subscriptions.trim_subgroup(track, log);
         }
         for (handle, request) in ended {
             turn.push(Effect::MaybeDrained(id, handle, request));
@@ -284,7 +284,7 @@ impl Subscriptions {
             let progress = subscription.advance(&mut connection, subgroup, marks, fan_out);
             if fan_out.lag_change != 0 {
                 let outgoing = sessions.entry(handle);
-                outgoing.settle_lag(subscription, &mut connection, fan_out);
+                outgoing.note_lag(subscription, &mut connection, fan_out);
             }
             if !fan_out.deadlines.is_empty() {
                 let deadlines = std::mem::take(&mut fan_out.deadlines);
@@ -305,7 +305,7 @@ impl Subscriptions {
     }
 
     /// Forgets what is no longer needed of a subgroup: what all have read, or all of it once it has ended.
-    pub(super) fn settle_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
+    pub(super) fn trim_subgroup(&mut self, track: &mut Track, log: SubgroupId) {
         let cursors = self
             .established
             .iter()
@@ -329,7 +329,7 @@ fn send_datagram(
     endpoint: &mut Endpoint,
     counters: &mut Counters,
     client: &Subscription,
-    datagram: &KeptDatagram,
+    datagram: &OutgoingDatagram,
 ) {
     let Some(mut connection) = endpoint.connection(now, client.handle) else {
         return;

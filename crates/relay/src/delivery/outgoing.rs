@@ -37,7 +37,7 @@ impl Outgoing {
 
     /// Takes note of how far one of its subscriptions fell behind or caught up, and holds it to what the session may be
     /// behind in all. Others are not to pay for it, even of the same session.
-    pub(super) fn settle_lag(
+    pub(super) fn note_lag(
         &mut self,
         subscription: &mut Subscription,
         connection: &mut Connection<'_>,

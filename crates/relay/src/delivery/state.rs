@@ -30,11 +30,10 @@ impl State {
     pub(super) fn after(self, event: Event) -> Self {
         match (self, event) {
             (Self::Ending(_) | Self::Forwarding | Self::Paused, Event::TooSlow) => {
-                Self::Ending(Box::new(PublishDone {
-                    code: PublishDoneCode::TOO_FAR_BEHIND,
-                    stream_count: None,
-                    reason: "a whole group waits".to_owned(),
-                }))
+                Self::Ending(Box::new(PublishDone::new(
+                    PublishDoneCode::TOO_FAR_BEHIND,
+                    "a whole group waits",
+                )))
             }
             (Self::Ending(done), Event::Forward(_) | Event::End(_))
             | (Self::Forwarding | Self::Paused, Event::End(done)) => Self::Ending(done),
@@ -52,11 +51,7 @@ mod tests {
 
     #[test]
     fn every_event_of_a_subscription_has_one_outcome() {
-        let done = |reason: &str| PublishDone {
-            code: PublishDoneCode::TRACK_ENDED,
-            stream_count: None,
-            reason: reason.to_owned(),
-        };
+        let done = |reason: &str| PublishDone::new(PublishDoneCode::TRACK_ENDED, reason);
         let text = |state: &State| match state {
             State::Ending(done) => format!("Ending({:?})", done.reason),
             State::Forwarding | State::Paused => format!("{state:?}"),

@@ -15,7 +15,7 @@ use super::{Delivery, subscription::Subscription};
 use crate::{
     effect::Effect,
     ids::TrackId,
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     timers::Timer,
     track::{Track, Tracks},
     turn::Turn,
@@ -59,7 +59,7 @@ impl Delivery {
             return;
         };
         let is_link = peer.is_link();
-        if !is_link && peer.counts.subscribers >= limits.subscriptions_per_session_max {
+        if !is_link && peer.counts().subscribers >= limits.subscriptions_per_session_max {
             turn.counters.refused_limit_subscriptions += 1;
             return turn.refuse(handle, request, RequestErrorCode::EXCESSIVE_LOAD);
         }
@@ -85,7 +85,7 @@ impl Delivery {
         };
         turn.timers.set(pending.wake, pending.timer());
         self.tracks.entry(id).pending.push(pending);
-        peer.insert(request, Part::Subscriber(id));
+        peer.insert(request, Purpose::Subscriber(id));
         turn.push(Effect::TrackWanted {
             track: id,
             by_link: is_link,
@@ -109,7 +109,7 @@ impl Delivery {
             self.admit(turn, track, id, &pending);
         }
         turn.push(Effect::DemandChanged(id));
-        turn.push(Effect::JoinsSettled(id));
+        turn.push(Effect::SubscriptionsAnswered(id));
     }
 
     fn admit(
@@ -122,9 +122,7 @@ impl Delivery {
         let (handle, request) = (pending.handle, pending.request);
         let parameters = &pending.parameters;
         if is_over(parameters.filter, track.largest()) {
-            if let Some(peer) = turn.sessions.get(handle) {
-                peer.remove(request);
-            }
+            turn.remove_request((handle, request));
             turn.counters.refused_range += 1;
             return turn.refuse(handle, request, RequestErrorCode::INVALID_RANGE);
         }
@@ -154,8 +152,8 @@ impl Delivery {
         request: RequestId,
     ) {
         let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.requests.get(&request));
-        let Some(&Part::Subscriber(id)) = part else {
+        let purpose = peer.and_then(|peer| peer.purpose(request));
+        let Some(&Purpose::Subscriber(id)) = purpose else {
             return;
         };
         turn.counters.refused_timeout += 1;
@@ -214,11 +212,9 @@ impl Delivery {
         request: RequestId,
         code: RequestErrorCode,
     ) {
-        let peer = turn.sessions.get(handle);
-        let part = peer.and_then(|peer| peer.remove(request));
-        if let Some(Part::Subscriber(id)) = part {
+        if let Some(Purpose::Subscriber(id)) = turn.remove_request((handle, request)) {
             self.stop_waiting(turn, id, handle, request);
-            turn.push(Effect::JoinsSettled(id));
+            turn.push(Effect::SubscriptionsAnswered(id));
             turn.push(Effect::Released(id));
         }
         turn.refuse(handle, request, code);

@@ -9,12 +9,12 @@ use weir_quic::Handle;
 
 use super::Owners;
 use crate::{
-    catalogue::StatusEvent,
+    catalogue::TrackStatusEvent,
     delivery::Scope,
     effect::Effect,
     ids::{PublisherId, TrackId},
     links::is_moved,
-    sessions::{peer::Part, refusal::refusal},
+    sessions::{peer::Purpose, refusal::refusal},
     track::{Demand, Publisher},
     turn::Turn,
 };
@@ -34,7 +34,7 @@ impl Owners {
             }
             Effect::DrainContinues => turn.continue_drain(),
             Effect::DrainOver => turn.end_drain(),
-            Effect::RequestEnded(handle, id, part) => self.on_ended(turn, (handle, id), part),
+            Effect::RequestEnded(handle, id, purpose) => self.on_ended(turn, (handle, id), purpose),
             Effect::UpdateFailed(handle, id, code) => self.fail_update(turn, (handle, id), code),
             Effect::NamespaceAnnounced(namespace, handle) => {
                 if !turn.is_link(handle) {
@@ -60,12 +60,14 @@ impl Owners {
                 self.on_publisher_gone(turn, track, publisher, code);
             }
             Effect::LinksUnserved(track) => self.linking().end_unserved(turn, track),
-            Effect::JoinsSettled(track) => self.serving().on_joins_settled(turn, track),
+            Effect::SubscriptionsAnswered(track) => {
+                self.serving().on_subscriptions_answered(turn, track);
+            }
             Effect::MaybeDrained(track, handle, id) => {
                 self.delivery.end_if_drained(turn, track, handle, id);
             }
             Effect::LogRead(track, log) => {
-                self.delivery.settle_subgroup(&mut self.tracks, track, log);
+                self.delivery.trim_subgroup(&mut self.tracks, track, log);
             }
             Effect::Malformed(track, publisher) => self.on_malformed(turn, track, publisher),
             Effect::Released(track) => self.forget_if_unused(turn, track),
@@ -214,11 +216,7 @@ impl Owners {
     /// The publisher of a track did not come back.
     pub(super) fn on_orphaned(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         self.tracks.on_orphaned(turn, id);
-        let gone = PublishDone {
-            code: PublishDoneCode::TRACK_ENDED,
-            stream_count: None,
-            reason: "the publisher is gone".to_owned(),
-        };
+        let gone = PublishDone::new(PublishDoneCode::TRACK_ENDED, "the publisher is gone");
         self.delivery.end(turn, id, Scope::All, &gone);
         turn.push(Effect::DemandChanged(id));
     }
@@ -238,9 +236,7 @@ impl Owners {
         self.serving().on_malformed(turn, id, publisher);
         for gone in publishers.iter().filter(|it| it.session() == publisher) {
             let (handle, request) = gone.id();
-            turn.with_session(handle, |session, connection| {
-                session.cancel(connection, request, ResetCode::MALFORMED_TRACK);
-            });
+            turn.cancel((handle, request), ResetCode::MALFORMED_TRACK);
             self.on_publisher_gone(turn, id, gone.id(), code);
         }
         self.publish_grown(turn);
@@ -259,31 +255,32 @@ impl Owners {
         &mut self,
         turn: &mut Turn<'_>,
         (handle, id): (Handle, RequestId),
-        part: Part,
+        purpose: Purpose,
     ) {
         let code = RequestErrorCode::DOES_NOT_EXIST;
-        match part {
-            Part::Source(track) => self.on_publisher_gone(turn, track, (handle, id), code),
-            Part::Subscriber(track) => {
+        match purpose {
+            Purpose::Source(track) => self.on_publisher_gone(turn, track, (handle, id), code),
+            Purpose::Subscriber(track) => {
                 let who = (track, handle, id);
                 self.delivery.on_unsubscribed(turn, &mut self.tracks, who);
             }
-            Part::Namespace(namespace) => {
+            Purpose::Namespace(namespace) => {
                 self.catalogue.on_namespace_closed(turn, handle, &namespace);
                 if !self.catalogue.is_announced_by_client(&namespace) {
                     self.links.withdraw(turn, &namespace);
                 }
             }
-            Part::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
-            Part::Fetch(_) => self.serving().cancel(turn, (handle, id)),
-            Part::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
-            Part::TrackStatus => {
-                let event = StatusEvent::Cancelled;
-                self.catalogue.on_status_event(turn, (handle, id), event);
+            Purpose::Prefix(_) => self.catalogue.on_prefix_closed((handle, id)),
+            Purpose::Fetch(_) => self.serving().cancel(turn, (handle, id)),
+            Purpose::UpstreamFetch(_) => self.serving().fail_upstream(turn, (handle, id), code),
+            Purpose::TrackStatus => {
+                let event = TrackStatusEvent::Cancelled;
+                self.catalogue
+                    .on_track_status_event(turn, (handle, id), event);
             }
-            Part::UpstreamStatus(requester) => {
-                let event = StatusEvent::UpstreamClosed;
-                self.catalogue.on_status_event(turn, requester, event);
+            Purpose::UpstreamTrackStatus(requester) => {
+                let event = TrackStatusEvent::UpstreamClosed;
+                self.catalogue.on_track_status_event(turn, requester, event);
             }
         }
     }
@@ -302,22 +299,22 @@ impl Owners {
         let Some(peer) = turn.sessions.get(handle) else {
             return;
         };
-        match peer.requests.get(&id) {
-            Some(&Part::Subscriber(track)) => {
+        match peer.purpose(id) {
+            Some(&Purpose::Subscriber(track)) => {
                 let who = (track, handle, id);
                 let code = PublishDoneCode::UPDATE_FAILED;
                 self.delivery.cut(turn, &mut self.tracks, who, code);
             }
-            Some(Part::Namespace(_) | Part::Prefix(_) | Part::Fetch(_)) => {
-                if let Some(part) = peer.remove(id) {
-                    self.on_ended(turn, (handle, id), part);
+            Some(Purpose::Namespace(_) | Purpose::Prefix(_) | Purpose::Fetch(_)) => {
+                if let Some(purpose) = peer.remove(id) {
+                    self.on_ended(turn, (handle, id), purpose);
                 }
             }
             Some(
-                Part::Source(_)
-                | Part::UpstreamFetch(_)
-                | Part::TrackStatus
-                | Part::UpstreamStatus(_),
+                Purpose::Source(_)
+                | Purpose::UpstreamFetch(_)
+                | Purpose::TrackStatus
+                | Purpose::UpstreamTrackStatus(_),
             )
             | None => {}
         }
@@ -339,14 +336,9 @@ impl Owners {
 
     /// The time of some requests of a session may be over.
     pub(super) fn on_expiry(&mut self, turn: &mut Turn<'_>, handle: Handle) {
-        let Some(peer) = turn.sessions.get(handle) else {
-            return;
-        };
-        peer.expiry_timer = None;
+        turn.clear_expiry_timer(handle);
         // The end of one may be that of others, which are not revoked then: they were told why.
-        while let Some(peer) = turn.sessions.get(handle)
-            && let Some(id) = peer.expiries.pop_due(turn.now)
-        {
+        while let Some(id) = turn.pop_expired(handle) {
             self.revoke(turn, (handle, id));
             self.carry_effects(turn);
         }
@@ -356,17 +348,14 @@ impl Owners {
     /// Ends a request of a session since its bearer's time is over.
     fn revoke(&mut self, turn: &mut Turn<'_>, (handle, id): PublisherId) {
         turn.counters.requests_expired += 1;
-        if let Some(Part::Subscriber(track)) = turn.part((handle, id)) {
+        if let Some(Purpose::Subscriber(track)) = turn.purpose((handle, id)) {
             let who = (track, handle, id);
             let code = PublishDoneCode::EXPIRED;
             return self.delivery.cut(turn, &mut self.tracks, who, code);
         }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, id, ResetCode::EXPIRED_AUTH_TOKEN);
-        });
-        let part = turn.sessions.get(handle).and_then(|peer| peer.remove(id));
-        if let Some(part) = part {
-            self.on_ended(turn, (handle, id), part);
+        turn.cancel((handle, id), ResetCode::EXPIRED_AUTH_TOKEN);
+        if let Some(purpose) = turn.remove_request((handle, id)) {
+            self.on_ended(turn, (handle, id), purpose);
         }
         self.publish_grown(turn);
     }

@@ -206,9 +206,7 @@ impl Serving<'_> {
         let Some(upstream) = self.remove_upstream(turn, id) else {
             return;
         };
-        turn.with_session(id.0, |session, connection| {
-            session.cancel(connection, id.1, ResetCode::CANCELLED);
-        });
+        turn.cancel(id, ResetCode::CANCELLED);
         let track = upstream.track();
         if code == RequestErrorCode::NOT_SUPPORTED && turn.sessions.get(id.0).is_some() {
             self.fetches.note_unsupported(id.0);
@@ -271,9 +269,7 @@ impl Serving<'_> {
         let upstream = self.fetches.upstream.remove(&id)?;
         let (account, held) = (upstream.account(), upstream.held_bytes());
         self.tracks.hold_fetched_part(account, held, 0);
-        if let Some(peer) = turn.sessions.get(id.0) {
-            peer.remove(id.1);
-        }
+        turn.remove_request(id);
         if let Some(stream) = upstream.stream().id() {
             self.fetches.streams_received.remove(&(id.0, stream));
         }

@@ -12,7 +12,7 @@ use crate::{
     fetch::Serving,
     fetch::served_fetch::{Join, ServedFetch},
     ids::{FetchId, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     track::Track,
     turn::Turn,
 };
@@ -24,11 +24,11 @@ impl Serving<'_> {
         let Some(peer) = turn.sessions.get(id.0) else {
             return;
         };
-        if !peer.is_link() && peer.counts.fetches >= limits.fetches_per_session_max {
+        if !peer.is_link() && peer.counts().fetches >= limits.fetches_per_session_max {
             turn.counters.refused_limit_fetches += 1;
             return turn.refuse(id.0, id.1, RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let (draft, fill_max) = (peer.session.draft(), limits.fill_max);
+        let (draft, fill_max) = (peer.session().draft(), limits.fill_max);
         let track = match self.fetched_track(turn, id.0, &message.kind) {
             Ok(track) => track,
             Err(code @ RequestErrorCode::EXCESSIVE_LOAD) => {
@@ -60,17 +60,15 @@ impl Serving<'_> {
             let track = self.tracks.find_or_create(track, max);
             return track.ok_or(RequestErrorCode::EXCESSIVE_LOAD);
         }
-        let requests = turn.sessions.get(handle).map(|peer| &peer.requests);
         let subscription = Join::of(kind).map(|join| join.subscription);
-        let part = requests.and_then(|requests| requests.get(&subscription?));
-        match part {
-            Some(&Part::Subscriber(track)) => Ok(track),
+        match subscription.and_then(|request| turn.purpose((handle, request))) {
+            Some(Purpose::Subscriber(track)) => Ok(track),
             Some(_) | None => Err(RequestErrorCode::INVALID_JOINING_REQUEST_ID),
         }
     }
 
     /// Goes on with the fetches that join a subscription of a track, after some were established or refused.
-    pub(crate) fn on_joins_settled(&mut self, turn: &mut Turn<'_>, track: TrackId) {
+    pub(crate) fn on_subscriptions_answered(&mut self, turn: &mut Turn<'_>, track: TrackId) {
         for id in self.fetches.served_from(track) {
             let fetch = self.fetches.served.get(&id);
             if fetch.is_some_and(|fetch| fetch.join().is_some()) {

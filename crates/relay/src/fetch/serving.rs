@@ -233,9 +233,7 @@ impl Serving<'_> {
     /// Ends a fetch that is not complete, with its stream.
     fn abort(&mut self, turn: &mut Turn<'_>, id: FetchId, fetch: &ServedFetch, code: ResetCode) {
         reset(turn, id.0, fetch, code);
-        turn.with_session(id.0, |session, connection| {
-            session.cancel(connection, id.1, code);
-        });
+        turn.cancel(id, code);
         self.remove(turn, id, fetch);
     }
 
@@ -266,9 +264,7 @@ impl Serving<'_> {
             self.fetches.streams_sent.remove(&(id.0, stream));
             self.delivery.unblock(id.0, stream);
         }
-        if let Some(peer) = turn.sessions.get(id.0) {
-            peer.remove(id.1);
-        }
+        turn.remove_request(id);
         self.fetches.leave(fetch.track(), id);
         self.cancel_unwanted(turn, fetch.track());
         turn.push(Effect::Released(fetch.track()));

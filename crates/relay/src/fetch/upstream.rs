@@ -46,7 +46,7 @@ impl Serving<'_> {
             turn.with_session(id.0, |session, connection| {
                 session.resume_data(now, connection, stream);
             });
-            turn.sessions.settle_later(id.0);
+            turn.sessions.process_later(id.0);
         }
         true
     }
@@ -133,7 +133,7 @@ impl Serving<'_> {
         if handle == asker || is_relayed || !self.fetches.supports_fetch(handle) {
             return false;
         }
-        let has_room = peer.is_link() || peer.counts.upstream_fetches < max;
+        let has_room = peer.is_link() || peer.counts().upstream_fetches < max;
         turn.counters.fetches_upstream_refused += u64::from(!has_room);
         has_room
     }
@@ -183,9 +183,7 @@ impl Serving<'_> {
         unwanted.retain(|id| !self.fetches.is_wanted(*id));
         for id in unwanted {
             self.remove_upstream(turn, id);
-            turn.with_session(id.0, |session, connection| {
-                session.cancel(connection, id.1, ResetCode::CANCELLED);
-            });
+            turn.cancel(id, ResetCode::CANCELLED);
         }
     }
 }

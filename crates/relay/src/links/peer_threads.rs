@@ -8,11 +8,7 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
-use crate::{
-    Config, Grant,
-    sessions::peer::{Peer, PeerKind},
-    turn::Turn,
-};
+use crate::{Config, sessions::peer::Peer, turn::Turn};
 
 impl Turn<'_> {
     /// Begins the session with a peer thread. The thread with the lower index is the client.
@@ -35,11 +31,7 @@ impl Turn<'_> {
             },
         });
         session.start(self.now, &mut connection);
-        let mut peer = Peer::new(handle, session, None);
-        peer.kind = PeerKind::Link;
-        // The peer thread has asked its own authority before it passes a request on.
-        peer.grants = Ok(vec![Grant::everything()]);
-        self.sessions.insert(peer);
+        self.sessions.insert(Peer::link(handle, session));
     }
 
     /// Whether the process has other relay threads.

@@ -47,7 +47,7 @@ impl Turn<'_> {
             },
         });
         session.start(now, &mut connection);
-        self.sessions.insert(Peer::new(handle, session, origin));
+        self.sessions.insert(Peer::client(handle, session, origin));
     }
 
     /// Whether there is room for one more session. The draft has no code for "not self.now": it is the relay's own limit.

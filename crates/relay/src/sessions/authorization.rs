@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::{
     error::{SessionError, Violation},
-    message::{FetchKind, Setup},
+    message::{FetchKind, RequestKind, Setup},
     session::{Request, RequestId},
     token::Token,
 };
@@ -15,6 +15,7 @@ use crate::{
     authority::{Action, Subject, access_tokens},
     effect::Effect,
     ids::FetchId,
+    sessions::access::Access,
     timers::Timer,
     turn::Turn,
 };
@@ -45,20 +46,20 @@ impl Turn<'_> {
             has_client_certificate,
         };
         let has_tokens = !credentials.session_tokens.is_empty();
-        peer.grants = self.authority.grant(self.now, &credentials);
-        peer.credentials = Some(Box::new(credentials));
+        let judged = self.authority.grant(self.now, &credentials);
+        let denial = judged.as_ref().err().copied();
+        let access = std::mem::replace(&mut peer.access, Access::Unknown);
+        peer.access = access.after_setup(credentials, judged);
         // A session that shows nothing at first may still bring tokens with the requests.
-        if let Err(denial) = peer.grants
-            && has_tokens
-        {
+        if let Some(denial) = denial.filter(|_| has_tokens) {
             self.counters.sessions_denied += 1;
             let code = denial.session_error();
             self.push(Effect::CloseSession(handle, code, denial.to_string()));
         }
     }
 
-    /// Whether a session may make a request; if not, it is refused here. If it may, the caller settles with
-    /// [`settle_expiry`](Self::settle_expiry) whether there is something to end later. A FETCH that joins a subscription has
+    /// Whether a session may make a request; if not, it is refused here. If it may, the caller asks
+    /// [`forget_expiry_if_over`](Self::forget_expiry_if_over) once the request was dealt with. A FETCH that joins a subscription has
     /// `joined`, and what that is about: it stands and falls with the subscription, which was permitted. Tokens of its own
     /// have to be good, and count instead.
     pub(crate) fn is_permitted(
@@ -72,7 +73,7 @@ impl Turn<'_> {
             (Some(subject), _) => self.permit(handle, tokens, &subject),
             (None, Some((joined, _))) if tokens.is_empty() => {
                 let peer = self.sessions.get(handle);
-                Ok(peer.and_then(|peer| peer.expiries.get(*joined)))
+                Ok(peer.and_then(|peer| peer.expiry(*joined)))
             }
             (None, Some((_, subject))) => self.permit(handle, tokens, subject),
             // A FETCH that joins nothing is told so in its place.
@@ -84,19 +85,15 @@ impl Turn<'_> {
 
 /// What a request is about, unless it joins another.
 fn subject_of(request: &Request) -> Option<Subject> {
-    let (action, namespace) = match request {
-        Request::Publish(publish) => (Action::Publish, &publish.track.namespace),
-        Request::PublishNamespace(publish) => (Action::Publish, &publish.namespace),
-        Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.track.namespace),
-        Request::TrackStatus(status) => (Action::Subscribe, &status.track.namespace),
-        Request::SubscribeNamespace(subscribe) => (Action::Subscribe, &subscribe.prefix),
-        Request::SubscribeTracks(subscribe) => (Action::Subscribe, &subscribe.prefix),
-        Request::Fetch(fetch) => match &fetch.kind {
-            FetchKind::Standalone { track, .. } => (Action::Subscribe, &track.namespace),
-            FetchKind::RelativeJoining { .. } | FetchKind::AbsoluteJoining { .. } => return None,
-        },
+    let action = match request.kind() {
+        RequestKind::Publish | RequestKind::PublishNamespace => Action::Publish,
+        RequestKind::Subscribe
+        | RequestKind::Fetch
+        | RequestKind::TrackStatus
+        | RequestKind::SubscribeNamespace
+        | RequestKind::SubscribeTracks => Action::Subscribe,
     };
-    let namespace = namespace.clone();
+    let namespace = request.namespace()?.clone();
     Some(Subject { action, namespace })
 }
 
@@ -131,9 +128,7 @@ impl Turn<'_> {
             }
         }
     }
-}
 
-impl Turn<'_> {
     /// Notes when a request ends, if its authorization does.
     pub(crate) fn note_expiry(&mut self, handle: Handle, id: RequestId, expires: Option<Instant>) {
         let Some(peer) = self.sessions.get(handle) else {
@@ -142,13 +137,11 @@ impl Turn<'_> {
         peer.expiries.set(id, expires);
         self.set_expiry_timer(handle);
     }
-}
 
-impl Turn<'_> {
     /// A request was dealt with: if it is over already, its authorization needs no end.
-    pub(crate) fn settle_expiry(&mut self, handle: Handle, id: RequestId) {
+    pub(crate) fn forget_expiry_if_over(&mut self, handle: Handle, id: RequestId) {
         if let Some(peer) = self.sessions.get(handle)
-            && !peer.requests.contains_key(&id)
+            && peer.purpose(id).is_none()
         {
             peer.expiries.remove(id);
         }
@@ -166,15 +159,15 @@ impl Turn<'_> {
         let own: Vec<Grant>;
         let mut grants = Vec::new();
         if request_tokens.is_empty() {
-            grants.extend(peer.grants.as_ref().map_err(|&denial| denial)?);
+            grants.extend(peer.access.grants()?);
         } else {
             let credentials = Credentials {
                 request_tokens,
-                ..peer.credentials.as_deref().cloned().unwrap_or_default()
+                ..peer.access.credentials()
             };
             own = self.authority.grant(self.now, &credentials)?;
             grants.extend(&own);
-            grants.extend(peer.grants.iter().flatten());
+            grants.extend(peer.access.grants().into_iter().flatten());
         }
         let permitting = grants.iter();
         let permitting =
@@ -206,6 +199,18 @@ impl Turn<'_> {
                 .saturating_duration_since(self.now)
                 .max(Duration::from_millis(1)),
         )
+    }
+
+    /// The expiry timer of a session is due.
+    pub(crate) fn clear_expiry_timer(&mut self, handle: Handle) {
+        if let Some(peer) = self.sessions.get(handle) {
+            peer.expiry_timer = None;
+        }
+    }
+
+    /// Takes a request of a session whose authorization is over, if there is one.
+    pub(crate) fn pop_expired(&mut self, handle: Handle) -> Option<RequestId> {
+        self.sessions.get(handle)?.expiries.pop_due(self.now)
     }
 
     /// Wakes at the earliest end of a session's requests, or before.

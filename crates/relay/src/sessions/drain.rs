@@ -42,16 +42,11 @@ impl Turn<'_> {
             remind_at: Some(self.now + timeout / 2),
             until: self.now + timeout,
         });
-        let successor = self.config.successor.clone().unwrap_or_default();
         for handle in self.sessions.handles() {
+            let goaway = self.goaway(timeout);
             let is_ready = self.with_session(handle, |session, connection| {
                 let is_ready = session.is_ready();
                 if is_ready {
-                    let goaway = GoAway {
-                        new_session_uri: successor.clone(),
-                        timeout: Some(timeout),
-                        request_id: None,
-                    };
                     session.goaway(connection, goaway);
                 }
                 is_ready
@@ -70,7 +65,7 @@ impl Turn<'_> {
         {
             for handle in self.sessions.handles() {
                 let peer = self.sessions.get(handle);
-                if peer.is_some_and(|peer| peer.requests.is_empty()) {
+                if peer.is_some_and(|peer| peer.requests().next().is_none()) {
                     self.close(handle, SessionError::NO_ERROR);
                 }
             }
@@ -118,20 +113,23 @@ impl Turn<'_> {
     fn close(&mut self, handle: Handle, code: SessionError) {
         self.push(Effect::CloseSession(handle, code, SHUTTING_DOWN.to_owned()));
     }
-}
 
-impl Turn<'_> {
+    /// Where sessions are sent, and how long they have.
+    fn goaway(&self, timeout: Duration) -> GoAway {
+        GoAway {
+            new_session_uri: self.config.successor.clone().unwrap_or_default(),
+            timeout: Some(timeout),
+            request_id: None,
+        }
+    }
+
     /// Asks a session to move each of its requests [moqt-18 §10.4].
     fn move_requests(&mut self, handle: Handle, timeout: Duration) {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let requests: Vec<RequestId> = peer.requests.keys().copied().collect();
-        let goaway = GoAway {
-            new_session_uri: self.config.successor.clone().unwrap_or_default(),
-            timeout: Some(timeout),
-            request_id: None,
-        };
+        let requests: Vec<RequestId> = peer.requests().collect();
+        let goaway = self.goaway(timeout);
         let moved = self.with_session(handle, |session, connection| {
             let of_peer = |id: &RequestId| session.is_of_peer(*id);
             let requests: Vec<_> = requests.into_iter().filter(of_peer).collect();

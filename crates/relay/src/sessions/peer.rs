@@ -8,57 +8,43 @@ use weir_moqt::{
 };
 use weir_quic::Handle;
 
+use super::{access::Access, admission::Origin, expiries::Expiries, rate::Rate};
 use crate::{
-    Credentials, Denial, Grant,
+    Grant,
     ids::{RequestKey, TrackId},
-    sessions::admission::Origin,
-    sessions::expiries::Expiries,
-    sessions::rate::Rate,
+    timers::Timer,
 };
 
 /// One session.
 pub(crate) struct Peer {
-    pub(crate) handle: Handle,
-    pub(crate) session: Session,
+    pub(super) handle: Handle,
+    session: Session,
     /// Where it comes from, if that is counted.
-    pub(crate) origin: Option<Origin>,
+    pub(super) origin: Option<Origin>,
     /// How often it changes requests.
-    pub(crate) updates: Rate,
+    pub(super) updates: Rate,
     /// How often it resets or stops streams.
-    pub(crate) resets: Rate,
-    /// Who is at the other end.
-    pub(crate) kind: PeerKind,
+    pub(super) resets: Rate,
     /// When the session's timer in the relay's queue is due.
-    pub(crate) timer: Option<Instant>,
-    pub(crate) requests: BTreeMap<RequestId, Part>,
+    pub(super) timer: Option<Instant>,
+    requests: BTreeMap<RequestId, Purpose>,
     /// Track of each request that brings objects, sorted by request: looked at for every datagram, so small
     /// and in one piece.
     sources: Vec<(RequestId, TrackId)>,
-    pub(crate) counts: Counts,
+    counts: Counts,
     /// Streams of which it never became known what they are for, when it was looked at last.
-    pub(crate) resets_early: u64,
-    /// What was shown in SETUP, once it came.
-    pub(crate) credentials: Option<Box<Credentials>>,
-    /// What that is good for.
-    pub(crate) grants: Result<Vec<Grant>, Denial>,
+    pub(super) resets_early: u64,
+    /// What it may do.
+    pub(super) access: Access,
     /// When requests end because their authorization does; most have no such end.
-    pub(crate) expiries: Expiries,
+    pub(super) expiries: Expiries,
     /// When the first of them is looked at.
-    pub(crate) expiry_timer: Option<Instant>,
-}
-
-/// Who is at the other end of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PeerKind {
-    /// A publisher or subscriber that connected to the relay.
-    Client,
-    /// Another relay, which stands for all of its own clients.
-    Link,
+    pub(super) expiry_timer: Option<Instant>,
 }
 
 /// What a request of a session stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum Purpose {
     /// Objects of the track come from this session: its PUBLISH, or a SUBSCRIBE to it.
     Source(TrackId),
     /// Objects of the track go to this session, or will once there is a publisher.
@@ -74,7 +60,7 @@ pub(crate) enum Part {
     /// The session sent TRACK_STATUS and waits for the answer of a publisher.
     TrackStatus,
     /// The relay sent TRACK_STATUS for this request of another session.
-    UpstreamStatus(RequestKey),
+    UpstreamTrackStatus(RequestKey),
 }
 
 /// How many requests of each kind a session has.
@@ -86,25 +72,49 @@ pub(crate) struct Counts {
     pub(crate) prefixes: usize,
     pub(crate) fetches: usize,
     pub(crate) upstream_fetches: usize,
-    pub(crate) inquiries: usize,
+    pub(crate) track_statuses: usize,
+}
+
+impl Counts {
+    /// The count of requests that have the same purpose, if they are counted.
+    fn of(&mut self, purpose: &Purpose) -> Option<&mut usize> {
+        match purpose {
+            Purpose::Source(_) => Some(&mut self.sources),
+            Purpose::Subscriber(_) => Some(&mut self.subscribers),
+            Purpose::Namespace(_) => Some(&mut self.namespaces),
+            Purpose::Prefix(_) => Some(&mut self.prefixes),
+            Purpose::Fetch(_) => Some(&mut self.fetches),
+            Purpose::UpstreamFetch(_) => Some(&mut self.upstream_fetches),
+            Purpose::TrackStatus => Some(&mut self.track_statuses),
+            Purpose::UpstreamTrackStatus(_) => None,
+        }
+    }
 }
 
 impl Peer {
-    pub(crate) fn new(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
+    /// A publisher or subscriber that connected to the relay.
+    pub(crate) fn client(handle: Handle, session: Session, origin: Option<Origin>) -> Self {
+        Self::new(handle, session, origin, Access::Unknown)
+    }
+
+    /// Another relay, which stands for all of its own clients.
+    pub(crate) fn link(handle: Handle, session: Session) -> Self {
+        Self::new(handle, session, None, Access::Link(Grant::everything()))
+    }
+
+    fn new(handle: Handle, session: Session, origin: Option<Origin>, access: Access) -> Self {
         Self {
             handle,
             origin,
             updates: Rate::default(),
             resets: Rate::default(),
             session,
-            kind: PeerKind::Client,
             timer: None,
             requests: BTreeMap::new(),
             sources: Vec::new(),
             counts: Counts::default(),
             resets_early: 0,
-            credentials: None,
-            grants: Err(Denial::Unauthorized),
+            access,
             expiries: Expiries::default(),
             expiry_timer: None,
         }
@@ -113,53 +123,80 @@ impl Peer {
     /// Whether the other end is another relay.
     #[inline]
     pub(crate) fn is_link(&self) -> bool {
-        self.kind == PeerKind::Link
+        matches!(self.access, Access::Link(_))
     }
 
-    pub(crate) fn insert(&mut self, request: RequestId, part: Part) {
-        match &part {
-            Part::Source(track) => {
-                let place = self.sources.partition_point(|&(other, _)| other < request);
-                self.sources.insert(place, (request, *track));
-                self.counts.sources += 1;
-            }
-            Part::Subscriber(_) => self.counts.subscribers += 1,
-            Part::Namespace(_) => self.counts.namespaces += 1,
-            Part::Prefix(_) => self.counts.prefixes += 1,
-            Part::Fetch(_) => self.counts.fetches += 1,
-            Part::UpstreamFetch(_) => self.counts.upstream_fetches += 1,
-            Part::TrackStatus => self.counts.inquiries += 1,
-            Part::UpstreamStatus(_) => {}
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// How many requests it has.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// What one of its requests stands for.
+    pub(crate) fn purpose(&self, request: RequestId) -> Option<&Purpose> {
+        self.requests.get(&request)
+    }
+
+    /// Its requests, in their order.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = RequestId> {
+        self.requests.keys().copied()
+    }
+
+    /// Its requests, and what each stood for, when it is gone.
+    pub(crate) fn into_requests(self) -> BTreeMap<RequestId, Purpose> {
+        self.requests
+    }
+
+    /// When the authorization of a request ends.
+    pub(crate) fn expiry(&self, request: RequestId) -> Option<Instant> {
+        self.expiries.get(request)
+    }
+
+    /// The timers that are set for it.
+    pub(crate) fn timers(&self) -> [(Option<Instant>, Timer); 2] {
+        [
+            (self.timer, Timer::Session(self.handle)),
+            (self.expiry_timer, Timer::Expiry(self.handle)),
+        ]
+    }
+
+    pub(crate) fn insert(&mut self, request: RequestId, purpose: Purpose) {
+        if let Purpose::Source(track) = purpose {
+            let place = self.sources.partition_point(|&(other, _)| other < request);
+            self.sources.insert(place, (request, track));
         }
-        let before = self.requests.insert(request, part);
+        if let Some(count) = self.counts.of(&purpose) {
+            *count += 1;
+        }
+        let before = self.requests.insert(request, purpose);
         debug_assert!(
             before.is_none(),
             "the session gives every request its own ID"
         );
     }
 
-    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Part> {
-        let part = self.requests.remove(&request)?;
+    pub(crate) fn remove(&mut self, request: RequestId) -> Option<Purpose> {
+        let purpose = self.requests.remove(&request)?;
         self.expiries.remove(request);
-        match part {
-            Part::Source(_) => {
-                self.sources.retain(|&(other, _)| other != request);
-                self.counts.sources -= 1;
-            }
-            Part::Subscriber(_) => self.counts.subscribers -= 1,
-            Part::Namespace(_) => self.counts.namespaces -= 1,
-            Part::Prefix(_) => self.counts.prefixes -= 1,
-            Part::Fetch(_) => self.counts.fetches -= 1,
-            Part::UpstreamFetch(_) => self.counts.upstream_fetches -= 1,
-            Part::TrackStatus => self.counts.inquiries -= 1,
-            Part::UpstreamStatus(_) => {}
+        if let Purpose::Source(_) = purpose {
+            self.sources.retain(|&(other, _)| other != request);
         }
-        Some(part)
+        if let Some(count) = self.counts.of(&purpose) {
+            *count -= 1;
+        }
+        Some(purpose)
     }
 
     /// Notes that a request is for another prefix now.
     pub(crate) fn change_prefix(&mut self, request: RequestId, prefix: Namespace) {
-        if let Some(Part::Prefix(current)) = self.requests.get_mut(&request) {
+        if let Some(Purpose::Prefix(current)) = self.requests.get_mut(&request) {
             *current = prefix;
         }
     }
@@ -176,15 +213,15 @@ impl Peer {
     pub(crate) fn subscriptions(&self) -> impl Iterator<Item = (RequestId, TrackId)> {
         self.requests
             .iter()
-            .filter_map(|(&request, part)| match part {
-                Part::Subscriber(track) => Some((request, *track)),
-                Part::Source(_)
-                | Part::Namespace(_)
-                | Part::Prefix(_)
-                | Part::Fetch(_)
-                | Part::UpstreamFetch(_)
-                | Part::TrackStatus
-                | Part::UpstreamStatus(_) => None,
+            .filter_map(|(&request, purpose)| match purpose {
+                Purpose::Subscriber(track) => Some((request, *track)),
+                Purpose::Source(_)
+                | Purpose::Namespace(_)
+                | Purpose::Prefix(_)
+                | Purpose::Fetch(_)
+                | Purpose::UpstreamFetch(_)
+                | Purpose::TrackStatus
+                | Purpose::UpstreamTrackStatus(_) => None,
             })
     }
 }

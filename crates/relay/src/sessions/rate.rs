@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use weir_moqt::{error::SessionError, session::RequestId};
 use weir_quic::Handle;
 
-use crate::{effect::Effect, sessions::peer::Part, turn::Turn};
+use crate::{effect::Effect, sessions::peer::Purpose, turn::Turn};
 
 /// Counts events by the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,11 +41,11 @@ impl Turn<'_> {
     }
 
     /// What a request of the relay's stands for that the peer wants moved, if it may want so now.
-    pub(crate) fn moved_part(&mut self, (handle, id): (Handle, RequestId)) -> Option<Part> {
+    pub(crate) fn moved_purpose(&mut self, (handle, id): (Handle, RequestId)) -> Option<Purpose> {
         let max = self.config.limits.updates_per_second_max;
         let peer = self.sessions.get(handle)?;
-        let part = peer.requests.get(&id).cloned()?;
-        if peer.session.is_of_peer(id) {
+        let purpose = peer.purpose(id).cloned()?;
+        if peer.session().is_of_peer(id) {
             return None;
         }
         if !peer.updates.permits(self.now, max) {
@@ -53,7 +53,7 @@ impl Turn<'_> {
             return None;
         }
         self.counters.requests_renewed += 1;
-        Some(part)
+        Some(purpose)
     }
 
     /// The peer reset or stopped a stream; a session that does so too often is closed.
@@ -77,7 +77,7 @@ impl Turn<'_> {
         let Some(peer) = self.sessions.get(handle) else {
             return;
         };
-        let counters = peer.session.counters();
+        let counters = peer.session().counters();
         let unknown = counters.streams_unknown_over_limit + counters.streams_unknown_expired;
         let count = counters.streams_reset_early + unknown;
         for _ in std::mem::replace(&mut peer.resets_early, count)..count {

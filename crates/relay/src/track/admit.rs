@@ -110,7 +110,7 @@ impl Tracks {
                     session.stop_data(connection, stream, code);
                 });
                 if let Some(id) = id {
-                    self.settle_leaving(turn, id);
+                    self.release_leaving(turn, id);
                 }
             }
         }
@@ -317,13 +317,14 @@ impl Track {
         self.is_known = true;
         if !self.is_established() {
             self.properties = ok.properties.clone();
-            self.cache.default_priority = ok.properties.publisher_priority();
+            self.cache
+                .set_default_priority(ok.properties.publisher_priority());
         }
         if ok.end_of_track {
             self.end_markers.end_track(ok.end);
         }
         if ok.end < asked.end || ok.end_of_track {
-            self.cache.largest = self.cache.largest.max(Some(ok.end));
+            self.cache.note_location(ok.end);
         }
     }
 
@@ -406,9 +407,8 @@ impl Track {
         object: &ObjectHeader,
         restarted: Option<Restarted>,
     ) -> Result<(), Rejected> {
-        let priority = inbound.header.priority;
-        let priority = priority.unwrap_or(self.cache.default_priority);
-        let begins = (object.id, priority);
+        let default = self.cache.default_priority();
+        let begins = (object.id, inbound.header.priority.unwrap_or(default));
         match self
             .duplicates
             .claim(turn.now, key, sender, begins, restarted)

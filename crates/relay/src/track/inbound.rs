@@ -97,7 +97,7 @@ impl Tracks {
         if self.end_stream(turn, handle, &inbound, ended).is_err() {
             turn.push(Effect::Malformed(inbound.track, handle));
         }
-        self.settle_leaving(turn, inbound.track);
+        self.release_leaving(turn, inbound.track);
     }
 
     /// A stream of a publisher brings nothing any more. Fails if it was finished and another one of its subgroup ended

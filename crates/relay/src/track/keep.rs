@@ -4,16 +4,15 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use weir_moqt::{
-    data::{FetchObject, ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader},
+    data::{ObjectDatagram, ObjectStatus},
     draft::Draft,
     location::Location,
-    property::Properties,
 };
 use weir_quic::Handle;
 
-use super::{AdmittedDatagram, Ended, Mark, Subgroup, Tracks, object_gaps::told_by};
+use super::{AdmittedDatagram, Ended, Mark, Subgroup, Tracks};
 use crate::{
-    cache::{Content, Contradiction, Keeper, LAST, TrackCache},
+    cache::{Content, Contradiction, Keeper, TrackCache},
     effect::Effect,
     ids::{SubgroupId, TrackId},
     timers::Timer,
@@ -22,7 +21,7 @@ use crate::{
 
 /// An object of a datagram, ready for its subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct KeptDatagram {
+pub(crate) struct OutgoingDatagram {
     pub(crate) location: Location,
     /// The whole datagram, with the relay's own Track Alias: the same for every subscriber.
     pub(crate) encoded: Bytes,
@@ -30,140 +29,43 @@ pub(crate) struct KeptDatagram {
     pub(crate) from_link: bool,
 }
 
-impl TrackCache {
-    /// Takes over what arrived of a subgroup in this turn, and gives the objects that begin in it.
-    pub(crate) fn keep_subgroup(
+impl Subgroup {
+    /// Hands what arrived in this turn to the cache, and gives the objects that begin in it.
+    fn keep(
         &mut self,
+        cache: &mut TrackCache,
         keeper: &mut Keeper<'_>,
-        subgroup: &mut Subgroup,
     ) -> (Vec<Mark>, Result<(), Contradiction>) {
-        let group = subgroup.header.group;
-        let held = subgroup.partial_bytes();
-        let session = subgroup.session();
-        let partial_max = if subgroup.is_within_object() {
+        let group = self.header.group;
+        let held = self.partial_bytes();
+        let session = self.session();
+        let partial_max = if self.is_within_object() {
             keeper.partial_max(session, held)
         } else {
             0
         };
-        let was_holding = subgroup.holds_part();
+        let was_holding = self.holds_part();
         let mut sound = Ok(());
-        let marks = subgroup.publish(keeper.now, partial_max, |object, received, content| {
+        let marks = self.publish(keeper.now, partial_max, |object, received, content| {
             let location = Location { group, object };
-            let kept = self.insert(keeper, location, received, content);
+            let kept = cache.insert(keeper, location, received, content);
             sound = sound.and(kept);
         });
         let parts = &mut keeper.ledger.parts;
-        parts.hold(session, held, subgroup.partial_bytes());
-        let is_dropped = subgroup.is_within_object() && !subgroup.holds_part();
+        parts.hold(session, held, self.partial_bytes());
+        let is_dropped = self.is_within_object() && !self.holds_part();
         if is_dropped && (was_holding || !marks.is_empty()) {
             keeper.counters.cache_objects_too_large += 1;
         }
         for mark in &marks {
             let (status, properties) = (mark.object.status, &mark.object.properties);
-            let learnt = self.learn(keeper, mark.location, status, properties);
+            let learnt = cache.learn(keeper, mark.location, status, properties);
             sound = sound.and(learnt);
         }
-        if subgroup.header.end_of_group && subgroup.ended() == Some(Ended::Finished) {
-            self.end_group(keeper, Location::new(group, subgroup.next_object()));
+        if self.header.end_of_group && self.ended() == Some(Ended::Finished) {
+            cache.end_group(keeper, Location::new(group, self.next_object()));
         }
         (marks, sound)
-    }
-
-    /// Takes over what a datagram says of objects that do not exist.
-    #[inline]
-    pub(crate) fn learn_datagram(
-        &mut self,
-        keeper: &mut Keeper<'_>,
-        datagram: &ObjectDatagram,
-    ) -> Result<(), Contradiction> {
-        let location = Location::new(datagram.group, datagram.object);
-        let learnt = self.learn(keeper, location, datagram.status, &datagram.properties);
-        if datagram.end_of_group
-            && let Some(object) = datagram.object.checked_add(1)
-        {
-            self.end_group(keeper, Location { object, ..location });
-        }
-        learnt
-    }
-
-    /// Looks whether a datagram is the object that is remembered in its place, if one is.
-    pub(crate) fn check_datagram(&self, datagram: &ObjectDatagram) -> Result<(), Contradiction> {
-        let known = self.find(Location::new(datagram.group, datagram.object));
-        let Some(known) = known.filter(|_| datagram.status == ObjectStatus::Normal) else {
-            return Ok(());
-        };
-        let header = FetchObject {
-            group: datagram.group,
-            subgroup: None,
-            object: datagram.object,
-            priority: datagram.priority.unwrap_or(self.default_priority),
-            properties: datagram.properties.clone(),
-            payload_len: datagram.payload.len() as u64,
-        };
-        known.check_header(&header, self.default_priority)?;
-        known.check_payload(0, &datagram.payload)
-    }
-
-    /// Looks whether an object that begins on a stream is the one that is remembered in its place, if one is.
-    pub(crate) fn check_object(
-        &self,
-        header: &SubgroupHeader,
-        number: u64,
-        object: &ObjectHeader,
-    ) -> Result<(), Contradiction> {
-        let known = self.find(Location::new(header.group, object.id));
-        let Some(known) = known.filter(|_| object.status == ObjectStatus::Normal) else {
-            return Ok(());
-        };
-        let header = FetchObject {
-            group: header.group,
-            subgroup: Some(number),
-            object: object.id,
-            priority: header.priority.unwrap_or(self.default_priority),
-            properties: object.properties.clone(),
-            payload_len: object.payload_len,
-        };
-        known.check_header(&header, self.default_priority)
-    }
-
-    /// Takes over what an object says of others that do not exist [moqt-18 §11.2.1.1, §12.8, §12.9].
-    #[inline]
-    pub(crate) fn learn(
-        &mut self,
-        keeper: &mut Keeper<'_>,
-        location: Location,
-        status: ObjectStatus,
-        properties: &Properties,
-    ) -> Result<(), Contradiction> {
-        match status {
-            ObjectStatus::Normal => {}
-            ObjectStatus::EndOfGroup => self.end_group(keeper, location),
-            ObjectStatus::EndOfTrack => self.exclude(keeper, location, LAST),
-        }
-        if properties.is_empty() {
-            return Ok(());
-        }
-        told_by(location, properties)
-            .try_for_each(|(first, last)| self.exclude_gap(keeper, first, last))
-    }
-
-    /// A publisher says that there never were objects from `first` to `last`, both included.
-    fn exclude_gap(
-        &mut self,
-        keeper: &mut Keeper<'_>,
-        first: Location,
-        last: Location,
-    ) -> Result<(), Contradiction> {
-        if self.holds_any(first, last) {
-            return Err(Contradiction);
-        }
-        self.exclude(keeper, first, last);
-        Ok(())
-    }
-
-    fn end_group(&mut self, keeper: &mut Keeper<'_>, first: Location) {
-        let last = Location::new(first.group, u64::MAX);
-        self.exclude(keeper, first, last);
     }
 }
 
@@ -175,7 +77,7 @@ impl Tracks {
         turn: &mut Turn<'_>,
         admitted: AdmittedDatagram,
         mut datagram: ObjectDatagram,
-    ) -> Option<KeptDatagram> {
+    ) -> Option<OutgoingDatagram> {
         let track = self.table.get(admitted.track)?;
         let location = Location::new(datagram.group, datagram.object);
         datagram.track_alias = track.alias;
@@ -184,17 +86,12 @@ impl Tracks {
         let mut encoded = BytesMut::with_capacity(length);
         datagram.encode(Draft::KEPT, &mut encoded);
         let encoded = encoded.freeze();
-        let mut keeper = Keeper {
-            ledger: &mut self.ledger,
-            counters: turn.counters,
-            limits: &turn.config.limits,
-            track: admitted.track,
-            now: turn.now,
-        };
+        let now = turn.now;
+        let mut keeper = self.ledger.keeper(turn, admitted.track);
         let mut sound = track.cache.learn_datagram(&mut keeper, &datagram);
         if datagram.status == ObjectStatus::Normal {
             let content = Content::Datagram(encoded.clone());
-            let kept = track.cache.insert(&mut keeper, location, turn.now, content);
+            let kept = track.cache.insert(&mut keeper, location, now, content);
             sound = sound.and(kept);
         }
         if sound.is_err() {
@@ -202,7 +99,7 @@ impl Tracks {
             return None;
         }
         self.tend_cache(turn);
-        Some(KeptDatagram {
+        Some(OutgoingDatagram {
             location,
             encoded,
             from_link: admitted.from_link,
@@ -219,14 +116,8 @@ impl Tracks {
         let track = self.table.get(id)?;
         let subgroups = &mut track.subgroups;
         let subgroup = subgroups.iter_mut().find(|subgroup| subgroup.id == log)?;
-        let mut keeper = Keeper {
-            ledger: &mut self.ledger,
-            counters: turn.counters,
-            limits: &turn.config.limits,
-            track: id,
-            now: turn.now,
-        };
-        let (marks, sound) = track.cache.keep_subgroup(&mut keeper, subgroup);
+        let mut keeper = self.ledger.keeper(turn, id);
+        let (marks, sound) = subgroup.keep(&mut track.cache, &mut keeper);
         if let (Err(Contradiction), Some((publisher, _))) = (sound, subgroup.sender) {
             turn.push(Effect::Malformed(id, publisher));
             turn.push(Effect::LogRead(id, log));
@@ -244,13 +135,7 @@ impl Tracks {
         act: impl FnOnce(&mut TrackCache, &mut Keeper<'_>) -> T,
     ) -> Option<T> {
         let track = self.table.get(id)?;
-        let mut keeper = Keeper {
-            ledger: &mut self.ledger,
-            counters: turn.counters,
-            limits: &turn.config.limits,
-            track: id,
-            now: turn.now,
-        };
+        let mut keeper = self.ledger.keeper(turn, id);
         let result = act(&mut track.cache, &mut keeper);
         self.tend_cache(turn);
         Some(result)

@@ -63,7 +63,7 @@ impl Tracks {
             };
             self.change(id, sender, PublisherEvent::Done(leaving));
         }
-        self.settle_leaving(turn, id);
+        self.release_leaving(turn, id);
     }
 
     /// A publisher ended a request of its own, or the relay's. After PUBLISH_DONE that says nothing new.
@@ -82,7 +82,7 @@ impl Tracks {
     }
 
     /// Lets go of publishers that are done and whose streams have arrived, or had time enough to.
-    pub(super) fn settle_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
+    pub(super) fn release_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         let linger = turn.config.limits.done_linger;
         let Some(track) = self.table.get(id) else {
             return;
@@ -117,7 +117,7 @@ impl Tracks {
     pub(crate) fn on_leaving(&mut self, turn: &mut Turn<'_>, id: TrackId) {
         if let Some(track) = self.table.get(id) {
             track.leaving_at = None;
-            self.settle_leaving(turn, id);
+            self.release_leaving(turn, id);
         }
     }
 
@@ -129,9 +129,7 @@ impl Tracks {
         sender: PublisherId,
     ) -> bool {
         self.cut_streams(turn, sender.0, sender.1);
-        if let Some(peer) = turn.sessions.get(sender.0) {
-            peer.remove(sender.1);
-        }
+        turn.remove_request(sender);
         turn.with_session(sender.0, |session, connection| {
             session.forget(connection, sender.1);
         });

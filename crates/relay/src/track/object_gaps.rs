@@ -10,7 +10,7 @@ use weir_moqt::{location::Location, property::Properties};
 use super::Track;
 use crate::{
     Counters, Limits,
-    cache::{Absent, Contradiction},
+    cache::{Absent, Contradiction, told_by},
 };
 
 /// What objects of a track said of others that never will be.
@@ -55,26 +55,6 @@ impl Gaps {
         }
         Ok(())
     }
-}
-
-/// The ranges, both ends included, that the object at `location` says never will be.
-pub(super) fn told_by(
-    location: Location,
-    properties: &Properties,
-) -> impl Iterator<Item = (Location, Location)> + use<> {
-    let Location { group, object } = location;
-    let groups = properties.prior_group_id_gap().and_then(|gap| {
-        let first = group.checked_sub(gap).filter(|_| gap > 0)?;
-        Some((Location::new(first, 0), Location::new(group - 1, u64::MAX)))
-    });
-    let objects = properties.prior_object_id_gap().and_then(|gap| {
-        let first = object.checked_sub(gap).filter(|_| gap > 0)?;
-        Some((
-            Location::new(group, first),
-            Location::new(group, object - 1),
-        ))
-    });
-    groups.into_iter().chain(objects)
 }
 
 impl Track {

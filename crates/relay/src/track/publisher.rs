@@ -263,11 +263,7 @@ mod tests {
 
     fn leaving() -> Leaving {
         Leaving {
-            done: PublishDone {
-                code: PublishDoneCode::TRACK_ENDED,
-                stream_count: None,
-                reason: String::new(),
-            },
+            done: PublishDone::new(PublishDoneCode::TRACK_ENDED, ""),
             since: epoch(),
             until: epoch(),
             stream_bytes: 0,

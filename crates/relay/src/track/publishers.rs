@@ -18,7 +18,7 @@ use super::{
 use crate::{
     effect::Effect,
     ids::{PublisherId, TrackId},
-    sessions::peer::Part,
+    sessions::peer::Purpose,
     timers::Timer,
     turn::Turn,
 };
@@ -64,7 +64,7 @@ impl Tracks {
         let limits = &turn.config.limits;
         let peer = turn.sessions.get(handle)?;
         let is_link = peer.is_link();
-        if !is_link && peer.counts.sources >= limits.publications_per_session_max {
+        if !is_link && peer.counts().sources >= limits.publications_per_session_max {
             turn.counters.refused_limit_publications += 1;
             turn.refuse(handle, id, RequestErrorCode::EXCESSIVE_LOAD);
             return None;
@@ -130,9 +130,7 @@ impl Tracks {
             parameters,
             ..RequestOk::default()
         };
-        turn.with_session(handle, |session, connection| {
-            session.request_ok(connection, id, ok);
-        });
+        turn.accept((handle, id), ok);
         turn.push(Effect::Established(track_id));
         turn.push(Effect::Published {
             track: track_id,
@@ -241,7 +239,8 @@ impl Tracks {
             if let Some(properties) = properties {
                 track.properties = properties.clone();
             }
-            track.cache.default_priority = track.properties.publisher_priority();
+            let priority = track.properties.publisher_priority();
+            track.cache.set_default_priority(priority);
             if largest < track.largest {
                 // The publisher starts from the beginning: what is remembered is not what it will send.
                 track.cache.clear(&mut self.ledger);
@@ -331,18 +330,14 @@ impl Tracks {
     fn cancel(&mut self, turn: &mut Turn<'_>, track_id: TrackId, publisher: &Publisher) {
         let (handle, request) = publisher.id();
         self.cut_streams(turn, handle, request);
-        if let Some(peer) = turn.sessions.get(handle) {
-            peer.remove(request);
-        }
+        turn.remove_request((handle, request));
         if let Some(track) = self.table.get(track_id) {
             track.remove_publisher(publisher.id());
             if track.publishers.is_empty() {
                 track.restart();
             }
         }
-        turn.with_session(handle, |session, connection| {
-            session.cancel(connection, request, ResetCode::CANCELLED);
-        });
+        turn.cancel((handle, request), ResetCode::CANCELLED);
     }
 
     /// The publishers of a track, as they are now.
@@ -369,7 +364,7 @@ impl Tracks {
     ) {
         let mut is_link = false;
         if let Some(peer) = turn.sessions.get(handle) {
-            peer.insert(request, Part::Source(track_id));
+            peer.insert(request, Purpose::Source(track_id));
             is_link = peer.is_link();
         }
         if let Some(track) = self.table.get(track_id) {

@@ -302,7 +302,7 @@ impl Actor {
             Request::Subscribe(subscribe) => subscribe,
             Request::Publish(publish) => return self.on_offer(now, endpoint, id, publish),
             Request::Fetch(fetch) => return self.on_fetch(now, endpoint, id, fetch),
-            Request::TrackStatus(_) => return self.on_inquiry(now, endpoint, id),
+            Request::TrackStatus(_) => return self.on_track_status(now, endpoint, id),
             Request::PublishNamespace(_)
             | Request::SubscribeNamespace(_)
             | Request::SubscribeTracks(_) => panic!("the relay asks for {request:?}"),
@@ -359,8 +359,8 @@ impl Actor {
         }
     }
 
-    fn on_inquiry(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        self.archive.inquired.push(id);
+    fn on_track_status(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+        self.archive.track_statuses.push(id);
         self.exchange(id);
         let Some(answer) = self.archive.answer() else {
             return;

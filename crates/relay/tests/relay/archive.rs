@@ -46,7 +46,7 @@ pub(crate) struct Archive {
     /// What it says when it is asked how a track stands; nothing if it does not answer.
     pub(crate) standing: Option<Result<Location, RequestErrorCode>>,
     /// The tracks that it was asked about.
-    pub(crate) inquired: Vec<RequestId>,
+    pub(crate) track_statuses: Vec<RequestId>,
     /// Requests to fetch that came from the relay.
     pub(crate) asked: Vec<(RequestId, Fetch)>,
 }
@@ -267,7 +267,7 @@ impl Stage {
     }
 
     /// A client wants to know how a track stands.
-    pub(crate) fn inquire(&mut self, node: NodeId, track: &str) -> Asked {
+    pub(crate) fn track_status(&mut self, node: NodeId, track: &str) -> Asked {
         let track = crate::stage::name(track);
         let id = self.act(node, |session, connection| {
             session.track_status(connection, track, Parameters::default())

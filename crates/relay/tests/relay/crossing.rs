@@ -126,7 +126,7 @@ fn what_no_thread_remembers_is_asked_of_the_publisher() {
         assert_eq!(stage.fetched(fetch).places(500), all_of(3..6));
         assert_eq!(stage.fetched_from(publisher).len(), 1);
         expect_standing(stage, client, "a--y", Ok(Some(Location::new(5, 2))));
-        assert_eq!(stage.actor(publisher).archive.inquired.len(), 1);
+        assert_eq!(stage.actor(publisher).archive.track_statuses.len(), 1);
     });
 }
 
@@ -136,7 +136,7 @@ fn expect_standing(
     track: &str,
     expected: Result<Option<Location>, RequestErrorCode>,
 ) {
-    let question = stage.inquire(client, track);
+    let question = stage.track_status(client, track);
     stage.step(&format!("how stands {track}"), millis(100));
     let answer = stage.outcome(question).answer.clone();
     let answer = answer.expect("it is answered").map(|ok| ok.largest_object);

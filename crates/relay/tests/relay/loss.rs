@@ -11,13 +11,13 @@ fn every_object_of_a_stream_arrives_once_and_in_order() {
     story(&setting, |stage| {
         let publisher = stage.client();
         let publication = stage.publish(publisher, "a--x");
-        stage.settle(&[publication]);
+        stage.wait_for_answers(&[publication]);
         let subscribers = stage.clients(3);
         let subscriptions: Vec<_> = subscribers
             .iter()
             .map(|&subscriber| stage.subscribe(subscriber, "a--x"))
             .collect();
-        stage.settle(&subscriptions);
+        stage.wait_for_answers(&subscriptions);
         for group in 0..40 {
             stage.group(publication, group, 10, 500);
             stage.wait(millis(50));

@@ -67,11 +67,11 @@ fn a_fetch_and_a_question_that_are_to_move_are_made_anew() {
         stage.direct(publisher, |actor| actor.archive.fill(0, 2, 3, 500));
         stage.wait(millis(50));
         let fetch = stage.fetch(client, "a--x", (0, 0), (2, 2));
-        let question = stage.inquire(client, "a--y");
+        let question = stage.track_status(client, "a--y");
         stage.step("a fetch and a question, both not answered", millis(100));
         let (asked, inquired) = {
             let archive = &stage.actor(publisher).archive;
-            (archive.asked[0].0, archive.inquired[0])
+            (archive.asked[0].0, archive.track_statuses[0])
         };
         stage.direct(publisher, |actor| {
             actor.archive.serving = Serving::Serve;

@@ -154,13 +154,13 @@ fn rush(setting: &Setting) {
     story(setting, |stage| {
         let publisher = stage.client();
         let publication = stage.publish(publisher, "a--x");
-        stage.settle(&[publication]);
+        stage.wait_for_answers(&[publication]);
         let subscribers = stage.clients(3);
         let subscriptions: Vec<_> = subscribers
             .iter()
             .map(|&subscriber| stage.subscribe(subscriber, "a--x"))
             .collect();
-        stage.settle(&subscriptions);
+        stage.wait_for_answers(&subscriptions);
         for group in 0..10 {
             stage.group(publication, group, 20, 1000);
         }

@@ -31,7 +31,7 @@ fn names_that_belong_to_a_session_stay_in_it() {
                     stage.publish(client, track),
                     stage.subscribe(client, track),
                     stage.fetch(client, track, (0, 0), (1, 0)),
-                    stage.inquire(client, track),
+                    stage.track_status(client, track),
                 ]);
             }
             stage.step(&format!("all requests for {namespace}"), millis(100));

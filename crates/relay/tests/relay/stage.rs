@@ -421,7 +421,7 @@ impl Stage {
 
     /// Waits until requests are answered, however long packets get lost, and then for the publisher to hear
     /// of it.
-    pub(crate) fn settle(&mut self, asked: &[Asked]) {
+    pub(crate) fn wait_for_answers(&mut self, asked: &[Asked]) {
         let deadline = self.sim.elapsed() + secs(60);
         while !asked.iter().all(|&asked| self.is_accepted(asked)) {
             assert!(self.sim.elapsed() < deadline, "a request is not answered");

@@ -281,7 +281,7 @@ fn datagrams_past_their_window_are_dropped_and_counted() {
 #[test]
 fn strays_past_their_limit_are_dropped_and_counted() {
     let mut pair = Pair::new();
-    let stray = || Stray {
+    let stray = || Packet {
         remote: (Ipv4Addr::LOCALHOST, 1).into(),
         local: None,
         ecn: None,

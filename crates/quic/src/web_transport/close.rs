@@ -3,7 +3,7 @@
 use weir_transport::{StreamId, Transport};
 
 use super::{
-    Event, SETUP_TIME_MAX, Side, State, WebTransport, capsule::Close, codes, incoming::Own,
+    Event, SETUP_TIME_MAX, Side, State, WebTransport, capsule::Close, codes, own_streams::Own,
 };
 use crate::{Lost, event::printable};
 use weir_h3::{Code, Violation};

@@ -1,17 +1,17 @@
 //! The stream of one request or answer: a head, content, perhaps trailers (RFC 9114 §4.1).
 
-use bytes::Bytes;
-use weir_h3::{
+use super::{
     Code, Violation,
     frame::{self, FrameReader, Part, frame_type},
 };
+use bytes::Bytes;
 
 /// The next thing on the stream of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// The head: a field section.
     Head(Bytes),
-    /// A head that is longer than is taken; it is left out.
+    /// A head that is longer than is taken, as soon as it says so; it is left out.
     HeadTooLarge,
     /// The next bytes of the content; never empty.
     Content(Bytes),
@@ -74,7 +74,11 @@ impl MessageReader {
     pub fn poll(&mut self) -> Result<Option<Piece>, Violation> {
         while let Some(part) = self.frames.poll() {
             match part {
-                Part::Start { frame_type, length } => self.on_start(frame_type, length)?,
+                Part::Start { frame_type, length } => {
+                    if let Some(piece) = self.on_start(frame_type, length)? {
+                        return Ok(Some(piece));
+                    }
+                }
                 Part::Payload(data) => match self.open {
                     frame_type::DATA => return Ok(Some(Piece::Content(data))),
                     frame_type::HEADERS => self.on_section(data),
@@ -115,10 +119,10 @@ impl MessageReader {
         Err(Violation::new(Code::FRAME_ERROR, reason))
     }
 
-    fn on_start(&mut self, frame_type: u64, length: u64) -> Result<(), Violation> {
+    fn on_start(&mut self, frame_type: u64, length: u64) -> Result<Option<Piece>, Violation> {
         self.open = frame_type;
         match (frame_type, self.stage) {
-            (frame_type::DATA, Stage::Content) => Ok(()),
+            (frame_type::DATA, Stage::Content) => Ok(None),
             (frame_type::DATA, Stage::Head) => Err(Violation::new(
                 Code::FRAME_UNEXPECTED,
                 "content before a head",
@@ -130,9 +134,10 @@ impl MessageReader {
             (frame_type::HEADERS, Stage::Head | Stage::Content) => {
                 let length = usize::try_from(length).ok();
                 self.section_length = length.filter(|length| *length <= self.section_bytes_max);
-                Ok(())
+                let is_too_large = self.section_length.is_none();
+                Ok((is_too_large && self.end_section()).then_some(Piece::HeadTooLarge))
             }
-            _ => frame::check_on_request(frame_type),
+            _ => frame::check_on_request(frame_type).map(|()| None),
         }
     }
 
@@ -145,25 +150,27 @@ impl MessageReader {
     }
 
     fn on_section_end(&mut self) -> Option<Piece> {
-        let is_whole = self.section_length.take().is_some();
+        self.section_length.take()?;
         let mut section = std::mem::take(&mut self.section);
         if !self.parts.is_empty() {
             section = std::mem::take(&mut self.parts).into();
         }
-        match self.stage {
-            Stage::Head => {
-                self.stage = Stage::Content;
-                Some(if is_whole {
-                    Piece::Head(section)
-                } else {
-                    Piece::HeadTooLarge
-                })
-            }
-            Stage::Content | Stage::Trailers => {
-                self.stage = Stage::Trailers;
-                is_whole.then_some(Piece::Trailers(section))
-            }
-        }
+        Some(if self.end_section() {
+            Piece::Head(section)
+        } else {
+            Piece::Trailers(section)
+        })
+    }
+
+    /// Moves on behind a field section; returns whether it was the head.
+    fn end_section(&mut self) -> bool {
+        let is_head = self.stage == Stage::Head;
+        self.stage = if is_head {
+            Stage::Content
+        } else {
+            Stage::Trailers
+        };
+        is_head
     }
 }
 

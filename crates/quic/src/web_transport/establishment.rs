@@ -1,17 +1,19 @@
 //! How a session comes to be: settings, the request, its answer.
 
+use bytes::Bytes;
 use weir_transport::{Direction, StreamId, Transport};
 
 use super::{
     Event, HEAD_BYTES_MAX, Side, State, WebTransport,
-    heads::{ContentReader, Head, HeadReader},
-    incoming::Own,
+    capsule::CapsuleReader,
+    own_streams::Own,
     request::{self, TOKEN, TOKEN_DRAFT15},
     session::Prefixes,
 };
 use weir_h3::{
     Code, Violation,
     head::{HeadError, RequestHead, ResponseHead},
+    message::{MessageReader, Piece},
     qpack::SectionError,
     settings::{Settings, setting},
     stream_type, varint,
@@ -76,7 +78,8 @@ impl WebTransport {
             return;
         };
         self.set_session(transport, stream);
-        self.own.insert(stream, Own::Head(HeadReader::default()));
+        let reader = MessageReader::new(HEAD_BYTES_MAX);
+        self.own.insert(stream, Own::Head(Box::new(reader)));
         self.write_own(transport, stream, headers, false);
     }
 
@@ -87,12 +90,15 @@ impl WebTransport {
         stream: StreamId,
     ) -> Result<(), Violation> {
         while let Some(Own::Head(reader)) = self.own.get_mut(&stream) {
-            let Some(head) = reader.poll()? else {
-                return Ok(());
+            let section = match reader.poll()? {
+                None => return Ok(()),
+                Some(Piece::Head(section)) => Ok(section),
+                Some(Piece::HeadTooLarge) => Err(SectionError::TooLarge.into()),
+                Some(Piece::Content(_) | Piece::Trailers(_)) => continue,
             };
             match self.side {
-                Side::Client => self.on_answer(transport, stream, head)?,
-                Side::Server(_) => self.on_request_head(transport, stream, head)?,
+                Side::Client => self.on_answer(transport, stream, section)?,
+                Side::Server(_) => self.on_request_head(transport, stream, section)?,
             }
         }
         Ok(())
@@ -102,16 +108,10 @@ impl WebTransport {
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
-        head: Head,
+        section: Result<Bytes, HeadError>,
     ) -> Result<(), Violation> {
-        let section = match head {
-            Head::Section(section) => section,
-            Head::TooLarge => {
-                self.refuse(transport, stream, 431);
-                return Ok(());
-            }
-        };
-        let head = match RequestHead::decode(section, HEAD_BYTES_MAX) {
+        let head = section.and_then(|section| RequestHead::decode(section, HEAD_BYTES_MAX));
+        let head = match head {
             Ok(head) => head,
             Err(HeadError::Section(SectionError::Broken(violation))) => return Err(violation),
             Err(HeadError::Section(SectionError::TooLarge)) => {
@@ -126,7 +126,7 @@ impl WebTransport {
         let Some(Own::Head(reader)) = self.own.remove(&stream) else {
             return Ok(());
         };
-        self.on_request(transport, stream, reader.into_content(), head)
+        self.on_request(transport, stream, *reader, head)
     }
 
     /// A request is complete: it opens the session, waits for the peer's settings, or is refused.
@@ -134,7 +134,7 @@ impl WebTransport {
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
-        content: ContentReader,
+        content: MessageReader,
         head: RequestHead,
     ) -> Result<(), Violation> {
         let Side::Server(offer) = &self.side else {
@@ -169,12 +169,9 @@ impl WebTransport {
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
-        head: Head,
+        section: Result<Bytes, HeadError>,
     ) -> Result<(), Violation> {
-        let head = match head {
-            Head::Section(section) => ResponseHead::decode(section, HEAD_BYTES_MAX),
-            Head::TooLarge => Err(SectionError::TooLarge.into()),
-        };
+        let head = section.and_then(|section| ResponseHead::decode(section, HEAD_BYTES_MAX));
         let head = match head {
             Ok(head) => head,
             Err(HeadError::Section(SectionError::Broken(violation))) => return Err(violation),
@@ -185,14 +182,19 @@ impl WebTransport {
         };
         match head.status {
             // An interim answer; another follows (RFC 9110 §15.2).
-            100..200 => Ok(()),
+            100..200 => {
+                if let Some(Own::Head(reader)) = self.own.get_mut(&stream) {
+                    reader.expect_another_head();
+                }
+                Ok(())
+            }
             200..300 => {
                 let Some(Own::Head(reader)) = self.own.remove(&stream) else {
                     return Ok(());
                 };
                 let request = self.request.as_ref();
                 let protocol = request.and_then(|request| request.chosen(&head));
-                self.establish(transport, stream, reader.into_content(), protocol)
+                self.establish(transport, stream, *reader, protocol)
             }
             status => {
                 let reason = format!("the server refused the session with status {status}");
@@ -234,14 +236,15 @@ impl WebTransport {
         &mut self,
         transport: &mut dyn Transport,
         stream: StreamId,
-        content: ContentReader,
+        content: MessageReader,
         protocol: Option<String>,
     ) -> Result<(), Violation> {
         self.state = State::Established;
         self.deadline = None;
         self.protocol = protocol;
         self.counters.sessions += 1;
-        self.own.insert(stream, Own::Session(Box::new(content)));
+        let session = Box::new((content, CapsuleReader::default()));
+        self.own.insert(stream, Own::Session(session));
         self.events.push_back(Event::Established);
         self.release_early(transport);
         // More may have come with the head, and while it was held.

@@ -4,15 +4,15 @@ use bytes::Bytes;
 use weir_transport::{Direction, Read, StreamId, Transport};
 
 use super::{
-    EARLY_STREAMS_MAX, Event, REQUESTS_MAX, Side, State, WebTransport,
-    capsule::Close,
+    EARLY_STREAMS_MAX, Event, HEAD_BYTES_MAX, REQUESTS_MAX, Side, State, WebTransport,
+    capsule::{CapsuleReader, Close},
     codes,
-    heads::{ContentReader, HeadReader},
 };
 use weir_h3::{
     Code, Violation,
     control::Control,
     head::RequestHead,
+    message::{MessageReader, Piece},
     peer_streams::{CLOSED_CRITICAL_STREAM, PeerStream},
     varint,
 };
@@ -29,11 +29,11 @@ pub(super) enum Own {
     /// A control or QPACK stream of the peer.
     Critical(PeerStream),
     /// A request, or on the client the answer, until its head is complete.
-    Head(HeadReader),
+    Head(Box<MessageReader>),
     /// A request for the session that waits for the peer's settings. Is not read.
-    Held(Box<(ContentReader, RequestHead)>),
-    /// The stream of the session.
-    Session(Box<ContentReader>),
+    Held(Box<(MessageReader, RequestHead)>),
+    /// The stream of the session, behind its head.
+    Session(Box<(MessageReader, CapsuleReader)>),
     /// A request that was answered. Is not read.
     Answered,
 }
@@ -92,8 +92,8 @@ impl WebTransport {
                 reader.push(data);
                 self.on_head_bytes(transport, stream)
             }
-            Some(Own::Session(reader)) => {
-                reader.push(data);
+            Some(Own::Session(session)) => {
+                session.0.push(data);
                 self.on_content(transport, stream)
             }
             Some(Own::Control | Own::Early | Own::Held(_) | Own::Answered) | None => Ok(()),
@@ -166,9 +166,9 @@ impl WebTransport {
             self.discard(transport, stream, Direction::Bi, Code::REQUEST_REJECTED.0);
             return Ok(());
         }
-        let mut reader = HeadReader::default();
+        let mut reader = MessageReader::new(HEAD_BYTES_MAX);
         reader.push(first);
-        self.own.insert(stream, Own::Head(reader));
+        self.own.insert(stream, Own::Head(Box::new(reader)));
         self.on_head_bytes(transport, stream)
     }
 
@@ -244,10 +244,17 @@ impl WebTransport {
         transport: &mut dyn Transport,
         stream: StreamId,
     ) -> Result<(), Violation> {
-        if let Some(Own::Session(reader)) = self.own.get_mut(&stream)
-            && let Some(close) = reader.poll()?
-        {
-            self.on_closed(transport, &close);
+        let Some(Own::Session(session)) = self.own.get_mut(&stream) else {
+            return Ok(());
+        };
+        let (reader, capsules) = &mut **session;
+        while let Some(piece) = reader.poll()? {
+            if let Piece::Content(data) = piece
+                && let Some(close) = capsules.push(data)?
+            {
+                self.on_closed(transport, &close);
+                return Ok(());
+            }
         }
         Ok(())
     }
@@ -269,22 +276,17 @@ impl WebTransport {
                 self.on_head_cut(transport, stream, reset);
                 Ok(())
             }
-            Some(Own::Session(reader)) => match reset {
-                Some(code) => {
+            Some(Own::Session(session)) => {
+                if let Some(code) = reset {
                     self.on_failed(transport, format!("the peer reset the session: {code}"));
-                    Ok(())
+                    return Ok(());
                 }
-                None if reader.is_between_frames() => {
-                    // The same as an end with code 0 and no reason.
-                    let (code, reason) = (0, Vec::new());
-                    self.on_closed(transport, &Close { code, reason });
-                    Ok(())
-                }
-                None => Err(Violation::new(
-                    Code::FRAME_ERROR,
-                    "the stream of the session ends inside a frame",
-                )),
-            },
+                session.0.check_end()?;
+                // The same as an end with code 0 and no reason.
+                let (code, reason) = (0, Vec::new());
+                self.on_closed(transport, &Close { code, reason });
+                Ok(())
+            }
             // A stream may end before it says what it is (RFC 9114 §6.2).
             Some(
                 Own::Fresh(Direction::Uni, _)

@@ -1,0 +1,115 @@
+//! What a session may do: what it showed in SETUP, and what the authority grants for that.
+
+use crate::{Credentials, Denial, Grant};
+
+/// What a session may do.
+#[derive(Debug)]
+pub(super) enum Access {
+    /// It is a client's, and the SETUP has not come.
+    Unknown,
+    /// A client showed something for which this is granted.
+    Granted {
+        credentials: Box<Credentials>,
+        grants: Vec<Grant>,
+    },
+    /// A client showed something for which nothing is granted, or nothing at all; its requests may bring tokens.
+    Denied {
+        credentials: Box<Credentials>,
+        denial: Denial,
+    },
+    /// The other end is a relay, which has asked its own authority before it passes a request on.
+    Link(Grant),
+}
+
+impl Access {
+    /// What holds after the authority has judged what was shown in SETUP, which comes once.
+    pub(super) fn after_setup(
+        self,
+        credentials: Credentials,
+        judged: Result<Vec<Grant>, Denial>,
+    ) -> Self {
+        let credentials = Box::new(credentials);
+        match (self, judged) {
+            (Self::Unknown, Ok(grants)) => Self::Granted {
+                credentials,
+                grants,
+            },
+            (Self::Unknown, Err(denial)) => Self::Denied {
+                credentials,
+                denial,
+            },
+            (known @ (Self::Granted { .. } | Self::Denied { .. } | Self::Link(_)), _) => known,
+        }
+    }
+
+    /// What is granted to the session, whatever its requests bring.
+    pub(super) fn grants(&self) -> Result<&[Grant], Denial> {
+        match self {
+            Self::Unknown => Err(Denial::Unauthorized),
+            Self::Granted { grants, .. } => Ok(grants),
+            Self::Denied { denial, .. } => Err(*denial),
+            Self::Link(grant) => Ok(std::slice::from_ref(grant)),
+        }
+    }
+
+    /// What was shown in SETUP.
+    pub(super) fn credentials(&self) -> Credentials {
+        match self {
+            Self::Granted { credentials, .. } | Self::Denied { credentials, .. } => {
+                (**credentials).clone()
+            }
+            Self::Unknown | Self::Link(_) => Credentials::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    fn credentials(path: &str) -> Credentials {
+        Credentials {
+            path: Some(path.to_owned()),
+            ..Credentials::default()
+        }
+    }
+
+    fn text(access: &Access) -> String {
+        let name = match access {
+            Access::Unknown => "Unknown",
+            Access::Granted { .. } => "Granted",
+            Access::Denied { .. } => "Denied",
+            Access::Link(_) => "Link",
+        };
+        let shown = access.credentials().path.unwrap_or_default();
+        let grants = access.grants().map(<[Grant]>::len);
+        format!("{name} shown {shown:?} grants {grants:?}")
+    }
+
+    #[test]
+    fn every_setup_of_a_session_has_one_outcome() {
+        let judged = |path, judged| Access::Unknown.after_setup(credentials(path), judged);
+        let states = || {
+            [
+                Access::Unknown,
+                judged("first", Ok(vec![Grant::everything()])),
+                judged("first", Err(Denial::Expired)),
+                Access::Link(Grant::everything()),
+            ]
+        };
+        let mut table = String::new();
+        for (event, judged) in [
+            ("granted", Ok(vec![Grant::everything(), Grant::default()])),
+            ("denied", Err(Denial::Malformed)),
+        ] {
+            for state in states() {
+                let before = text(&state);
+                let after = text(&state.after_setup(credentials("second"), judged.clone()));
+                writeln!(table, "{before:50} {event:8} {after}").unwrap();
+            }
+        }
+        insta::assert_snapshot!(table.trim_end());
+    }
+}
