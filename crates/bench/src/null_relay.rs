@@ -278,12 +278,7 @@ impl NullRelay {
         (to, id): (Handle, RequestId),
         reason: &str,
     ) {
-        let error = RequestError {
-            code: RequestErrorCode::UNAUTHORIZED,
-            retry_after: None,
-            reason: reason.to_owned(),
-            redirect: None,
-        };
+        let error = RequestError::new(RequestErrorCode::UNAUTHORIZED, reason);
         self.act(now, endpoint, to, |session, connection| {
             session.request_error(connection, id, error);
         });

@@ -252,12 +252,8 @@ impl Viewer {
 
     fn refuse_request(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
         if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-            let error = RequestError {
-                code: RequestErrorCode::NOT_SUPPORTED,
-                retry_after: None,
-                reason: "a player only subscribes".to_owned(),
-                redirect: None,
-            };
+            let code = RequestErrorCode::NOT_SUPPORTED;
+            let error = RequestError::new(code, "a player only subscribes");
             session.request_error(&mut connection, id, error);
         }
     }

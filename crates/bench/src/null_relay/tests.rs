@@ -178,12 +178,7 @@ fn an_answer_that_comes_after_a_publish_changes_nothing() {
                 };
                 session.subscribe_ok(connection, asked, ok);
             } else {
-                let error = RequestError {
-                    code: RequestErrorCode::UNAUTHORIZED,
-                    retry_after: None,
-                    reason: "too late".to_owned(),
-                    redirect: None,
-                };
+                let error = RequestError::new(RequestErrorCode::UNAUTHORIZED, "too late");
                 session.request_error(connection, asked, error);
             }
         });

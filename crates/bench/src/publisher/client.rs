@@ -12,9 +12,7 @@ use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
 use weir_quic::{ConnectionStats, Endpoint};
 
 use super::fetch_response::{FetchResponse, Progress, fetch_ok};
-use super::offer::{
-    Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
-};
+use super::offer::{Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks};
 use super::publication::Publication;
 use super::{
     PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
@@ -329,7 +327,7 @@ impl PublisherClient {
         let Some((session, mut connection)) = client.open(now, endpoint) else {
             return;
         };
-        let reason = match request {
+        let (code, reason) = match request {
             Request::Subscribe(subscribe) => {
                 match accept(&mut self.tracks, &config.plans, id, &subscribe) {
                     Ok(ok) => return session.subscribe_ok(&mut connection, id, ok),
@@ -352,7 +350,7 @@ impl PublisherClient {
             Request::Publish(_) | Request::PublishNamespace(_) => NO_INTEREST,
             Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => NO_DISCOVERY,
         };
-        session.request_error(&mut connection, id, refusal(reason));
+        session.request_error(&mut connection, id, RequestError::new(code, reason));
     }
 
     fn on_update(

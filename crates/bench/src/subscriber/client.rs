@@ -553,12 +553,8 @@ pub(super) fn refuse(
     (endpoint, client): (&mut Endpoint, &mut Client),
     id: RequestId,
 ) {
-    let error = RequestError {
-        code: RequestErrorCode::UNINTERESTED,
-        retry_after: None,
-        reason: "a benchmark subscriber asks for what it wants".to_owned(),
-        redirect: None,
-    };
+    let reason = "a benchmark subscriber asks for what it wants";
+    let error = RequestError::new(RequestErrorCode::UNINTERESTED, reason);
     if let Some((session, mut connection)) = client.open(now, endpoint) {
         session.request_error(&mut connection, id, error);
     }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use weir_moqt::error::RequestErrorCode;
-use weir_moqt::message::Subscribe;
+use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
 use weir_quic::Endpoint;
 
 use super::metadata::FETCH_RESPONSES_MAX;
-use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for, refusal};
+use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for};
 use super::{Origin, track};
 
 impl Origin {
@@ -195,7 +195,7 @@ impl Origin {
             }
             return;
         }
-        let error = refusal(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
+        let error = RequestError::new(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
         session.request_error(&mut connection, id, error);
     }
 }

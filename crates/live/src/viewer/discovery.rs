@@ -242,12 +242,8 @@ impl Viewer {
     ) {
         let mut asked = self.discovery.asked.iter();
         if asked.any(|asked| asked.request == id && !asked.is_accepted) {
-            let error = RequestError {
-                code: RequestErrorCode::INTERNAL_ERROR,
-                retry_after: None,
-                reason: "it ended the request without an answer".to_owned(),
-                redirect: None,
-            };
+            let reason = "it ended the request without an answer";
+            let error = RequestError::new(RequestErrorCode::INTERNAL_ERROR, reason);
             self.on_metadata_rejected(now, endpoint, id, &error);
         }
     }
