@@ -10,3 +10,4 @@ pub mod client;
 pub mod clients;
 pub mod peer;
 pub mod target;
+pub mod turn;

@@ -1,15 +1,14 @@
 //! Objects on their way through the null relay: datagrams, streams, and what waits before streams that are blocked.
 
-use std::collections::VecDeque;
-use std::time::Instant;
-
 use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use weir_client::turn::Turn;
 use weir_moqt::data::{ObjectDatagram, ObjectHeader, SubgroupHeader};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{RequestId, StreamEnd};
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use super::NullRelay;
@@ -41,8 +40,7 @@ impl NullRelay {
 
     pub(super) fn on_datagram(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         source: (Handle, RequestId),
         mut datagram: ObjectDatagram,
     ) {
@@ -98,10 +96,10 @@ impl NullRelay {
         }
         for bytes in std::iter::once(bytes.freeze()).chain(echo) {
             for (handle, _) in &self.tracks[number].subscribers {
-                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                if let Some(mut connection) = turn.connection(*handle) {
                     // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
                     let _is_sent = connection.send_datagram(bytes.clone(), None);
-                    endpoint.fill_from(now, *handle);
+                    turn.endpoint.fill_from(turn.now, *handle);
                 }
             }
         }
@@ -109,8 +107,7 @@ impl NullRelay {
 
     pub(super) fn on_subgroup(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         (request, mut header): (RequestId, SubgroupHeader),
     ) {
@@ -121,7 +118,7 @@ impl NullRelay {
         let mut copies = Vec::new();
         if !self.loses(header.group) {
             for (handle, _) in &self.tracks[number].subscribers {
-                let connection = endpoint.connection(now, *handle);
+                let connection = turn.connection(*handle);
                 match connection.and_then(|mut one| one.open(Direction::Uni)) {
                     Some(copy) => copies.push((*handle, copy)),
                     None => self.done.copies_given_up += 1,
@@ -142,13 +139,12 @@ impl NullRelay {
             copies,
         };
         self.streams.insert(stream, forwarded);
-        self.write(now, endpoint, stream, &bytes.freeze());
+        self.write(turn, stream, &bytes.freeze());
     }
 
     pub(super) fn on_object(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         mut object: ObjectHeader,
     ) {
@@ -160,7 +156,7 @@ impl NullRelay {
         };
         if self.faults.reset_at == Some((forwarded.header.group, object.id)) {
             for (handle, copy) in std::mem::take(&mut forwarded.copies) {
-                if let Some(mut connection) = endpoint.connection(now, handle) {
+                if let Some(mut connection) = turn.connection(handle) {
                     connection.reset(copy, ResetCode::CANCELLED.0);
                 }
             }
@@ -174,23 +170,17 @@ impl NullRelay {
             &mut bytes,
         );
         forwarded.previous = Some(object.id);
-        self.write(now, endpoint, stream, &bytes.freeze());
+        self.write(turn, stream, &bytes.freeze());
     }
 
     /// Writes to all copies of a publisher's stream, or queues before those that are blocked.
-    pub(super) fn write(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        stream: (Handle, StreamId),
-        bytes: &Bytes,
-    ) {
+    pub(super) fn write(&mut self, turn: &mut Turn<'_>, stream: (Handle, StreamId), bytes: &Bytes) {
         let Some(forwarded) = self.streams.get_mut(&stream) else {
             return;
         };
         let (backlogs, done) = (&mut self.backlogs, &mut self.done);
         forwarded.copies.retain(|copy| {
-            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+            let Some(mut connection) = turn.connection(copy.0) else {
                 return false;
             };
             let mut rest = bytes.clone();
@@ -215,16 +205,11 @@ impl NullRelay {
     }
 
     /// A stream that was blocked takes bytes again.
-    pub(super) fn on_writable(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        copy: (Handle, StreamId),
-    ) {
+    pub(super) fn on_writable(&mut self, turn: &mut Turn<'_>, copy: (Handle, StreamId)) {
         let Some(backlog) = self.backlogs.get_mut(&copy) else {
             return;
         };
-        let Some(mut connection) = endpoint.connection(now, copy.0) else {
+        let Some(mut connection) = turn.connection(copy.0) else {
             return;
         };
         while let Some(front) = backlog.queue.front_mut() {
@@ -245,8 +230,7 @@ impl NullRelay {
 
     pub(super) fn on_stream_end(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         end: StreamEnd,
     ) {
@@ -254,7 +238,7 @@ impl NullRelay {
             return;
         };
         for copy in forwarded.copies {
-            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+            let Some(mut connection) = turn.connection(copy.0) else {
                 continue;
             };
             match (end, self.backlogs.get_mut(&copy)) {

@@ -8,7 +8,6 @@ use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::message::{RequestError, RequestOk};
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
-use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::incoming::{Complete, Incoming, carries, matches};
@@ -19,6 +18,7 @@ use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
 use crate::payload::HEAD_BYTES;
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 use weir_report::relay::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
@@ -268,12 +268,13 @@ impl SubscriberClient {
     /// Takes an event of the session.
     pub(super) fn on_session_event(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
         event: SessionEvent,
     ) {
+        let now = turn.now;
         match event {
             SessionEvent::Payload { stream, data } => {
                 let complete = self.on_payload(config, stream, &data);
@@ -288,10 +289,10 @@ impl SubscriberClient {
                 request,
                 header,
             } => {
-                self.on_subgroup(now, (endpoint, client), stream, request, &header);
+                self.on_subgroup(turn, client, stream, request, &header);
             }
             SessionEvent::Fetched { stream, request } => {
-                self.on_fetched(now, (endpoint, client), stream, request);
+                self.on_fetched(turn, client, stream, request);
             }
             SessionEvent::FetchObject { stream, entry } => {
                 let complete = self.on_fetch_entry(config, stream, &entry);
@@ -303,16 +304,16 @@ impl SubscriberClient {
             SessionEvent::Datagram { request, datagram } => {
                 self.on_datagram(now, config, measured, request, &datagram);
             }
-            SessionEvent::Ready { .. } => self.subscribe(now, (endpoint, client), config, measured),
+            SessionEvent::Ready { .. } => self.subscribe(turn, client, config, measured),
             SessionEvent::Accepted { id, .. } => self.on_accepted(measured, id),
             SessionEvent::Rejected { id, error } => self.on_rejected(measured, id, &error),
             SessionEvent::Namespace { id, suffix } => {
-                self.on_namespace(now, (endpoint, client), config, measured, (id, &suffix));
+                self.on_namespace(turn, client, config, measured, (id, &suffix));
             }
             SessionEvent::Request {
                 id,
                 request: Request::Publish(publish),
-            } => self.on_publish(now, (endpoint, client), config, measured, (id, &publish)),
+            } => self.on_publish(turn, client, config, measured, (id, &publish)),
             SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
                 self.on_done(now, config, measured, id);
             }
@@ -322,9 +323,9 @@ impl SubscriberClient {
                     format!("the relay broke the protocol: {violation}"),
                 );
             }
-            SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
+            SessionEvent::Request { id, .. } => refuse(turn, client, id),
             SessionEvent::Update { id, .. } => {
-                accept_update(now, (endpoint, client), id);
+                accept_update(turn, client, id);
             }
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest
             // answers what a subscriber never asks.
@@ -367,8 +368,8 @@ impl SubscriberClient {
     /// Asks for every track, once the session is open.
     pub(super) fn subscribe(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
     ) {
@@ -383,10 +384,10 @@ impl SubscriberClient {
         match config.flow {
             SubscribeFlow::Subscribe => {
                 let all = 0..self.wanted.len();
-                self.ask_for(now, (endpoint, client), config, measured, all);
+                self.ask_for(turn, client, config, measured, all);
             }
             SubscribeFlow::SubscribeNamespace | SubscribeFlow::SubscribeTracks => {
-                self.discover(now, (endpoint, client), config, measured);
+                self.discover(turn, client, config, measured);
             }
         }
     }
@@ -394,13 +395,14 @@ impl SubscriberClient {
     /// SUBSCRIBE for the tracks of these numbers that were not asked for yet.
     pub(super) fn ask_for(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
         numbers: impl IntoIterator<Item = usize>,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let now = turn.now;
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         for number in numbers {
@@ -467,8 +469,8 @@ impl SubscriberClient {
 
     fn on_subgroup(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         stream: StreamId,
         request: RequestId,
         header: &SubgroupHeader,
@@ -479,7 +481,7 @@ impl SubscriberClient {
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(turn) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
@@ -541,21 +543,17 @@ impl SubscriberClient {
 }
 
 /// Updates of requests change nothing for a subscriber.
-fn accept_update(now: Instant, (endpoint, client): (&mut Endpoint, &mut Client), id: RequestId) {
-    if let Some((session, mut connection)) = client.open(now, endpoint) {
+fn accept_update(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
+    if let Some((session, mut connection)) = client.open(turn) {
         session.update_ok(&mut connection, id, RequestOk::default());
     }
 }
 
 /// A subscriber serves nobody.
-pub(super) fn refuse(
-    now: Instant,
-    (endpoint, client): (&mut Endpoint, &mut Client),
-    id: RequestId,
-) {
+pub(super) fn refuse(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
     let reason = "a benchmark subscriber asks for what it wants";
     let error = RequestError::new(RequestErrorCode::UNINTERESTED, reason);
-    if let Some((session, mut connection)) = client.open(now, endpoint) {
+    if let Some((session, mut connection)) = client.open(turn) {
         session.request_error(&mut connection, id, error);
     }
 }

@@ -1,30 +1,28 @@
 //! How a subscriber finds its tracks where it does not ask for them by name (decision 33).
 
-use std::time::Instant;
-
 use weir_moqt::message::{Publish, RequestOk};
 use weir_moqt::name::Namespace;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 
 use super::client::{SubscriberClient, insert_request, refuse};
 use super::measurements::Measurements;
 use super::{SubscribeFlow, SubscriberConfig};
 use crate::metrics::{End, Failure};
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 
 impl SubscriberClient {
     /// Asks what there is under the prefix that all wanted tracks share.
     pub(super) fn discover(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
     ) {
         let Some(prefix) = self.prefix() else { return };
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let parameters = Parameters {
@@ -45,8 +43,8 @@ impl SubscriberClient {
     /// A namespace exists: asks for the wanted tracks in it.
     pub(super) fn on_namespace(
         &mut self,
-        now: Instant,
-        on: (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
         (id, suffix): (RequestId, &Namespace),
@@ -59,14 +57,14 @@ impl SubscriberClient {
         };
         let found = |number: &usize| self.wanted[*number].name.namespace == whole;
         let numbers: Vec<usize> = (0..self.wanted.len()).filter(found).collect();
-        self.ask_for(now, on, config, measured, numbers);
+        self.ask_for(turn, client, config, measured, numbers);
     }
 
     /// The relay offers a track under the prefix.
     pub(super) fn on_publish(
         &mut self,
-        now: Instant,
-        on: (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
         (id, publish): (RequestId, &Publish),
@@ -78,17 +76,16 @@ impl SubscriberClient {
             .filter(|_| config.flow == SubscribeFlow::SubscribeTracks);
         let Some(number) = wanted.filter(|number| !self.subscriptions[*number].is_requested())
         else {
-            return refuse(now, on, id);
+            return refuse(turn, client, id);
         };
-        let (endpoint, client) = on;
-        self.subscriptions[number].on_requested(now);
+        self.subscriptions[number].on_requested(turn.now);
         insert_request(&mut self.requests, id, number);
         let plan = &config.plans[self.wanted[number].plan];
         let mut parameters = config.request.parameters(plan);
         // Who offers waits for nobody.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);
-        if let Some((session, mut connection)) = client.open(now, endpoint) {
+        if let Some((session, mut connection)) = client.open(turn) {
             let ok = RequestOk {
                 parameters,
                 ..RequestOk::default()

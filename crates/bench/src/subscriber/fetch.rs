@@ -1,14 +1,11 @@
 //! Tracks that are fetched in whole instead of subscribed to. [evens-00 §3.3]
 
-use std::time::Instant;
-
 use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::SubscriberConfig;
@@ -19,6 +16,7 @@ use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
 use crate::profile::Pattern;
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 
 impl SubscriberClient {
     /// Notes which tracks are fetched when the schedules begin.
@@ -31,12 +29,13 @@ impl SubscriberClient {
     /// FETCH for every track that waits for it.
     pub(super) fn fetch_all(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         config: &SubscriberConfig,
         measured: &mut Measurements,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let now = turn.now;
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
@@ -78,8 +77,8 @@ impl SubscriberClient {
     /// The stream of a fetch begins.
     pub(super) fn on_fetched(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         stream: StreamId,
         request: RequestId,
     ) {
@@ -89,7 +88,7 @@ impl SubscriberClient {
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(turn) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::data::ObjectDatagram;
 use weir_moqt::session::{Event as SessionEvent, RequestId};
-use weir_quic::Endpoint;
 
 use super::client::SubscriberClient;
 use super::measurements::Measurements;
@@ -13,6 +12,7 @@ use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use weir_client::client::Client;
 use weir_client::clients::Clients;
+use weir_client::turn::Turn;
 use weir_histogram::Series;
 use weir_report::relay::Conduct;
 
@@ -175,28 +175,17 @@ impl Subscribers {
     }
 
     /// Lets a client ask for its tracks, on a connection that is open.
-    pub(crate) fn subscribe(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        number: usize,
-    ) {
+    pub(crate) fn subscribe(&mut self, turn: &mut Turn<'_>, client: &mut Client, number: usize) {
         let subscriber = &mut self.clients[number];
         subscriber.note_connection(client, &mut self.measured);
-        subscriber.subscribe(now, (endpoint, client), &self.config, &mut self.measured);
+        subscriber.subscribe(turn, client, &self.config, &mut self.measured);
     }
 
     /// Lets the clients fetch what they did not subscribe to.
-    pub(crate) fn release(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        connections: &mut Clients,
-    ) {
+    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, connections: &mut Clients) {
         for (number, subscriber) in self.clients.iter_mut().enumerate() {
-            let on = (&mut *endpoint, &mut connections[number]);
-            subscriber.fetch_all(now, on, &self.config, &mut self.measured);
+            let client = &mut connections[number];
+            subscriber.fetch_all(turn, client, &self.config, &mut self.measured);
         }
     }
 
@@ -208,14 +197,13 @@ impl Subscribers {
     /// Takes an event of the session of a client.
     pub(crate) fn on_session_event(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         number: usize,
         event: SessionEvent,
     ) {
         let (subscriber, measured) = (&mut self.clients[number], &mut self.measured);
-        subscriber.on_session_event(now, (endpoint, client), &self.config, measured, event);
+        subscriber.on_session_event(turn, client, &self.config, measured, event);
     }
 
     /// Takes an object that came in a datagram.

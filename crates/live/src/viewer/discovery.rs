@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use weir_client::turn::Turn;
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::location::Location;
 use weir_moqt::message::{FetchKind, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 
 use super::Viewer;
 use super::answer_timeout::{answer_by, unanswered_reason};
@@ -117,22 +117,15 @@ impl Discovery {
 
 impl Viewer {
     /// Requests the catalog; the relay may wait for a publisher for `wait`.
-    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, wait: Duration) {
+    pub(super) fn discover(&mut self, turn: &mut Turn<'_>, wait: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
-            self.ask(now, endpoint, name, wait, true);
+            self.ask(turn, name, wait, true);
         }
-        self.discovery.give_up_at = answer_by(now, wait);
+        self.discovery.give_up_at = answer_by(turn.now, wait);
     }
 
-    fn ask(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        wait: Duration,
-        is_catalog: bool,
-    ) {
-        if let Some(request) = self.ask_for(now, endpoint, name, wait) {
+    fn ask(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration, is_catalog: bool) {
+        if let Some(request) = self.ask_for(turn, name, wait) {
             self.discovery.asked.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
@@ -145,13 +138,7 @@ impl Viewer {
     }
 
     /// Sends SUBSCRIBE for a metadata track; the player fails if that is impossible.
-    fn ask_for(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        wait: Duration,
-    ) -> Option<RequestId> {
+    fn ask_for(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
             Err(error) => {
@@ -165,7 +152,7 @@ impl Viewer {
             rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
-        let (session, mut connection) = self.client.open(now, endpoint)?;
+        let (session, mut connection) = self.client.open(turn)?;
         match session.subscribe(&mut connection, full_name, parameters) {
             Ok(request) => Some(request),
             Err(refused) => {
@@ -179,17 +166,16 @@ impl Viewer {
     /// The relay has a metadata track: its object is fetched, unless it is still to come.
     pub(super) fn on_metadata_accepted(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         largest: Option<Location>,
     ) {
-        self.discovery.give_up_at = Some(now + METADATA_TIME_MAX);
+        self.discovery.give_up_at = Some(turn.now + METADATA_TIME_MAX);
         let mut asked = self.discovery.asked.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.request == id) {
             asked.is_accepted = true;
         }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         if largest.is_none() {
@@ -207,23 +193,22 @@ impl Viewer {
     /// The relay refused a metadata track.
     pub(super) fn on_metadata_rejected(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         error: &RequestError,
     ) {
         let is_early = error.code == RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-        if is_early && self.request_again(now, endpoint, id) {
+        if is_early && self.request_again(turn, id) {
             return;
         }
         if self.discovery.answer(id).is_none() || self.discovery.is_over {
             return;
         }
         match self.discovery.catalog {
-            Some(_) => self.plan_if_answered(now, endpoint),
+            Some(_) => self.plan_if_answered(turn),
             None if !self.discovery.is_answered() => {}
             None if self.phase.waits_until().is_some() => {
-                self.discovery.ask_at = Some(now + ASK_PAUSE);
+                self.discovery.ask_at = Some(turn.now + ASK_PAUSE);
             }
             None => {
                 let RequestError { code, reason, .. } = error;
@@ -234,22 +219,17 @@ impl Viewer {
     }
 
     /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
-    pub(super) fn on_metadata_closed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-    ) {
+    pub(super) fn on_metadata_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         let mut asked = self.discovery.asked.iter();
         if asked.any(|asked| asked.request == id && !asked.is_accepted) {
             let reason = "it ended the request without an answer";
             let error = RequestError::new(RequestErrorCode::INTERNAL_ERROR, reason);
-            self.on_metadata_rejected(now, endpoint, id, &error);
+            self.on_metadata_rejected(turn, id, &error);
         }
     }
 
     /// Asks for a track again whose end of the subscription before was overtaken; returns whether that may be.
-    fn request_again(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) -> bool {
+    fn request_again(&mut self, turn: &mut Turn<'_>, id: RequestId) -> bool {
         let mut asked = self.discovery.asked.iter_mut();
         let Some(asked) = asked.find(|asked| asked.request == id) else {
             return false;
@@ -259,8 +239,10 @@ impl Viewer {
         }
         let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
         let left = self.phase.waits_until().filter(|_| is_catalog);
-        let left = left.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let request = self.ask_for(now, endpoint, &name, left);
+        let left = left.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(turn.now)
+        });
+        let request = self.ask_for(turn, &name, left);
         let mut asked = self.discovery.asked.iter_mut();
         let asked = asked.find(|asked| asked.request == id);
         asked.zip(request).is_some_and(|(asked, request)| {
@@ -272,8 +254,7 @@ impl Viewer {
     /// The object of a metadata track has arrived.
     pub(super) fn on_metadata(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         group: u64,
         payload: Bytes,
@@ -284,17 +265,17 @@ impl Viewer {
                 group,
                 json: payload,
             };
-            return self.on_catalog(now, endpoint, found);
+            return self.on_catalog(turn, found);
         }
         if let Some(name) = self.discovery.answer(id)
             && !self.discovery.is_over
         {
             self.discovery.segments.insert(name, payload);
-            self.plan_if_answered(now, endpoint);
+            self.plan_if_answered(turn);
         }
     }
 
-    fn on_catalog(&mut self, now: Instant, endpoint: &mut Endpoint, found: CatalogObject) {
+    fn on_catalog(&mut self, turn: &mut Turn<'_>, found: CatalogObject) {
         if !self.discovery.is_news(&found) {
             return;
         }
@@ -305,14 +286,14 @@ impl Viewer {
             }
             Err(error) => return self.on_useless(error.to_string()),
         };
-        let over = self.discovery.begin(now, found);
+        let over = self.discovery.begin(turn.now, found);
         self.fetches
             .retain(|(_, of)| !over.iter().any(|id| *of == StreamContent::Metadata(*id)));
-        self.forget(now, endpoint, &over);
+        self.forget(turn, &over);
         for name in names {
-            self.ask(now, endpoint, &name, Duration::ZERO, false);
+            self.ask(turn, &name, Duration::ZERO, false);
         }
-        self.plan_if_answered(now, endpoint);
+        self.plan_if_answered(turn);
     }
 
     /// An answer, or the object of an accepted track, did not come in time.
@@ -333,7 +314,7 @@ impl Viewer {
         self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
     }
 
-    fn plan_if_answered(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn plan_if_answered(&mut self, turn: &mut Turn<'_>) {
         if !self.discovery.is_answered() {
             return;
         }
@@ -344,7 +325,7 @@ impl Viewer {
             Ok(plan) => {
                 self.discovery.is_over = true;
                 if !self.is_played(&plan) {
-                    self.apply(now, endpoint, plan);
+                    self.apply(turn, plan);
                 }
             }
             Err(error) => self.on_useless(error.to_string()),
