@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use weir_client::peer::{DataEvent, Peer};
+use weir_client::send_queue::SendQueue;
 use weir_client::turn::Turn;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::limits::Limits;
@@ -24,7 +25,7 @@ use weir_moqt::session::{Session, Side, StreamEnd};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use weir_transport::{StreamId, Transport as _};
 
-use self::forwarding::{Backlog, Forwarded};
+use self::forwarding::Forwarded;
 use crate::limits::NULL_RELAY_TRACKS_MAX;
 
 /// How the relay misbehaves; by default it does not.
@@ -73,7 +74,7 @@ pub struct NullRelay {
     /// Outgoing streams by the publisher's stream.
     streams: BTreeMap<(Handle, StreamId), Forwarded>,
     /// What waits before streams that are blocked.
-    backlogs: BTreeMap<(Handle, StreamId), Backlog>,
+    backlogs: BTreeMap<(Handle, StreamId), SendQueue>,
     done: Forwarding,
     is_closed: bool,
 }
@@ -327,16 +328,17 @@ impl NullRelay {
         });
     }
 
+    /// Forgets a source; returns its track, unless another publisher, or another request, took its place.
+    fn end_source(&mut self, source: (Handle, RequestId)) -> Option<&mut Track> {
+        let track = &mut self.tracks[self.upstream.remove(&source)?];
+        track.source.take_if(|one| *one == source)?;
+        Some(track)
+    }
+
     fn on_done(&mut self, turn: &mut Turn<'_>, source: (Handle, RequestId), done: &PublishDone) {
-        let Some(number) = self.upstream.remove(&source) else {
+        let Some(track) = self.end_source(source) else {
             return;
         };
-        let track = &mut self.tracks[number];
-        // Another publisher, or another request, took its place.
-        if track.source != Some(source) {
-            return;
-        }
-        track.source = None;
         if !std::mem::take(&mut track.is_flowing) {
             return;
         }
@@ -354,15 +356,9 @@ impl NullRelay {
         source: (Handle, RequestId),
         error: &RequestError,
     ) {
-        let Some(number) = self.upstream.remove(&source) else {
+        let Some(track) = self.end_source(source) else {
             return;
         };
-        let track = &mut self.tracks[number];
-        // Another publisher, or another request, took its place.
-        if track.source != Some(source) {
-            return;
-        }
-        track.source = None;
         for subscriber in std::mem::take(&mut track.subscribers) {
             self.refuse(turn, subscriber, &error.reason);
         }

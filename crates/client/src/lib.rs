@@ -9,5 +9,6 @@ pub mod backoff;
 pub mod client;
 pub mod clients;
 pub mod peer;
+pub mod send_queue;
 pub mod target;
 pub mod turn;

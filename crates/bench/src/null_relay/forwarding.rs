@@ -1,7 +1,7 @@
 //! Objects on their way through the null relay: datagrams, streams, and what waits before streams that are blocked.
 
 use bytes::{Bytes, BytesMut};
-use std::collections::VecDeque;
+use weir_client::send_queue::SendQueue;
 use weir_client::turn::Turn;
 use weir_moqt::data::{ObjectDatagram, ObjectHeader, SubgroupHeader};
 use weir_moqt::draft::Draft;
@@ -22,14 +22,6 @@ pub(super) struct Forwarded {
     draft: Draft,
     previous: Option<u64>,
     copies: Vec<(Handle, StreamId)>,
-}
-
-/// Bytes that a stream did not take yet, and how it ends behind them.
-#[derive(Debug, Default)]
-pub(super) struct Backlog {
-    queue: VecDeque<Bytes>,
-    bytes: usize,
-    end: bool,
 }
 
 impl NullRelay {
@@ -191,10 +183,10 @@ impl NullRelay {
                     Err(WriteError::Stopped(_) | WriteError::Closed) => return false,
                 }
             }
-            let backlog = backlogs.entry(*copy).or_default();
-            backlog.bytes += rest.len();
-            backlog.queue.push_back(rest);
-            let is_too_much = backlog.bytes > NULL_RELAY_BACKLOG_BYTES_MAX;
+            let queue = || SendQueue::of_stream(copy.1);
+            let backlog = backlogs.entry(*copy).or_insert_with(queue);
+            backlog.push(rest, ());
+            let is_too_much = backlog.waiting_bytes() > NULL_RELAY_BACKLOG_BYTES_MAX;
             if is_too_much {
                 connection.reset(copy.1, ResetCode::TOO_FAR_BEHIND.0);
                 backlogs.remove(copy);
@@ -212,20 +204,10 @@ impl NullRelay {
         let Some(mut connection) = turn.connection(copy.0) else {
             return;
         };
-        while let Some(front) = backlog.queue.front_mut() {
-            let before = front.len();
-            let written = connection.write(copy.1, front);
-            backlog.bytes -= before - front.len();
-            match written {
-                Ok(()) => drop(backlog.queue.pop_front()),
-                Err(WriteError::Blocked) => return,
-                Err(WriteError::Stopped(_) | WriteError::Closed) => backlog.queue.clear(),
-            }
+        let flushed = backlog.flush(&mut connection, |()| {});
+        if flushed.is_err() || backlog.is_empty() {
+            self.backlogs.remove(&copy);
         }
-        if backlog.end {
-            connection.finish(copy.1);
-        }
-        self.backlogs.remove(&copy);
     }
 
     pub(super) fn on_stream_end(
@@ -242,7 +224,7 @@ impl NullRelay {
                 continue;
             };
             match (end, self.backlogs.get_mut(&copy)) {
-                (StreamEnd::Fin, Some(backlog)) => backlog.end = true,
+                (StreamEnd::Fin, Some(backlog)) => backlog.finish(),
                 (StreamEnd::Fin, None) => connection.finish(copy.1),
                 (StreamEnd::Reset(code), _) => {
                     connection.reset(copy.1, code.0);
