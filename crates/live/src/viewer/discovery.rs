@@ -37,11 +37,51 @@ struct MetadataRequest {
     name: String,
     request: RequestId,
     is_catalog: bool,
-    /// Whether the relay accepted the request.
-    is_accepted: bool,
-    /// Whether nothing more is awaited for this request.
-    is_answered: bool,
+    state: RequestState,
     retries: Retries,
+}
+
+/// How far the request for a metadata track has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestState {
+    /// The relay's answer is awaited.
+    Requested,
+    /// The relay has accepted the request; the object is awaited.
+    Accepted,
+    /// Nothing more is awaited.
+    Answered {
+        /// Whether the relay has accepted the request.
+        is_accepted: bool,
+    },
+}
+
+/// What happens to the request for a metadata track.
+#[derive(Clone, Copy, Debug)]
+enum RequestEvent {
+    /// The relay accepts it.
+    Accept,
+    /// Its object has come, will not come, or is not needed.
+    Answer,
+}
+
+impl RequestState {
+    fn after(self, event: RequestEvent) -> Self {
+        match (self, event) {
+            (Self::Requested | Self::Accepted, RequestEvent::Accept) => Self::Accepted,
+            (Self::Answered { .. }, RequestEvent::Accept) => Self::Answered { is_accepted: true },
+            (_, RequestEvent::Answer) => Self::Answered {
+                is_accepted: self.is_accepted(),
+            },
+        }
+    }
+
+    fn is_accepted(self) -> bool {
+        matches!(self, Self::Accepted | Self::Answered { is_accepted: true })
+    }
+
+    fn is_answered(self) -> bool {
+        matches!(self, Self::Answered { .. })
+    }
 }
 
 /// The catalog that came last.
@@ -97,7 +137,7 @@ impl Discovery {
         let over = self.asked.extract_if(.., |asked| !asked.is_catalog);
         let over = over.map(|asked| asked.request).collect();
         for asked in &mut self.asked {
-            asked.is_answered = true;
+            asked.state = asked.state.after(RequestEvent::Answer);
         }
         over
     }
@@ -105,13 +145,13 @@ impl Discovery {
     /// Notes that nothing more is awaited from a request; returns the name of its track, if that is news.
     fn answer(&mut self, request: RequestId) -> Option<String> {
         let mut asked = self.asked.iter_mut();
-        let asked = asked.find(|asked| asked.request == request && !asked.is_answered)?;
-        asked.is_answered = true;
+        let asked = asked.find(|asked| asked.request == request && !asked.state.is_answered())?;
+        asked.state = asked.state.after(RequestEvent::Answer);
         Some(asked.name.clone())
     }
 
     fn is_answered(&self) -> bool {
-        self.asked.iter().all(|asked| asked.is_answered)
+        self.asked.iter().all(|asked| asked.state.is_answered())
     }
 }
 
@@ -130,8 +170,7 @@ impl Viewer {
                 name: name.to_owned(),
                 request,
                 is_catalog,
-                is_accepted: false,
-                is_answered: false,
+                state: RequestState::Requested,
                 retries: Retries::default(),
             });
         }
@@ -173,7 +212,7 @@ impl Viewer {
         self.discovery.give_up_at = Some(turn.now + METADATA_TIME_MAX);
         let mut asked = self.discovery.asked.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.request == id) {
-            asked.is_accepted = true;
+            asked.state = asked.state.after(RequestEvent::Accept);
         }
         let Some((session, mut connection)) = self.client.open(turn) else {
             return;
@@ -221,7 +260,7 @@ impl Viewer {
     /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
     pub(super) fn on_metadata_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         let mut asked = self.discovery.asked.iter();
-        if asked.any(|asked| asked.request == id && !asked.is_accepted) {
+        if asked.any(|asked| asked.request == id && !asked.state.is_accepted()) {
             let reason = "it ended the request without an answer";
             let error = RequestError::new(RequestErrorCode::INTERNAL_ERROR, reason);
             self.on_metadata_rejected(turn, id, &error);
@@ -302,9 +341,17 @@ impl Viewer {
         if !self.discovery.poll_timeout().is_some_and(is_due) {
             return;
         }
-        let unanswered = self.discovery.asked.iter().find(|asked| !asked.is_answered);
+        let unanswered = self
+            .discovery
+            .asked
+            .iter()
+            .find(|asked| !asked.state.is_answered());
         let name = unanswered.map_or(CATALOG_TRACK, |asked| &*asked.name);
-        let is_there = self.discovery.asked.iter().any(|asked| asked.is_accepted);
+        let is_there = self
+            .discovery
+            .asked
+            .iter()
+            .any(|asked| asked.state.is_accepted());
         let reason = if is_there {
             format!("the track {name:?} is there, but what it holds did not come")
         } else {
@@ -347,3 +394,25 @@ impl Viewer {
 const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
 /// The pause between two requests for a catalog that nobody had.
 const ASK_PAUSE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_of_a_request_has_one_outcome() {
+        let mut table = String::new();
+        for state in [
+            RequestState::Requested,
+            RequestState::Accepted,
+            RequestState::Answered { is_accepted: false },
+            RequestState::Answered { is_accepted: true },
+        ] {
+            for event in [RequestEvent::Accept, RequestEvent::Answer] {
+                let row = format!("{state:?} + {event:?} -> {:?}\n", state.after(event));
+                table.push_str(&row);
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+}
