@@ -76,7 +76,7 @@ struct Link {
 }
 
 impl Link {
-    fn settle(&mut self, now: Instant) {
+    fn take_session_events(&mut self, now: Instant) {
         while let Some(event) = self.client.poll_event() {
             if let SessionEvent::Ready { .. } = event {
                 self.sessions += 1;
@@ -99,7 +99,7 @@ impl App for Upstreams {
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.client.handle() == handle) {
             assert!(link.client.handle_event(turn, event).is_none());
-            link.settle(now);
+            link.take_session_events(now);
         }
     }
 
@@ -116,7 +116,7 @@ impl App for Upstreams {
                 link.client.connect(turn, 0);
             }
             link.client.handle_timeout(turn);
-            link.settle(now);
+            link.take_session_events(now);
         }
     }
 

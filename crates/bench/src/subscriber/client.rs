@@ -69,7 +69,7 @@ impl SubscriberClient {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions.iter().all(Subscription::is_settled)
+        self.subscriptions.iter().all(Subscription::is_ready)
     }
 
     pub(super) fn is_closed(&self) -> bool {
