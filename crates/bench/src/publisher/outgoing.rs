@@ -151,7 +151,7 @@ mod tests {
             Self {
                 now: any_instant(),
                 transport: TestTransport::default(),
-                sender: TrackSender::new(),
+                sender: TrackSender::default(),
                 outgoing: Outgoing::new(5),
             }
         }

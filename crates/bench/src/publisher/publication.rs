@@ -71,7 +71,7 @@ impl Publication {
             plan,
             name,
             alias,
-            sender: TrackSender::new(),
+            sender: TrackSender::default(),
             subscription: Subscription::None,
             cursor: Cursor::default(),
             largest: None,
