@@ -130,10 +130,17 @@ impl<'a> Section<'a> {
     }
 
     fn audience(&self) -> Result<Audience, Fault> {
-        let mut audience = Audience::default();
-        for (key, value) in &self.values {
-            audience.set(*key, value)?;
-        }
+        let joins_per_second = self.optional(Key::JoinsPerSecond).map(Value::per_second);
+        let share = |key| self.optional(key).map_or(Ok(0), Value::share);
+        let pause = self.optional(Key::SlowReadPause).map(Value::ttl);
+        let churn_per_second = self.optional(Key::ChurnPerSecond).map(Value::per_second);
+        let audience = Audience {
+            joins_per_second: joins_per_second.transpose()?,
+            slow_subscribers: share(Key::SlowSubscribers)?,
+            slow_read_pause: pause.transpose()?.unwrap_or_default(),
+            churning_subscribers: share(Key::ChurningSubscribers)?,
+            churn_per_second: churn_per_second.transpose()?.unwrap_or_default(),
+        };
         if audience.slow_subscribers > 0 {
             self.required(Key::SlowReadPause)?;
         }
