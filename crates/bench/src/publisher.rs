@@ -26,8 +26,10 @@ use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
+use crate::clock::ramp_time;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::scenario::NamedTrack;
 use weir_client::client::Client;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
@@ -43,22 +45,13 @@ pub struct PublisherConfig {
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
     /// What each publisher publishes: one entry per connection.
-    pub publishers: Vec<Vec<Publish>>,
+    pub publishers: Vec<Vec<NamedTrack>>,
     /// How tracks are offered.
     pub flow: PublishFlow,
     /// Connections started per second; all at once if zero.
     pub ramp_per_second: u32,
     /// What is shown with every offer.
     pub tokens: Vec<Token>,
-}
-
-/// One track to publish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publish {
-    /// Which of the plans it follows.
-    pub plan: usize,
-    /// What it is called.
-    pub name: FullTrackName,
 }
 
 /// How tracks are offered to the relay, since relays differ (decision 33).
@@ -307,12 +300,7 @@ impl PublisherRole {
 
     /// When client number `client` starts to connect.
     fn connects_at(&self, client: usize) -> Instant {
-        let rate = u64::from(self.config.ramp_per_second);
-        let ns = (client as u64)
-            .saturating_mul(1_000_000_000)
-            .checked_div(rate)
-            .unwrap_or(0);
-        self.started + Duration::from_nanos(ns)
+        ramp_time(self.started, self.config.ramp_per_second, client as u64)
     }
 
     /// When the next client starts to connect.

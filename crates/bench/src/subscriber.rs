@@ -32,6 +32,7 @@ pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::profile::Audience;
+use crate::scenario::NamedTrack;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
@@ -47,7 +48,7 @@ pub struct SubscriberConfig {
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
     /// What each subscriber subscribes to: one entry per connection.
-    pub subscribers: Vec<Arc<[Wanted]>>,
+    pub subscribers: Vec<Arc<[NamedTrack]>>,
     /// How tracks are asked for.
     pub flow: SubscribeFlow,
     /// What is asked for with every subscription.
@@ -60,15 +61,6 @@ pub struct SubscriberConfig {
     pub start_timeout: Duration,
     /// Whether every byte of content is compared with what was sent.
     pub verify_content: bool,
-}
-
-/// One track to subscribe to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Which of the plans it follows.
-    pub plan: usize,
-    /// What it is called.
-    pub name: FullTrackName,
 }
 
 /// How subscribers come to their tracks, since relays differ (decision 33).
@@ -139,7 +131,7 @@ impl SubscriberRole {
     /// Subscribers that wait for [`start`](Self::start).
     pub fn new(config: SubscriberConfig) -> Self {
         let subscribers = Subscribers::new(config);
-        let config = &subscribers.config;
+        let config = &subscribers.measured.config;
         Self {
             connections: Clients::new(config.target.clone(), config.subscribers.len()),
             subscribers,
@@ -196,7 +188,7 @@ impl SubscriberRole {
 
     /// The tracks of the profile.
     pub(crate) fn plans(&self) -> &[TrackPlan] {
-        &self.subscribers.config.plans
+        &self.subscribers.measured.config.plans
     }
 
     /// Subscriptions to the tracks of one plan, without those of subscribers that are set apart.
@@ -247,14 +239,11 @@ impl SubscriberRole {
         sent: impl Fn(&FullTrackName) -> Option<SentTotals>,
     ) -> Vec<SubscriptionResult> {
         let Subscribers {
-            config,
-            clients,
-            measured,
-            ..
+            clients, measured, ..
         } = &self.subscribers;
         clients
             .iter()
-            .flat_map(|client| client.results(&config.plans, measured, &sent))
+            .flat_map(|client| client.results(measured, &sent))
             .collect()
     }
 
@@ -312,7 +301,7 @@ impl App for SubscriberRole {
             return;
         };
         if self.subscribers.reads_slowly(number) {
-            let pause = self.subscribers.config.audience.slow_read_pause;
+            let pause = self.subscribers.measured.config.audience.slow_read_pause;
             if let Some(event) = self.unread.hold(now, pause, number, event) {
                 self.take(turn, number, event);
             }

@@ -14,12 +14,11 @@ use weir_quic::ConnectionStats;
 use super::fetch_response::{FetchResponse, Progress, fetch_ok};
 use super::offer::{Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks};
 use super::publication::Publication;
-use super::{
-    PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
-};
+use super::{PublicationResult, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError};
 use crate::limits::FETCHES_MAX;
 use crate::metrics::{Dropped, TrackPlan};
 use crate::profile::{Pattern, TrackMode};
+use crate::scenario::NamedTrack;
 use weir_client::client::Client;
 use weir_client::peer::DataEvent;
 use weir_client::turn::Turn;
@@ -40,9 +39,9 @@ pub(crate) struct PublisherClient {
 }
 
 impl PublisherClient {
-    pub(super) fn new(tracks: &[Publish], plans: &[TrackPlan]) -> Self {
+    pub(super) fn new(tracks: &[NamedTrack], plans: &[TrackPlan]) -> Self {
         let tracks = (0..).zip(tracks);
-        let publication = |(alias, track): (u64, &Publish)| {
+        let publication = |(alias, track): (u64, &NamedTrack)| {
             let is_fetched = plans[track.plan].pattern() == Pattern::Fetch;
             Publication::new(track.plan, track.name.clone(), alias, is_fetched)
         };

@@ -5,9 +5,9 @@ use weir_moqt::name::Namespace;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
 
+use super::SubscribeFlow;
 use super::client::{SubscriberClient, insert_request, refuse};
 use super::measurements::Measurements;
-use super::{SubscribeFlow, SubscriberConfig};
 use crate::metrics::{End, Failure};
 use weir_client::client::Client;
 use weir_client::turn::Turn;
@@ -18,7 +18,6 @@ impl SubscriberClient {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
     ) {
         let Some(prefix) = self.prefix() else { return };
@@ -26,10 +25,10 @@ impl SubscriberClient {
             return;
         };
         let parameters = Parameters {
-            authorization_tokens: config.request.tokens.clone(),
+            authorization_tokens: measured.config.request.tokens.clone(),
             ..Parameters::default()
         };
-        let asked = if config.flow == SubscribeFlow::SubscribeTracks {
+        let asked = if measured.config.flow == SubscribeFlow::SubscribeTracks {
             session.subscribe_tracks(&mut connection, prefix, parameters)
         } else {
             session.subscribe_namespace(&mut connection, prefix, parameters)
@@ -45,7 +44,6 @@ impl SubscriberClient {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         (id, suffix): (RequestId, &Namespace),
     ) {
@@ -57,7 +55,7 @@ impl SubscriberClient {
         };
         let found = |number: &usize| self.wanted[*number].name.namespace == whole;
         let numbers: Vec<usize> = (0..self.wanted.len()).filter(found).collect();
-        self.ask_for(turn, client, config, measured, numbers);
+        self.ask_for(turn, client, measured, numbers);
     }
 
     /// The relay offers a track under the prefix.
@@ -65,7 +63,6 @@ impl SubscriberClient {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         (id, publish): (RequestId, &Publish),
     ) {
@@ -73,15 +70,15 @@ impl SubscriberClient {
             .wanted
             .iter()
             .position(|one| one.name == publish.track)
-            .filter(|_| config.flow == SubscribeFlow::SubscribeTracks);
+            .filter(|_| measured.config.flow == SubscribeFlow::SubscribeTracks);
         let Some(number) = wanted.filter(|number| !self.subscriptions[*number].is_requested())
         else {
             return refuse(turn, client, id);
         };
         self.subscriptions[number].on_requested(turn.now);
         insert_request(&mut self.requests, id, number);
-        let plan = &config.plans[self.wanted[number].plan];
-        let mut parameters = config.request.parameters(plan);
+        let plan = &measured.config.plans[self.wanted[number].plan];
+        let mut parameters = measured.config.request.parameters(plan);
         // Who offers waits for nobody.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);

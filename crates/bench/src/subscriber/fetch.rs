@@ -1,18 +1,15 @@
 //! Tracks that are fetched in whole instead of subscribed to. [evens-00 §3.3]
 
-use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus, SubgroupId};
-use weir_moqt::error::ResetCode;
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::location::Location;
 use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::Parameters;
-use weir_moqt::session::RequestId;
 use weir_transport::StreamId;
 
 use super::SubscriberConfig;
 use super::client::{SubscriberClient, insert_request};
-use super::incoming::{Complete, Incoming, carries};
+use super::incoming::{Complete, carries};
 use super::measurements::Measurements;
-use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
 use crate::profile::Pattern;
 use weir_client::client::Client;
@@ -31,7 +28,6 @@ impl SubscriberClient {
         &mut self,
         turn: &mut Turn<'_>,
         client: &mut Client,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
     ) {
         let now = turn.now;
@@ -44,7 +40,7 @@ impl SubscriberClient {
             }
             subscription.on_requested(now);
             let wanted = &self.wanted[number];
-            let schedule = config.plans[wanted.plan].schedule();
+            let schedule = measured.config.plans[wanted.plan].schedule();
             let kind = FetchKind::Standalone {
                 track: wanted.name.clone(),
                 start: Location {
@@ -57,8 +53,8 @@ impl SubscriberClient {
                 },
             };
             let parameters = Parameters {
-                subscriber_priority: config.request.priority,
-                authorization_tokens: config.request.tokens.clone(),
+                subscriber_priority: measured.config.request.priority,
+                authorization_tokens: measured.config.request.tokens.clone(),
                 ..Parameters::default()
             };
             match session.fetch(&mut connection, kind, parameters) {
@@ -69,27 +65,6 @@ impl SubscriberClient {
                     receiver.fail(Failure::Refused);
                     receiver.end(End::Disconnected);
                     subscription.note_end(receiver, &mut measured.progress);
-                }
-            }
-        }
-    }
-
-    /// The stream of a fetch begins.
-    pub(super) fn on_fetched(
-        &mut self,
-        turn: &mut Turn<'_>,
-        client: &mut Client,
-        stream: StreamId,
-        request: RequestId,
-    ) {
-        match self.number_of(request) {
-            Some(number) if self.streams.len() < INCOMING_STREAMS_MAX => {
-                let incoming = Incoming::new(stream, number, 0, SubgroupId::Zero);
-                self.streams.push(incoming);
-            }
-            Some(_) | None => {
-                if let Some((session, mut connection)) = client.open(turn) {
-                    session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
         }
