@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
-use weir_moqt::session::{Event as SessionEvent, Session, Side};
+use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::session::{Event as SessionEvent, RequestId, Session, Side};
 use weir_quic::{Connection, Event, Handle};
 use weir_transport::Transport as _;
 
@@ -98,6 +99,20 @@ impl Client {
         turn: &'a mut Turn<'_>,
     ) -> Option<(&'a mut Session, Connection<'a>)> {
         self.peer_mut()?.open(turn)
+    }
+
+    /// Accepts an update of a request.
+    pub fn accept_update(&mut self, turn: &mut Turn<'_>, id: RequestId) {
+        if let Some((session, mut connection)) = self.open(turn) {
+            session.update_ok(&mut connection, id, RequestOk::default());
+        }
+    }
+
+    /// Refuses a request.
+    pub fn refuse(&mut self, turn: &mut Turn<'_>, id: RequestId, error: RequestError) {
+        if let Some((session, mut connection)) = self.open(turn) {
+            session.request_error(&mut connection, id, error);
+        }
     }
 
     /// The next event of the session.

@@ -18,7 +18,7 @@ use weir_client::target::Target;
 use weir_client::turn::Turn;
 use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
-use weir_moqt::message::{RequestError, RequestOk, Subscribe};
+use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
@@ -170,9 +170,7 @@ impl Origin {
                 SessionEvent::Request { id, request } => self.answer(turn, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
                     self.apply_parameters(turn, id, &parameters);
-                    if let Some((session, mut connection)) = self.client.open(turn) {
-                        session.update_ok(&mut connection, id, RequestOk::default());
-                    }
+                    self.client.accept_update(turn, id);
                 }
                 SessionEvent::Closed { id, .. } => self.on_closed(turn, id),
                 SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),

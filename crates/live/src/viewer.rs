@@ -14,13 +14,13 @@ mod unpacking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_client::client::Client;
 use weir_client::turn::Turn;
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, RequestError, RequestOk};
+use weir_moqt::message::{FetchKind, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
@@ -198,12 +198,12 @@ impl Viewer {
                 self.on_metadata_rejected(turn, id, &error);
             }
             SessionEvent::Rejected { id, error } => self.on_rejected(turn, id, error),
-            SessionEvent::Request { id, .. } => self.refuse_request(turn, id),
-            SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) = self.client.open(turn) {
-                    session.update_ok(&mut connection, id, RequestOk::default());
-                }
+            SessionEvent::Request { id, .. } => {
+                let code = RequestErrorCode::NOT_SUPPORTED;
+                let error = RequestError::new(code, "a player only subscribes");
+                self.client.refuse(turn, id, error);
             }
+            SessionEvent::Update { id, .. } => self.client.accept_update(turn, id),
             SessionEvent::Subgroup {
                 stream,
                 request,
@@ -252,49 +252,67 @@ impl Viewer {
         }
     }
 
-    fn refuse_request(&mut self, turn: &mut Turn<'_>, id: RequestId) {
-        if let Some((session, mut connection)) = self.client.open(turn) {
-            let code = RequestErrorCode::NOT_SUPPORTED;
-            let error = RequestError::new(code, "a player only subscribes");
-            session.request_error(&mut connection, id, error);
-        }
-    }
-
     fn subscribe(&mut self, turn: &mut Turn<'_>, tracks: Vec<(String, Option<Unpacker>)>) {
         for (name, unpacker) in tracks {
-            if let Some(request) = self.subscribe_to(turn, &name) {
+            if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks.push(Track::new(name, request, unpacker));
             }
         }
         self.await_answers(turn.now);
     }
 
-    /// Sends SUBSCRIBE for a track; the player fails if that is impossible.
-    fn subscribe_to(&mut self, turn: &mut Turn<'_>, name: &str) -> Option<RequestId> {
+    /// Sends SUBSCRIBE for a media track, to begin where the player joins.
+    fn subscribe_to_media(&mut self, turn: &mut Turn<'_>, name: &str) -> Option<RequestId> {
+        let filter = match self.config.join {
+            Join::Next => Filter::NextGroupStart,
+            Join::Current => Filter::LargestObject,
+        };
+        self.subscribe_to(turn, name, filter, self.config.rendezvous_timeout)
+    }
+
+    /// Sends SUBSCRIBE for a track, for whose publisher the relay may wait for `wait`; the player fails if that is impossible.
+    fn subscribe_to(
+        &mut self,
+        turn: &mut Turn<'_>,
+        name: &str,
+        filter: Filter,
+        wait: Duration,
+    ) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
             Err(error) => {
-                let reason = format!("the track {name} has no name: {error}");
+                let reason = format!("the track {name:?} has no name: {error}");
                 self.client.fail(reason);
                 return None;
             }
         };
         let parameters = Parameters {
-            filter: Some(match self.config.join {
-                Join::Next => Filter::NextGroupStart,
-                Join::Current => Filter::LargestObject,
-            }),
-            rendezvous_timeout: Some(self.config.rendezvous_timeout).filter(|time| !time.is_zero()),
+            filter: Some(filter),
+            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
         let (session, mut connection) = self.client.open(turn)?;
         match session.subscribe(&mut connection, full_name, parameters) {
             Ok(request) => Some(request),
             Err(refused) => {
-                let reason = format!("a track cannot be asked for: {refused}");
+                let reason = format!("the track {name:?} cannot be asked for: {refused}");
                 self.client.fail(reason);
                 None
             }
+        }
+    }
+
+    /// Fetches what is past of the group that is on its way for a subscription.
+    fn fetch_past(&mut self, turn: &mut Turn<'_>, id: RequestId, of: StreamContent) {
+        let Some((session, mut connection)) = self.client.open(turn) else {
+            return;
+        };
+        let kind = FetchKind::RelativeJoining {
+            request_id: id.0,
+            groups: 0,
+        };
+        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
+            self.fetches.push((fetch, of));
         }
     }
 
@@ -307,7 +325,7 @@ impl Viewer {
         if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
             // The end of the subscription before was overtaken by this one.
             let name = self.tracks[place].name.clone();
-            if let Some(request) = self.subscribe_to(turn, &name) {
+            if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {
@@ -325,18 +343,8 @@ impl Viewer {
         if self.config.join == Join::Next || largest.is_none() {
             return;
         }
-        let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
-            return;
-        };
-        let Some((session, mut connection)) = self.client.open(turn) else {
-            return;
-        };
-        let kind = FetchKind::RelativeJoining {
-            request_id: id.0,
-            groups: 0,
-        };
-        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, StreamContent::Track(place)));
+        if let Some(place) = self.tracks.iter().position(|track| track.request == id) {
+            self.fetch_past(turn, id, StreamContent::Track(place));
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
-use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::message::RequestError;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
 use weir_transport::StreamId;
@@ -323,9 +323,7 @@ impl SubscriberClient {
                 );
             }
             SessionEvent::Request { id, .. } => refuse(turn, client, id),
-            SessionEvent::Update { id, .. } => {
-                accept_update(turn, client, id);
-            }
+            SessionEvent::Update { id, .. } => client.accept_update(turn, id),
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest
             // answers what a subscriber never asks.
             SessionEvent::GoAway(_)
@@ -530,20 +528,11 @@ impl SubscriberClient {
     }
 }
 
-/// Updates of requests change nothing for a subscriber.
-fn accept_update(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
-    if let Some((session, mut connection)) = client.open(turn) {
-        session.update_ok(&mut connection, id, RequestOk::default());
-    }
-}
-
 /// A subscriber serves nobody.
 pub(super) fn refuse(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
     let reason = "a benchmark subscriber asks for what it wants";
     let error = RequestError::new(RequestErrorCode::UNINTERESTED, reason);
-    if let Some((session, mut connection)) = client.open(turn) {
-        session.request_error(&mut connection, id, error);
-    }
+    client.refuse(turn, id, error);
 }
 
 /// Notes the subscription that a request belongs to. Requests come in ascending order, but for those of the relay.

@@ -7,15 +7,14 @@ use bytes::Bytes;
 use weir_client::turn::Turn;
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, RequestError};
-use weir_moqt::parameter::{Filter, Parameters};
+use weir_moqt::message::RequestError;
+use weir_moqt::parameter::Filter;
 use weir_moqt::session::RequestId;
 
 use super::Viewer;
 use super::answer_timeout::{answer_by, unanswered_reason};
 use super::incoming::{Retries, StreamContent};
 use crate::catalog::CATALOG_TRACK;
-use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
 /// The metadata tracks that were requested, and what has come of them.
@@ -165,7 +164,7 @@ impl Viewer {
     }
 
     fn ask(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration, is_catalog: bool) {
-        if let Some(request) = self.ask_for(turn, name, wait) {
+        if let Some(request) = self.subscribe_to(turn, name, Filter::LargestObject, wait) {
             self.discovery.asked.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
@@ -173,32 +172,6 @@ impl Viewer {
                 state: RequestState::Requested,
                 retries: Retries::default(),
             });
-        }
-    }
-
-    /// Sends SUBSCRIBE for a metadata track; the player fails if that is impossible.
-    fn ask_for(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration) -> Option<RequestId> {
-        let full_name = match track(&self.config.namespace, name) {
-            Ok(full_name) => full_name,
-            Err(error) => {
-                let reason = format!("the track {name:?} has no name: {error}");
-                self.client.fail(reason);
-                return None;
-            }
-        };
-        let parameters = Parameters {
-            filter: Some(Filter::LargestObject),
-            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
-            ..Parameters::default()
-        };
-        let (session, mut connection) = self.client.open(turn)?;
-        match session.subscribe(&mut connection, full_name, parameters) {
-            Ok(request) => Some(request),
-            Err(refused) => {
-                let reason = format!("the track {name:?} cannot be asked for: {refused}");
-                self.client.fail(reason);
-                None
-            }
         }
     }
 
@@ -214,18 +187,8 @@ impl Viewer {
         if let Some(asked) = asked.find(|asked| asked.request == id) {
             asked.state = asked.state.after(RequestEvent::Accept);
         }
-        let Some((session, mut connection)) = self.client.open(turn) else {
-            return;
-        };
-        if largest.is_none() {
-            return;
-        }
-        let kind = FetchKind::RelativeJoining {
-            request_id: id.0,
-            groups: 0,
-        };
-        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, StreamContent::Metadata(id)));
+        if largest.is_some() {
+            self.fetch_past(turn, id, StreamContent::Metadata(id));
         }
     }
 
@@ -281,7 +244,7 @@ impl Viewer {
         let left = left.map_or(Duration::ZERO, |until| {
             until.saturating_duration_since(turn.now)
         });
-        let request = self.ask_for(turn, &name, left);
+        let request = self.subscribe_to(turn, &name, Filter::LargestObject, left);
         let mut asked = self.discovery.asked.iter_mut();
         let asked = asked.find(|asked| asked.request == id);
         asked.zip(request).is_some_and(|(asked, request)| {
