@@ -33,6 +33,12 @@ impl RunClock {
     }
 }
 
+/// When client `number` begins, of `per_second` that do, or of all that begin at once if that is zero.
+pub(crate) fn ramp_time(started: Instant, per_second: u32, number: u64) -> Instant {
+    let ns = number.saturating_mul(1_000_000_000);
+    started + Duration::from_nanos(ns.checked_div(per_second.into()).unwrap_or(0))
+}
+
 /// A duration in nanoseconds; one beyond 584 years reads as the largest number.
 pub(crate) fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -49,7 +49,7 @@ pub struct TrackLabel {
 /// Text with fields to fill in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    segments: Vec<Segment>,
 }
 
 /// Why a template cannot be used.
@@ -179,7 +179,7 @@ impl TrackTemplate {
 impl Template {
     /// Reads a template.
     pub fn parse(text: &str) -> Result<Self, TemplateError> {
-        let mut parts = Vec::new();
+        let mut segments = Vec::new();
         let mut literal = String::new();
         let mut rest = text;
         while let Some(position) = rest.find(['{', '}']) {
@@ -196,44 +196,44 @@ impl Template {
             }
             let (inside, after) = after.split_once('}').ok_or(TemplateError::Unclosed)?;
             if !literal.is_empty() {
-                parts.push(Part::Literal(std::mem::take(&mut literal)));
+                segments.push(Segment::Literal(std::mem::take(&mut literal)));
             }
-            parts.push(Part::parse_field(inside)?);
+            segments.push(Segment::parse_field(inside)?);
             rest = after;
         }
         literal.push_str(rest);
         if !literal.is_empty() {
-            parts.push(Part::Literal(literal));
+            segments.push(Segment::Literal(literal));
         }
-        let positional = |part: &&Part| {
+        let positional = |segment: &&Segment| {
             matches!(
-                part,
-                Part::Field {
+                segment,
+                Segment::Field {
                     field: Field::Next,
                     ..
                 }
             )
         };
-        if parts.iter().filter(positional).count() > 1 {
+        if segments.iter().filter(positional).count() > 1 {
             return Err(TemplateError::SecondPositional);
         }
-        Ok(Self { parts })
+        Ok(Self { segments })
     }
 
     /// Fills in the fields.
     pub fn fill(&self, variables: &Variables) -> String {
         let mut filled = String::new();
-        for part in &self.parts {
-            part.fill(variables, &mut filled);
+        for segment in &self.segments {
+            segment.fill(variables, &mut filled);
         }
         filled
     }
 
     /// Whether the same text comes out whatever the numbers are.
     pub fn is_constant(&self) -> bool {
-        self.parts
+        self.segments
             .iter()
-            .all(|part| matches!(part, Part::Literal(_)))
+            .all(|segment| matches!(segment, Segment::Literal(_)))
     }
 }
 
@@ -250,13 +250,13 @@ impl TrackLabel {
 /// The template as it is written in a profile.
 impl Display for Template {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for part in &self.parts {
-            match part {
-                Part::Literal(text) => {
+        for segment in &self.segments {
+            match segment {
+                Segment::Literal(text) => {
                     f.write_str(&text.replace('{', "{{").replace('}', "}}"))?;
                 }
-                Part::Field { field, width: None } => write!(f, "{{{}}}", field.name())?,
-                Part::Field {
+                Segment::Field { field, width: None } => write!(f, "{{{}}}", field.name())?,
+                Segment::Field {
                     field,
                     width: Some(Width { digits, zeros }),
                 } => {
@@ -277,12 +277,12 @@ impl Display for TrackLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum Segment {
     Literal(String),
     Field { field: Field, width: Option<Width> },
 }
 
-impl Part {
+impl Segment {
     fn parse_field(inside: &str) -> Result<Self, TemplateError> {
         let (name, width) = match inside.split_once(':') {
             Some((name, width)) => (name, Some(Width::parse(width)?)),

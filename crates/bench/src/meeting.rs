@@ -15,6 +15,7 @@ use crate::metrics::End;
 use crate::publisher::{PublisherConfig, PublisherRole};
 use crate::subscriber::{SubscriberConfig, SubscriberRole, drain_of};
 use weir_client::peer::DataEvent;
+use weir_client::turn::Turn;
 
 /// Clients that publish and subscribe.
 #[derive(Debug)]
@@ -73,9 +74,8 @@ impl MeetingRole {
     ) -> Result<(), crate::publisher::ReleaseError> {
         self.publishers.release(now, endpoint)?;
         let connections = &mut self.publishers.connections;
-        self.subscribers
-            .subscribers
-            .release(now, endpoint, connections);
+        let turn = &mut Turn { now, endpoint };
+        self.subscribers.subscribers.release(turn, connections);
         Ok(())
     }
 
@@ -85,35 +85,34 @@ impl MeetingRole {
         self.publishers.close(now, endpoint);
     }
 
-    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+    fn drain(&mut self, turn: &mut Turn<'_>, number: usize) {
         let subscribers = &mut self.subscribers.subscribers;
         while let Some(event) = self.publishers.connections[number].poll_event() {
             if subscribers.takes(number, &event) {
                 let client = &mut self.publishers.connections[number];
-                subscribers.on_session_event(now, endpoint, client, number, event);
+                subscribers.on_session_event(turn, client, number, event);
                 continue;
             }
             if let SessionEvent::Violated(violation) = &event {
                 let reason = format!("the relay broke the protocol: {violation}");
                 subscribers.fail(number, reason);
             }
-            self.publishers
-                .on_session_event(now, endpoint, number, event);
+            self.publishers.on_session_event(turn, number, event);
         }
         self.publishers.note_failure(number);
         subscribers.note_connection(&self.publishers.connections[number], number);
     }
 
     /// Lets those subscribe whose turn it is.
-    fn join_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn join_some(&mut self, turn: &mut Turn<'_>) {
         let subscribers = &mut self.subscribers.subscribers;
         for _ in 0..CONNECTS_PER_TURN_MAX {
-            let Some(number) = subscribers.next_to_join(now) else {
+            let Some(number) = subscribers.next_to_join(turn.now) else {
                 return;
             };
             let client = &mut self.publishers.connections[number];
             if client.is_ready() {
-                subscribers.subscribe(now, endpoint, client, number);
+                subscribers.subscribe(turn, client, number);
             } else {
                 let reason = client.failure();
                 let reason = reason.unwrap_or("the session was not open in time");
@@ -125,22 +124,23 @@ impl MeetingRole {
 
 impl App for MeetingRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         let Some(number) = self.publishers.connections.number_of(&event) else {
             return;
         };
         let client = &mut self.publishers.connections[number];
-        match client.handle_event(now, endpoint, event) {
+        match client.handle_event(turn, event) {
             Some(DataEvent::Datagram(request, datagram)) => {
                 let subscribers = &mut self.subscribers.subscribers;
                 return subscribers.on_datagram(now, number, request, &datagram);
             }
             Some(event) => {
                 let publishers = &mut self.publishers;
-                publishers.on_data_event(now, endpoint, number, &event);
+                publishers.on_data_event(turn, number, &event);
             }
             None => {}
         }
-        self.drain(now, endpoint, number);
+        self.drain(turn, number);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -152,16 +152,17 @@ impl App for MeetingRole {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if self.is_finished() {
             return;
         }
-        self.publishers.on_timeout(now, endpoint);
-        self.join_some(now, endpoint);
+        self.publishers.on_timeout(turn);
+        self.join_some(turn);
         if self.next_check <= now {
             self.next_check = now + CHECK_PERIOD;
             for number in 0..self.publishers.len() {
-                self.publishers.connections[number].handle_timeout(now, endpoint);
-                self.drain(now, endpoint, number);
+                self.publishers.connections[number].handle_timeout(turn);
+                self.drain(turn, number);
             }
         }
         let subscribers = &mut self.subscribers.subscribers;

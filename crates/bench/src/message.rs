@@ -3,6 +3,7 @@
 //! All numbers are in network order, without padding (decision 1). Decoding takes constant time,
 //! allocates nothing and accepts exactly the bytes that encoding makes.
 
+use bytes::Buf as _;
 use thiserror::Error;
 
 use crate::limits::{OBJECT_BYTES_MAX, OBJECT_BYTES_MIN, OBJECTS_PER_GROUP_MAX};
@@ -118,11 +119,12 @@ impl Start {
     }
 
     fn decode(bytes: &[u8; START_BYTES]) -> Result<Self, MessageError> {
+        let mut fields = &bytes[1..];
         let start = Self {
-            objects_per_group: u32_at(bytes, 1),
-            first_object_size: u32_at(bytes, 5),
-            remaining_object_size: u32_at(bytes, 9),
-            interval_ms: u32_at(bytes, 13),
+            objects_per_group: fields.get_u32(),
+            first_object_size: fields.get_u32(),
+            remaining_object_size: fields.get_u32(),
+            interval_ms: fields.get_u32(),
         };
         let sizes = OBJECT_BYTES_MIN..=OBJECT_BYTES_MAX;
         if !(1..=OBJECTS_PER_GROUP_MAX).contains(&start.objects_per_group) {
@@ -158,20 +160,21 @@ impl DataHeader {
                 found: object_bytes,
             });
         };
-        let data_length = u32_at(head, 21);
-        let expected = header + u64::from(data_length);
+        let mut fields = &head[1..];
+        let decoded = Self {
+            group_number: fields.get_u64(),
+            object_number: fields.get_u64(),
+            milliseconds_since_first_object: fields.get_u32(),
+            data_length: fields.get_u32(),
+        };
+        let expected = header + u64::from(decoded.data_length);
         if expected != object_bytes {
             return Err(MessageError::Length {
                 expected,
                 found: object_bytes,
             });
         }
-        Ok(Self {
-            group_number: u64_at(head, 1),
-            object_number: u64_at(head, 9),
-            milliseconds_since_first_object: u32_at(head, 17),
-            data_length,
-        })
+        Ok(decoded)
     }
 }
 
@@ -187,10 +190,11 @@ impl Completion {
     }
 
     fn decode(bytes: &[u8; COMPLETION_BYTES]) -> Self {
+        let mut fields = &bytes[1..];
         Self {
-            objects_sent: u64_at(bytes, 1),
-            groups_sent: u64_at(bytes, 9),
-            total_duration_ms: u32_at(bytes, 17),
+            objects_sent: fields.get_u64(),
+            groups_sent: fields.get_u64(),
+            total_duration_ms: fields.get_u32(),
         }
     }
 }
@@ -205,18 +209,6 @@ fn exactly<const N: usize>(head: &[u8], object_bytes: u64) -> Result<[u8; N], Me
         return Err(length);
     }
     head.first_chunk().copied().ok_or(length)
-}
-
-fn u32_at<const N: usize>(bytes: &[u8; N], position: usize) -> u32 {
-    let mut number = [0; 4];
-    number.copy_from_slice(&bytes[position..position + 4]);
-    u32::from_be_bytes(number)
-}
-
-fn u64_at<const N: usize>(bytes: &[u8; N], position: usize) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[position..position + 8]);
-    u64::from_be_bytes(number)
 }
 
 const START_TYPE: u8 = 0x01;

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use weir_client::peer::{DataEvent, Peer};
+use weir_client::send_queue::SendQueue;
+use weir_client::turn::Turn;
 use weir_moqt::error::{PublishDoneCode, RequestErrorCode, ResetCode, SessionError};
 use weir_moqt::limits::Limits;
 use weir_moqt::message::{PublishDone, RequestError, RequestOk, Setup, SubscribeOk};
@@ -23,7 +25,7 @@ use weir_moqt::session::{Session, Side, StreamEnd};
 use weir_quic::{App, Connection, Endpoint, Event, Handle};
 use weir_transport::{StreamId, Transport as _};
 
-use self::forwarding::{Backlog, Forwarded};
+use self::forwarding::Forwarded;
 use crate::limits::NULL_RELAY_TRACKS_MAX;
 
 /// How the relay misbehaves; by default it does not.
@@ -72,7 +74,7 @@ pub struct NullRelay {
     /// Outgoing streams by the publisher's stream.
     streams: BTreeMap<(Handle, StreamId), Forwarded>,
     /// What waits before streams that are blocked.
-    backlogs: BTreeMap<(Handle, StreamId), Backlog>,
+    backlogs: BTreeMap<(Handle, StreamId), SendQueue>,
     done: Forwarding,
     is_closed: bool,
 }
@@ -108,17 +110,17 @@ impl NullRelay {
 
     fn act<R>(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         handle: Handle,
         action: impl FnOnce(&mut Session, &mut Connection<'_>) -> R,
     ) -> Option<R> {
-        let (session, mut connection) = self.peers.get_mut(&handle)?.open(now, endpoint)?;
+        let (session, mut connection) = self.peers.get_mut(&handle)?.open(turn)?;
         Some(action(session, &mut connection))
     }
 
-    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
-        let Some(mut connection) = endpoint.connection(now, handle) else {
+    fn on_connected(&mut self, turn: &mut Turn<'_>, handle: Handle) {
+        let now = turn.now;
+        let Some(mut connection) = turn.connection(handle) else {
             return;
         };
         let setup = Setup {
@@ -128,61 +130,55 @@ impl NullRelay {
         let limits = Limits::default();
         if let Some(peer) = Peer::start(now, &mut connection, Side::Server, setup, limits) {
             self.peers.insert(handle, peer);
-            self.drain(now, endpoint, handle);
+            self.drain(turn, handle);
         }
     }
 
-    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+    fn drain(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         while let Some(event) = self.peers.get_mut(&handle).and_then(Peer::poll_event) {
-            self.on_session_event(now, endpoint, handle, event);
+            self.on_session_event(turn, handle, event);
         }
     }
 
-    fn on_session_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        from: Handle,
-        event: SessionEvent,
-    ) {
+    fn on_session_event(&mut self, turn: &mut Turn<'_>, from: Handle, event: SessionEvent) {
         match event {
             SessionEvent::Request { id, request } => {
-                self.on_request(now, endpoint, from, (id, request));
+                self.on_request(turn, from, (id, request));
             }
             SessionEvent::Accepted {
                 id,
                 ok: Accepted::Subscribe(_),
-            } => self.on_flowing(now, endpoint, (from, id)),
-            SessionEvent::Done { id, done } => self.on_done(now, endpoint, (from, id), &done),
+            } => self.on_flowing(turn, (from, id)),
+            SessionEvent::Done { id, done } => self.on_done(turn, (from, id), &done),
             SessionEvent::Rejected { id, error } => {
-                self.on_refused(now, endpoint, (from, id), &error);
+                self.on_refused(turn, (from, id), &error);
             }
-            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, (from, id)),
+            SessionEvent::Closed { id, .. } => self.on_closed(turn, (from, id)),
             SessionEvent::Subgroup {
                 stream,
                 request,
                 header,
-            } => self.on_subgroup(now, endpoint, (from, stream), (request, header)),
+            } => self.on_subgroup(turn, (from, stream), (request, header)),
             SessionEvent::Object { stream, object } => {
-                self.on_object(now, endpoint, (from, stream), object);
+                self.on_object(turn, (from, stream), object);
             }
             SessionEvent::Payload { stream, data } => {
-                self.write(now, endpoint, (from, stream), &data);
+                self.write(turn, (from, stream), &data);
             }
             SessionEvent::StreamEnd { stream, end } => {
-                self.on_stream_end(now, endpoint, (from, stream), end);
+                self.on_stream_end(turn, (from, stream), end);
             }
             SessionEvent::Datagram { request, datagram } => {
-                self.on_datagram(now, endpoint, (from, request), datagram);
+                self.on_datagram(turn, (from, request), datagram);
             }
             SessionEvent::Update { id, .. } => {
                 let ok = RequestOk::default();
-                self.act(now, endpoint, from, |session, connection| {
+                self.act(turn, from, |session, connection| {
                     session.update_ok(connection, id, ok);
                 });
             }
             SessionEvent::Violated(violation) => {
-                if let Some(mut connection) = endpoint.connection(now, from) {
+                if let Some(mut connection) = turn.connection(from) {
                     connection.close(violation.code.0, b"a broken protocol");
                 }
             }
@@ -201,8 +197,7 @@ impl NullRelay {
 
     fn on_request(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         from: Handle,
         (id, request): (RequestId, Request),
     ) {
@@ -212,42 +207,42 @@ impl NullRelay {
                 if self.namespaces.len() < NULL_RELAY_TRACKS_MAX {
                     self.namespaces.insert(fields, (offer.namespace, from));
                 }
-                self.act(now, endpoint, from, |session, connection| {
+                self.act(turn, from, |session, connection| {
                     session.request_ok(connection, id, RequestOk::default());
                 });
-                self.ask_for_wanted(now, endpoint);
+                self.ask_for_wanted(turn);
             }
             Request::Publish(publish) => {
                 let Some(number) = self.number_of(publish.track) else {
-                    return self.refuse(now, endpoint, (from, id), "too many tracks");
+                    return self.refuse(turn, (from, id), "too many tracks");
                 };
-                self.act(now, endpoint, from, |session, connection| {
+                self.act(turn, from, |session, connection| {
                     session.request_ok(connection, id, RequestOk::default());
                 });
                 self.upstream.insert((from, id), number);
                 self.tracks[number].source = Some((from, id));
-                self.on_flowing(now, endpoint, (from, id));
+                self.on_flowing(turn, (from, id));
             }
             Request::Subscribe(_) if self.faults.refuse => {
-                self.refuse(now, endpoint, (from, id), "not you");
+                self.refuse(turn, (from, id), "not you");
             }
             Request::Subscribe(subscribe) => {
                 let Some(number) = self.number_of(subscribe.track) else {
-                    return self.refuse(now, endpoint, (from, id), "too many tracks");
+                    return self.refuse(turn, (from, id), "too many tracks");
                 };
                 let track = &mut self.tracks[number];
                 track.subscribers.push((from, id));
                 if track.is_flowing {
-                    self.accept(now, endpoint, (from, id), number);
+                    self.accept(turn, (from, id), number);
                 } else if track.source.is_none() {
-                    self.ask_for_wanted(now, endpoint);
+                    self.ask_for_wanted(turn);
                 }
             }
             Request::Fetch(_)
             | Request::TrackStatus(_)
             | Request::SubscribeNamespace(_)
             | Request::SubscribeTracks(_) => {
-                self.refuse(now, endpoint, (from, id), "the null relay only forwards");
+                self.refuse(turn, (from, id), "the null relay only forwards");
             }
         }
     }
@@ -271,26 +266,15 @@ impl NullRelay {
         Some(number)
     }
 
-    fn refuse(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        (to, id): (Handle, RequestId),
-        reason: &str,
-    ) {
-        let error = RequestError {
-            code: RequestErrorCode::UNAUTHORIZED,
-            retry_after: None,
-            reason: reason.to_owned(),
-            redirect: None,
-        };
-        self.act(now, endpoint, to, |session, connection| {
+    fn refuse(&mut self, turn: &mut Turn<'_>, (to, id): (Handle, RequestId), reason: &str) {
+        let error = RequestError::new(RequestErrorCode::UNAUTHORIZED, reason);
+        self.act(turn, to, |session, connection| {
             session.request_error(connection, id, error);
         });
     }
 
     /// Subscribes to every track that somebody wants, that nobody sends yet, and whose namespace was announced.
-    fn ask_for_wanted(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn ask_for_wanted(&mut self, turn: &mut Turn<'_>) {
         let wanted: Vec<usize> = (0..self.tracks.len())
             .filter(|number| {
                 let track = &self.tracks[*number];
@@ -309,7 +293,7 @@ impl NullRelay {
                 }
             };
             let Some(publisher) = publisher else { continue };
-            let asked = self.act(now, endpoint, publisher, |session, connection| {
+            let asked = self.act(turn, publisher, |session, connection| {
                 session.subscribe(connection, name, Parameters::default())
             });
             if let Some(Ok(id)) = asked {
@@ -321,7 +305,7 @@ impl NullRelay {
 
     /// Objects of a track come from now on: whoever waits for it is accepted. Nobody does if they came before, from another
     /// publisher or by another request.
-    fn on_flowing(&mut self, now: Instant, endpoint: &mut Endpoint, source: (Handle, RequestId)) {
+    fn on_flowing(&mut self, turn: &mut Turn<'_>, source: (Handle, RequestId)) {
         let Some(number) = self.upstream.get(&source).copied() else {
             return;
         };
@@ -329,48 +313,37 @@ impl NullRelay {
             return;
         }
         for subscriber in self.tracks[number].subscribers.clone() {
-            self.accept(now, endpoint, subscriber, number);
+            self.accept(turn, subscriber, number);
         }
     }
 
-    fn accept(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        (to, id): (Handle, RequestId),
-        number: usize,
-    ) {
+    fn accept(&mut self, turn: &mut Turn<'_>, (to, id): (Handle, RequestId), number: usize) {
         let ok = SubscribeOk {
             track_alias: number as u64,
             parameters: Parameters::default(),
             properties: Properties::EMPTY,
         };
-        self.act(now, endpoint, to, |session, connection| {
+        self.act(turn, to, |session, connection| {
             session.subscribe_ok(connection, id, ok);
         });
     }
 
-    fn on_done(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        source: (Handle, RequestId),
-        done: &PublishDone,
-    ) {
-        let Some(number) = self.upstream.remove(&source) else {
+    /// Forgets a source; returns its track, unless another publisher, or another request, took its place.
+    fn end_source(&mut self, source: (Handle, RequestId)) -> Option<&mut Track> {
+        let track = &mut self.tracks[self.upstream.remove(&source)?];
+        track.source.take_if(|one| *one == source)?;
+        Some(track)
+    }
+
+    fn on_done(&mut self, turn: &mut Turn<'_>, source: (Handle, RequestId), done: &PublishDone) {
+        let Some(track) = self.end_source(source) else {
             return;
         };
-        let track = &mut self.tracks[number];
-        // Another publisher, or another request, took its place.
-        if track.source != Some(source) {
-            return;
-        }
-        track.source = None;
         if !std::mem::take(&mut track.is_flowing) {
             return;
         }
         for (handle, request) in std::mem::take(&mut track.subscribers) {
-            self.act(now, endpoint, handle, |session, connection| {
+            self.act(turn, handle, |session, connection| {
                 session.publish_done(connection, request, done.clone());
             });
         }
@@ -379,27 +352,20 @@ impl NullRelay {
     /// The publisher does not want to send the track.
     fn on_refused(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         source: (Handle, RequestId),
         error: &RequestError,
     ) {
-        let Some(number) = self.upstream.remove(&source) else {
+        let Some(track) = self.end_source(source) else {
             return;
         };
-        let track = &mut self.tracks[number];
-        // Another publisher, or another request, took its place.
-        if track.source != Some(source) {
-            return;
-        }
-        track.source = None;
         for subscriber in std::mem::take(&mut track.subscribers) {
-            self.refuse(now, endpoint, subscriber, &error.reason);
+            self.refuse(turn, subscriber, &error.reason);
         }
     }
 
     /// A request is over that its peer has ended: a subscription, or the source of a track without `PUBLISH_DONE`.
-    fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, request: (Handle, RequestId)) {
+    fn on_closed(&mut self, turn: &mut Turn<'_>, request: (Handle, RequestId)) {
         for track in &mut self.tracks {
             track.subscribers.retain(|one| *one != request);
         }
@@ -408,11 +374,11 @@ impl NullRelay {
             stream_count: None,
             reason: "the publisher ended it".to_owned(),
         };
-        self.on_done(now, endpoint, request, &done);
+        self.on_done(turn, request, &done);
     }
 
     /// A peer is gone, and with it what it published.
-    fn on_lost(&mut self, now: Instant, endpoint: &mut Endpoint, handle: Handle) {
+    fn on_lost(&mut self, turn: &mut Turn<'_>, handle: Handle) {
         self.peers.remove(&handle);
         self.namespaces
             .retain(|_, (_, publisher)| *publisher != handle);
@@ -432,38 +398,39 @@ impl NullRelay {
                 stream_count: None,
                 reason: "the publisher is gone".to_owned(),
             };
-            self.on_done(now, endpoint, source, &done);
+            self.on_done(turn, source, &done);
         }
         let streams = (handle, StreamId(0))..=(handle, StreamId(u64::MAX));
         let streams: Vec<_> = self.streams.range(streams).map(|(key, _)| *key).collect();
         for stream in streams {
             let end = StreamEnd::Reset(ResetCode::CANCELLED);
-            self.on_stream_end(now, endpoint, stream, end);
+            self.on_stream_end(turn, stream, end);
         }
     }
 }
 
 impl App for NullRelay {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         let handle = event.handle();
         if let Event::Lost { .. } = event {
-            return self.on_lost(now, endpoint, handle);
+            return self.on_lost(turn, handle);
         }
         if let Event::Connected { .. } = event {
-            return self.on_connected(now, endpoint, handle);
+            return self.on_connected(turn, handle);
         }
         let peer = self.peers.get_mut(&handle);
-        match peer.and_then(|peer| peer.handle_event(now, endpoint, event)) {
-            Some(DataEvent::Writable(stream)) => self.on_writable(now, endpoint, (handle, stream)),
+        match peer.and_then(|peer| peer.handle_event(turn, event)) {
+            Some(DataEvent::Writable(stream)) => self.on_writable(turn, (handle, stream)),
             Some(DataEvent::Datagram(request, datagram)) => {
-                self.on_datagram(now, endpoint, (handle, request), datagram);
+                self.on_datagram(turn, (handle, request), datagram);
             }
             Some(
                 DataEvent::Stopped(..) | DataEvent::Acknowledged(_) | DataEvent::StreamsAvailable,
             )
             | None => {}
         }
-        self.drain(now, endpoint, handle);
+        self.drain(turn, handle);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

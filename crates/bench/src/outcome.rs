@@ -309,14 +309,9 @@ fn definition(track: &TrackProfile) -> TrackDefinition {
         section: track.section.clone(),
         namespace: track.template.namespace().to_string(),
         name: track.template.name().to_string(),
-        track_mode: match track.track_mode {
-            TrackMode::Datagram => "datagram".to_owned(),
-            TrackMode::Stream => "stream".to_owned(),
-        },
-        stream_mapping: match track.track_mode {
-            TrackMode::Datagram => None,
-            TrackMode::Stream => Some(track.stream_mapping.name().to_owned()),
-        },
+        track_mode: track.track_mode.name().to_owned(),
+        stream_mapping: (track.track_mode == TrackMode::Stream)
+            .then(|| track.stream_mapping.name().to_owned()),
         priority: track.priority,
         ttl_ms: ms(track.ttl),
         time_interval_ms: milliseconds(interval_ns),

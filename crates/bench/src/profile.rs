@@ -134,6 +134,16 @@ pub enum TrackMode {
     Stream,
 }
 
+impl TrackMode {
+    /// The name in a profile.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Datagram => "datagram",
+            Self::Stream => "stream",
+        }
+    }
+}
+
 /// The time between two objects: 10 µs to an hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Interval(Duration);

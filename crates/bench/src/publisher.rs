@@ -26,12 +26,15 @@ use weir_moqt::token::Token;
 use weir_quic::{App, ConnectionStats, Endpoint, Event};
 
 use self::client::PublisherClient;
+use crate::clock::ramp_time;
 use crate::limits::{CONNECTS_PER_TURN_MAX, ITEMS_PER_TURN_MAX};
 use crate::metrics::{SenderResult, SentTotals, TrackPlan};
+use crate::scenario::NamedTrack;
 use weir_client::client::Client;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
+use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 
 /// What publishers are made from.
@@ -42,22 +45,13 @@ pub struct PublisherConfig {
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
     /// What each publisher publishes: one entry per connection.
-    pub publishers: Vec<Vec<Publish>>,
+    pub publishers: Vec<Vec<NamedTrack>>,
     /// How tracks are offered.
     pub flow: PublishFlow,
     /// Connections started per second; all at once if zero.
     pub ramp_per_second: u32,
     /// What is shown with every offer.
     pub tokens: Vec<Token>,
-}
-
-/// One track to publish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Publish {
-    /// Which of the plans it follows.
-    pub plan: usize,
-    /// What it is called.
-    pub name: FullTrackName,
 }
 
 /// How tracks are offered to the relay, since relays differ (decision 33).
@@ -203,12 +197,13 @@ impl PublisherRole {
     /// # Errors
     /// The largest object of a datagram track is larger than a datagram; nothing was begun.
     pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) -> Result<(), ReleaseError> {
+        let turn = &mut Turn { now, endpoint };
         if self.released.is_some() {
             return Ok(());
         }
         for (number, client) in self.clients.iter_mut().enumerate() {
             let connection = &mut self.connections[number];
-            client.check_datagram_sizes(now, endpoint, connection, &self.config.plans)?;
+            client.check_datagram_sizes(turn, connection, &self.config.plans)?;
         }
         self.released = Some(now);
         for (client, publisher) in self.config.publishers.iter().enumerate() {
@@ -231,8 +226,9 @@ impl PublisherRole {
                 self.clients[number].note_dropped(&stats, &self.config.plans);
             }
         }
+        let turn = &mut Turn { now, endpoint };
         for number in 0..self.clients.len() {
-            self.connections[number].close(now, endpoint, "the benchmark is over");
+            self.connections[number].close(turn, "the benchmark is over");
         }
         self.connected = self.clients.len();
         self.agenda.clear();
@@ -304,12 +300,7 @@ impl PublisherRole {
 
     /// When client number `client` starts to connect.
     fn connects_at(&self, client: usize) -> Instant {
-        let rate = u64::from(self.config.ramp_per_second);
-        let ns = (client as u64)
-            .saturating_mul(1_000_000_000)
-            .checked_div(rate)
-            .unwrap_or(0);
-        self.started + Duration::from_nanos(ns)
+        ramp_time(self.started, self.config.ramp_per_second, client as u64)
     }
 
     /// When the next client starts to connect.
@@ -318,40 +309,33 @@ impl PublisherRole {
         waiting.then(|| self.connects_at(self.connected))
     }
 
-    fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn connect_some(&mut self, turn: &mut Turn<'_>) {
         for _ in 0..CONNECTS_PER_TURN_MAX {
-            if self.next_connect().is_none_or(|at| at > now) {
+            if self.next_connect().is_none_or(|at| at > turn.now) {
                 return;
             }
             let number = self.connected;
             self.connected += 1;
-            self.connections.connect(now, endpoint, number);
+            self.connections.connect(turn, number);
             self.note_failure(number);
         }
     }
 
     /// Takes an event of a client's data streams.
-    pub(crate) fn on_data_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        number: usize,
-        event: &DataEvent,
-    ) {
+    pub(crate) fn on_data_event(&mut self, turn: &mut Turn<'_>, number: usize, event: &DataEvent) {
         let (connection, plans) = (&mut self.connections[number], &self.config.plans);
-        self.clients[number].on_data_event(now, endpoint, connection, plans, event);
+        self.clients[number].on_data_event(turn, connection, plans, event);
     }
 
     /// Takes an event of the session of a client.
     pub(crate) fn on_session_event(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         number: usize,
         event: SessionEvent,
     ) {
         let (connection, config) = (&mut self.connections[number], &self.config);
-        self.clients[number].on_session_event(now, endpoint, connection, config, event);
+        self.clients[number].on_session_event(turn, connection, config, event);
     }
 
     /// Takes note if the connection of a client is of no more use.
@@ -361,48 +345,42 @@ impl PublisherRole {
         }
     }
 
-    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+    fn drain(&mut self, turn: &mut Turn<'_>, number: usize) {
         while let Some(event) = self.connections[number].poll_event() {
-            self.on_session_event(now, endpoint, number, event);
+            self.on_session_event(turn, number, event);
         }
         self.note_failure(number);
     }
 
     /// Sends what is due of one track, and puts it back on the agenda.
-    fn send_due(
-        &mut self,
-        now: Instant,
-        released: Instant,
-        endpoint: &mut Endpoint,
-        client: usize,
-        track: usize,
-    ) {
+    fn send_due(&mut self, turn: &mut Turn<'_>, released: Instant, client: usize, track: usize) {
         let plans = &self.config.plans;
         let publisher = &mut self.clients[client];
         for _ in 0..ITEMS_PER_TURN_MAX {
-            let on = (&mut *endpoint, &mut self.connections[client]);
-            if !publisher.send_due(now, released, on, plans, track, &mut self.buffer) {
+            let connection = &mut self.connections[client];
+            if !publisher.send_due(turn, connection, released, plans, track, &mut self.buffer) {
                 break;
             }
         }
-        if let Some(next) = publisher.next_at(now, released, plans, track) {
+        if let Some(next) = publisher.next_at(turn.now, released, plans, track) {
             self.agenda.push(Reverse((next, client, track)));
         }
     }
 
     /// What is not worth a timer of its own: sessions' time-outs, and the ends of tracks.
-    fn check(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn check(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         self.next_check = now + CHECK_PERIOD;
         for (number, client) in self.clients.iter_mut().enumerate() {
             let connection = &mut self.connections[number];
             if connection.has_started() {
-                client.on_check(now, endpoint, connection, &self.config.plans);
+                client.on_check(turn, connection, &self.config.plans);
             }
         }
         if !self.is_held_open && self.is_done() {
             let close_at = *self.close_at.get_or_insert(now + CLOSE_DELAY);
             if close_at <= now {
-                self.close(now, endpoint);
+                self.close(now, turn.endpoint);
             }
         }
     }
@@ -420,11 +398,12 @@ impl PublisherRole {
     }
 
     /// Connects, sends and ends what is due; the sessions themselves are the caller's to look after.
-    pub(crate) fn on_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(crate) fn on_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         if self.closed {
             return;
         }
-        self.connect_some(now, endpoint);
+        self.connect_some(turn);
         if let Some(released) = self.released {
             // Only what is due now: a track that has to catch up waits for the next turn.
             for _ in 0..self.agenda.len() {
@@ -435,23 +414,24 @@ impl PublisherRole {
                     break;
                 }
                 self.agenda.pop();
-                self.send_due(now, released, endpoint, client, track);
+                self.send_due(turn, released, client, track);
             }
         }
         if self.next_check <= now {
-            self.check(now, endpoint);
+            self.check(turn);
         }
     }
 }
 
 impl App for PublisherRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         if let Some(number) = self.connections.number_of(&event) {
-            let left = self.connections[number].handle_event(now, endpoint, event);
+            let left = self.connections[number].handle_event(turn, event);
             if let Some(event) = left {
-                self.on_data_event(now, endpoint, number, &event);
+                self.on_data_event(turn, number, &event);
             }
-            self.drain(now, endpoint, number);
+            self.drain(turn, number);
         }
     }
 
@@ -460,13 +440,14 @@ impl App for PublisherRole {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if !self.closed && self.next_check <= now {
             for number in 0..self.clients.len() {
-                self.connections[number].handle_timeout(now, endpoint);
-                self.drain(now, endpoint, number);
+                self.connections[number].handle_timeout(turn);
+                self.drain(turn, number);
             }
         }
-        self.on_timeout(now, endpoint);
+        self.on_timeout(turn);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {

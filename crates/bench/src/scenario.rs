@@ -8,16 +8,23 @@ use weir_moqt::name::{FullTrackName, NameError};
 use crate::interpolate::{Clash, TrackLabel, Variables, check_clashes};
 use crate::limits::SUBSCRIPTIONS_MAX;
 use crate::profile::{Mode, Profile};
-use crate::publisher::Publish;
-use crate::subscriber::Wanted;
 
 /// The tracks of each publisher and of each subscriber.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// One entry per publisher.
-    pub publishers: Vec<Vec<Publish>>,
+    pub publishers: Vec<Vec<NamedTrack>>,
     /// One entry per subscriber; in meetings the same clients as the publishers.
-    pub subscribers: Vec<Arc<[Wanted]>>,
+    pub subscribers: Vec<Arc<[NamedTrack]>>,
+}
+
+/// One track to publish or to subscribe to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedTrack {
+    /// Which of the plans it follows.
+    pub plan: usize,
+    /// What it is called.
+    pub name: FullTrackName,
 }
 
 /// What the clients of a run do with the tracks of its profile: the `mode` of each track, unless one is given for all
@@ -110,11 +117,11 @@ impl Scenario {
         let modes = || tracks.iter().zip(&profile.tracks);
         let published: Vec<_> = modes()
             .filter(|(_, track)| roles.publishes(track.mode))
-            .map(|(named, _)| named.publish())
+            .map(|(named, _)| named.track.clone())
             .collect();
-        let wanted: Arc<[Wanted]> = modes()
+        let wanted: Arc<[NamedTrack]> = modes()
             .filter(|(_, track)| roles.subscribes(track.mode))
-            .map(|(named, _)| named.wanted())
+            .map(|(named, _)| named.track.clone())
             .collect();
         check_subscriptions(subscribers, wanted.len())?;
         let subscribers = if wanted.is_empty() { 0 } else { subscribers };
@@ -167,13 +174,14 @@ impl Scenario {
                 members.push(tracks);
             }
             for (client, tracks) in members.iter().enumerate() {
-                let publish = tracks.iter().map(Named::publish);
+                let publish = tracks.iter().map(|one| one.track.clone());
                 scenario.publishers.push(publish.collect());
                 let others = members
                     .iter()
                     .enumerate()
                     .filter(|(other, _)| *other != client);
-                let wanted = others.flat_map(|(_, tracks)| tracks.iter().map(Named::wanted));
+                let wanted =
+                    others.flat_map(|(_, tracks)| tracks.iter().map(|one| one.track.clone()));
                 scenario.subscribers.push(wanted.collect());
             }
         }
@@ -187,31 +195,14 @@ impl Scenario {
     }
 }
 
-/// A track of the profile with its name filled in.
-struct Named {
-    plan: usize,
+/// A track of the profile with its name filled in, as MOQT and as people know it.
+struct Labelled {
+    track: NamedTrack,
     label: TrackLabel,
-    name: FullTrackName,
-}
-
-impl Named {
-    fn publish(&self) -> Publish {
-        Publish {
-            plan: self.plan,
-            name: self.name.clone(),
-        }
-    }
-
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            plan: self.plan,
-            name: self.name.clone(),
-        }
-    }
 }
 
 /// Fills in the names of all tracks.
-fn name_all(profile: &Profile, variables: Variables) -> Result<Vec<Named>, ScenarioError> {
+fn name_all(profile: &Profile, variables: Variables) -> Result<Vec<Labelled>, ScenarioError> {
     let tracks = profile.tracks.iter().enumerate();
     tracks
         .map(|(plan, track)| {
@@ -226,7 +217,8 @@ fn name_all(profile: &Profile, variables: Variables) -> Result<Vec<Named>, Scena
                     section: track.section.clone(),
                     error,
                 })?;
-            Ok(Named { plan, label, name })
+            let track = NamedTrack { plan, name };
+            Ok(Labelled { track, label })
         })
         .collect()
 }
@@ -234,7 +226,7 @@ fn name_all(profile: &Profile, variables: Variables) -> Result<Vec<Named>, Scena
 /// Who publishes what, for errors.
 fn labels(
     profile: &Profile,
-    tracks: &[Named],
+    tracks: &[Labelled],
     who: impl Fn() -> String,
 ) -> Vec<(String, TrackLabel)> {
     let with_sections = tracks.iter().zip(&profile.tracks);

@@ -32,9 +32,11 @@ pub(crate) use self::subscribers::{Subscribers, drain_of};
 use crate::limits::CONNECTS_PER_TURN_MAX;
 use crate::metrics::{End, Heat, SentTotals, TrackPlan};
 use crate::profile::Audience;
+use crate::scenario::NamedTrack;
 use weir_client::clients::Clients;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
+use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 use weir_histogram::Series;
 
@@ -46,7 +48,7 @@ pub struct SubscriberConfig {
     /// The tracks of the profile.
     pub plans: Arc<[TrackPlan]>,
     /// What each subscriber subscribes to: one entry per connection.
-    pub subscribers: Vec<Arc<[Wanted]>>,
+    pub subscribers: Vec<Arc<[NamedTrack]>>,
     /// How tracks are asked for.
     pub flow: SubscribeFlow,
     /// What is asked for with every subscription.
@@ -59,15 +61,6 @@ pub struct SubscriberConfig {
     pub start_timeout: Duration,
     /// Whether every byte of content is compared with what was sent.
     pub verify_content: bool,
-}
-
-/// One track to subscribe to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Which of the plans it follows.
-    pub plan: usize,
-    /// What it is called.
-    pub name: FullTrackName,
 }
 
 /// How subscribers come to their tracks, since relays differ (decision 33).
@@ -138,7 +131,7 @@ impl SubscriberRole {
     /// Subscribers that wait for [`start`](Self::start).
     pub fn new(config: SubscriberConfig) -> Self {
         let subscribers = Subscribers::new(config);
-        let config = &subscribers.config;
+        let config = &subscribers.measured.config;
         Self {
             connections: Clients::new(config.target.clone(), config.subscribers.len()),
             subscribers,
@@ -153,8 +146,9 @@ impl SubscriberRole {
 
     /// The schedules begin: tracks whose pattern is to be fetched are.
     pub fn release(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         let connections = &mut self.connections;
-        self.subscribers.release(now, endpoint, connections);
+        self.subscribers.release(turn, connections);
     }
 
     /// Whether every subscription was accepted, or has ended.
@@ -194,7 +188,7 @@ impl SubscriberRole {
 
     /// The tracks of the profile.
     pub(crate) fn plans(&self) -> &[TrackPlan] {
-        &self.subscribers.config.plans
+        &self.subscribers.measured.config.plans
     }
 
     /// Subscriptions to the tracks of one plan, without those of subscribers that are set apart.
@@ -245,14 +239,11 @@ impl SubscriberRole {
         sent: impl Fn(&FullTrackName) -> Option<SentTotals>,
     ) -> Vec<SubscriptionResult> {
         let Subscribers {
-            config,
-            clients,
-            measured,
-            ..
+            clients, measured, ..
         } = &self.subscribers;
         clients
             .iter()
-            .flat_map(|client| client.results(&config.plans, measured, &sent))
+            .flat_map(|client| client.results(measured, &sent))
             .collect()
     }
 
@@ -265,9 +256,10 @@ impl SubscriberRole {
 
     /// Ends all tracks that have not ended, and closes all connections.
     pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, end: End) {
+        let turn = &mut Turn { now, endpoint };
         self.subscribers.end(end);
         for number in 0..self.subscribers.clients.len() {
-            self.connections[number].close(now, endpoint, GOODBYE);
+            self.connections[number].close(turn, GOODBYE);
         }
     }
 
@@ -277,26 +269,26 @@ impl SubscriberRole {
         self.connections.number_of(event).is_some()
     }
 
-    fn drain(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+    fn drain(&mut self, turn: &mut Turn<'_>, number: usize) {
         let client = &mut self.connections[number];
         while let Some(event) = client.poll_event() {
             self.subscribers
-                .on_session_event(now, endpoint, client, number, event);
+                .on_session_event(turn, client, number, event);
         }
         self.subscribers.note_connection(client, number);
     }
 
-    fn connect_some(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn connect_some(&mut self, turn: &mut Turn<'_>) {
         for _ in 0..CONNECTS_PER_TURN_MAX {
-            let Some(number) = self.subscribers.next_to_join(now) else {
+            let Some(number) = self.subscribers.next_to_join(turn.now) else {
                 return;
             };
-            self.connect(now, endpoint, number);
+            self.connect(turn, number);
         }
     }
 
-    fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        self.connections.connect(now, endpoint, number);
+    fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
+        self.connections.connect(turn, number);
         let client = &self.connections[number];
         self.subscribers.note_connection(client, number);
     }
@@ -304,17 +296,18 @@ impl SubscriberRole {
 
 impl App for SubscriberRole {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         let Some(number) = self.connections.number_of(&event) else {
             return;
         };
         if self.subscribers.reads_slowly(number) {
-            let pause = self.subscribers.config.audience.slow_read_pause;
+            let pause = self.subscribers.measured.config.audience.slow_read_pause;
             if let Some(event) = self.unread.hold(now, pause, number, event) {
-                self.take(now, endpoint, number, event);
+                self.take(turn, number, event);
             }
             return;
         }
-        self.take(now, endpoint, number, event);
+        self.take(turn, number, event);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -324,23 +317,24 @@ impl App for SubscriberRole {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if self.subscribers.is_closed() {
             return;
         }
-        self.connect_some(now, endpoint);
+        self.connect_some(turn);
         for (number, event) in self.unread.take_due(now) {
-            self.take(now, endpoint, number, event);
+            self.take(turn, number, event);
         }
         while let Some(number) = self.subscribers.next_to_leave(now) {
-            self.come_back(now, endpoint, number);
+            self.come_back(turn, number);
         }
         if self.subscribers.takes_check(now) {
             for number in 0..self.subscribers.clients.len() {
-                self.connections[number].handle_timeout(now, endpoint);
-                self.drain(now, endpoint, number);
+                self.connections[number].handle_timeout(turn);
+                self.drain(turn, number);
             }
             for number in self.subscribers.check(now) {
-                self.connections[number].close(now, endpoint, GOODBYE);
+                self.connections[number].close(turn, GOODBYE);
             }
         }
     }
@@ -356,21 +350,21 @@ impl App for SubscriberRole {
 
 impl SubscriberRole {
     #[inline]
-    fn take(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize, event: Event) {
-        let left = self.connections[number].handle_event(now, endpoint, event);
+    fn take(&mut self, turn: &mut Turn<'_>, number: usize, event: Event) {
+        let left = self.connections[number].handle_event(turn, event);
         // The hot path: a datagram that the session knows raises no event.
         if let Some(DataEvent::Datagram(request, datagram)) = left {
             return self
                 .subscribers
-                .on_datagram(now, number, request, &datagram);
+                .on_datagram(turn.now, number, request, &datagram);
         }
-        self.drain(now, endpoint, number);
+        self.drain(turn, number);
     }
 
     /// Ends the session of a client, and begins its next.
-    fn come_back(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
-        self.connections[number].close(now, endpoint, BACK_SOON);
-        self.connect(now, endpoint, number);
+    fn come_back(&mut self, turn: &mut Turn<'_>, number: usize) {
+        self.connections[number].close(turn, BACK_SOON);
+        self.connect(turn, number);
     }
 }
 

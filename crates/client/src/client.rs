@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::draft::Draft;
 use weir_moqt::error::SessionError;
-use weir_moqt::session::{Event as SessionEvent, Session, Side};
-use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::session::{Event as SessionEvent, RequestId, Session, Side};
+use weir_quic::{Connection, Event, Handle};
 use weir_transport::Transport as _;
 
 use crate::peer::{DataEvent, Peer};
 use crate::target::Target;
+use crate::turn::Turn;
 
 /// A client of one server, with at most one connection at a time.
 ///
@@ -52,7 +54,8 @@ impl Client {
     }
 
     /// Starts to connect from the host's socket of this number. A client that has left or failed begins anew.
-    pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, socket: u32) {
+    pub fn connect(&mut self, turn: &mut Turn<'_>, socket: u32) {
+        let now = turn.now;
         *self = Self::new(Arc::clone(&self.target));
         let Target {
             client,
@@ -60,7 +63,10 @@ impl Client {
             server_name,
             ..
         } = &*self.target;
-        match endpoint.connect(now, client, *remote, server_name, socket) {
+        match turn
+            .endpoint
+            .connect(now, client, *remote, server_name, socket)
+        {
             Ok(handle) => self.state = State::Connecting { handle, since: now },
             Err(error) => self.fail(error.to_string()),
         }
@@ -70,23 +76,18 @@ impl Client {
     ///
     /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
     #[inline]
-    pub fn handle_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        event: Event,
-    ) -> Option<DataEvent> {
+    pub fn handle_event(&mut self, turn: &mut Turn<'_>, event: Event) -> Option<DataEvent> {
         if let Event::Lost { reason, .. } = &event {
             self.fail(reason.to_string());
             return None;
         }
         if let Event::Connected { .. } = event {
-            self.on_connected(now, endpoint);
+            self.on_connected(turn);
             return None;
         }
-        let left = self.peer_mut()?.handle_event(now, endpoint, event);
+        let left = self.peer_mut()?.handle_event(turn, event);
         if self.setup_time.is_none() {
-            self.note_setup(now);
+            self.note_setup(turn.now);
         }
         left
     }
@@ -95,10 +96,23 @@ impl Client {
     #[inline]
     pub fn open<'a>(
         &'a mut self,
-        now: Instant,
-        endpoint: &'a mut Endpoint,
+        turn: &'a mut Turn<'_>,
     ) -> Option<(&'a mut Session, Connection<'a>)> {
-        self.peer_mut()?.open(now, endpoint)
+        self.peer_mut()?.open(turn)
+    }
+
+    /// Accepts an update of a request.
+    pub fn accept_update(&mut self, turn: &mut Turn<'_>, id: RequestId) {
+        if let Some((session, mut connection)) = self.open(turn) {
+            session.update_ok(&mut connection, id, RequestOk::default());
+        }
+    }
+
+    /// Refuses a request.
+    pub fn refuse(&mut self, turn: &mut Turn<'_>, id: RequestId, error: RequestError) {
+        if let Some((session, mut connection)) = self.open(turn) {
+            session.request_error(&mut connection, id, error);
+        }
     }
 
     /// The next event of the session.
@@ -113,25 +127,26 @@ impl Client {
     }
 
     /// Lets the session do what is due.
-    pub fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         if self.poll_timeout().is_some_and(|timeout| timeout <= now)
-            && let Some((session, mut connection)) = self.open(now, endpoint)
+            && let Some((session, mut connection)) = self.open(turn)
         {
             session.handle_timeout(now, &mut connection);
         }
     }
 
     /// Closes the session and its connection without an error. Does nothing if the client has left or failed.
-    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
+    pub fn close(&mut self, turn: &mut Turn<'_>, reason: &str) {
         match &mut self.state {
             State::Closed(_) => return,
             State::Idle => {}
             State::Connecting { handle, .. } => {
-                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                if let Some(mut connection) = turn.connection(*handle) {
                     connection.close(SessionError::NO_ERROR.0, reason.as_bytes());
                 }
             }
-            State::Connected { peer, .. } => peer.close(now, endpoint, reason),
+            State::Connected { peer, .. } => peer.close(turn, reason),
         }
         self.end();
     }
@@ -208,11 +223,12 @@ impl Client {
         }
     }
 
-    fn on_connected(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn on_connected(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let State::Connecting { handle, since } = self.state else {
             return;
         };
-        let Some(mut connection) = endpoint.connection(now, handle) else {
+        let Some(mut connection) = turn.connection(handle) else {
             return;
         };
         self.handshake_time = Some(now.saturating_duration_since(since));

@@ -2,12 +2,12 @@
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
-use std::time::Instant;
 
-use weir_quic::{Endpoint, Event, Handle};
+use weir_quic::{Event, Handle};
 
 use crate::client::Client;
 use crate::target::Target;
+use crate::turn::Turn;
 
 /// A fixed number of clients of one server, and which connection is whose.
 #[derive(Debug)]
@@ -46,11 +46,11 @@ impl Clients {
     }
 
     /// Starts the connection of a client, in place of the one that it had.
-    pub fn connect(&mut self, now: Instant, endpoint: &mut Endpoint, number: usize) {
+    pub fn connect(&mut self, turn: &mut Turn<'_>, number: usize) {
         let client = &mut self.all[number];
         let left = client.handle();
         let socket = u32::try_from(number % self.sockets as usize).unwrap_or(0);
-        client.connect(now, endpoint, socket);
+        client.connect(turn, socket);
         let begun = client.handle();
         if let Some(left) = left
             && self.number(left).is_some()

@@ -8,8 +8,10 @@ use weir_moqt::error::SessionError;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
 use weir_moqt::session::{Config, Event as SessionEvent, RequestId, Session, Side};
-use weir_quic::{Connection, Endpoint, Event, Handle};
+use weir_quic::{Connection, Event, Handle};
 use weir_transport::{StreamId, Transport as _};
+
+use crate::turn::Turn;
 
 /// The other end of a connection: the connection's handle and the session on it.
 #[derive(Debug)]
@@ -78,10 +80,9 @@ impl Peer {
     #[inline]
     pub fn open<'a>(
         &'a mut self,
-        now: Instant,
-        endpoint: &'a mut Endpoint,
+        turn: &'a mut Turn<'_>,
     ) -> Option<(&'a mut Session, Connection<'a>)> {
-        let connection = endpoint.connection(now, self.handle)?;
+        let connection = turn.connection(self.handle)?;
         Some((&mut self.session, connection))
     }
 
@@ -89,13 +90,9 @@ impl Peer {
     ///
     /// [`poll_event`](Self::poll_event) has to be called until `None` afterwards, unless a datagram was returned.
     #[inline]
-    pub fn handle_event(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        event: Event,
-    ) -> Option<DataEvent> {
-        let (session, mut connection) = self.open(now, endpoint)?;
+    pub fn handle_event(&mut self, turn: &mut Turn<'_>, event: Event) -> Option<DataEvent> {
+        let now = turn.now;
+        let (session, mut connection) = self.open(turn)?;
         let connection = &mut connection;
         match event {
             Event::Datagram { data, .. } => {
@@ -133,8 +130,8 @@ impl Peer {
     }
 
     /// Closes the session and its connection without an error.
-    pub fn close(&mut self, now: Instant, endpoint: &mut Endpoint, reason: &str) {
-        if let Some((session, mut connection)) = self.open(now, endpoint) {
+    pub fn close(&mut self, turn: &mut Turn<'_>, reason: &str) {
+        if let Some((session, mut connection)) = self.open(turn) {
             session.close(&mut connection, SessionError::NO_ERROR, reason);
         }
     }

@@ -8,6 +8,7 @@ use weir_client::backoff::Backoff;
 use weir_client::client::Client;
 use weir_client::peer::Peer;
 use weir_client::target::Target;
+use weir_client::turn::Turn;
 use weir_moqt::draft::Draft;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::Setup;
@@ -23,6 +24,7 @@ struct Server {
 
 impl App for Server {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         let handle = event.handle();
         if let Event::Connected { .. } = event {
             let mut connection = endpoint.connection(now, handle).expect("it is connected");
@@ -33,7 +35,7 @@ impl App for Server {
             let peer = Peer::start(now, &mut connection, Side::Server, setup, Limits::default());
             self.peers.insert(handle, peer.expect("a known draft"));
         } else if let Some(peer) = self.peers.get_mut(&handle) {
-            assert!(peer.handle_event(now, endpoint, event).is_none());
+            assert!(peer.handle_event(turn, event).is_none());
             while peer.poll_event().is_some() {}
         }
     }
@@ -45,8 +47,9 @@ impl App for Server {
     fn handle_timeout(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         for peer in self.peers.values_mut() {
-            peer.close(now, endpoint, "the server restarts");
+            peer.close(turn, "the server restarts");
         }
     }
 
@@ -73,7 +76,7 @@ struct Link {
 }
 
 impl Link {
-    fn settle(&mut self, now: Instant) {
+    fn take_session_events(&mut self, now: Instant) {
         while let Some(event) = self.client.poll_event() {
             if let SessionEvent::Ready { .. } = event {
                 self.sessions += 1;
@@ -91,11 +94,12 @@ impl Link {
 
 impl App for Upstreams {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         let handle = Some(event.handle());
         let mut links = self.links.iter_mut();
         if let Some(link) = links.find(|link| link.client.handle() == handle) {
-            assert!(link.client.handle_event(now, endpoint, event).is_none());
-            link.settle(now);
+            assert!(link.client.handle_event(turn, event).is_none());
+            link.take_session_events(now);
         }
     }
 
@@ -106,18 +110,20 @@ impl App for Upstreams {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         for link in &mut self.links {
             if link.connect_at.take_if(|at| *at <= now).is_some() {
-                link.client.connect(now, endpoint, 0);
+                link.client.connect(turn, 0);
             }
-            link.client.handle_timeout(now, endpoint);
-            link.settle(now);
+            link.client.handle_timeout(turn);
+            link.take_session_events(now);
         }
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         for link in &mut self.links {
-            link.client.close(now, endpoint, "the role stops");
+            link.client.close(turn, "the role stops");
         }
     }
 

@@ -1,6 +1,5 @@
 //! What a link is made of; every value here is valid once it exists.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::rate::Rate;
@@ -233,19 +232,22 @@ impl Reordering {
 }
 
 /// Why a value cannot be part of a link.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A probability is not a number from 0 to 1.
+    #[error("{value} is not a probability from 0 to 1")]
     Probability {
         /// The number.
         value: f64,
     },
     /// A delay is longer than [`DELAY_MAX`].
+    #[error("a delay of {delay:?} is longer than {DELAY_MAX:?}")]
     Delay {
         /// The delay.
         delay: Duration,
     },
     /// A jitter is larger than the delay around which it should be.
+    #[error("a jitter of {spread:?} is larger than its delay of {base:?}")]
     Jitter {
         /// The delay without jitter.
         base: Duration,
@@ -253,30 +255,6 @@ pub enum ConfigError {
         spread: Duration,
     },
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Probability { value } => {
-                write!(formatter, "{value} is not a probability from 0 to 1")
-            }
-            Self::Delay { delay } => {
-                write!(
-                    formatter,
-                    "a delay of {delay:?} is longer than {DELAY_MAX:?}"
-                )
-            }
-            Self::Jitter { base, spread } => {
-                write!(
-                    formatter,
-                    "a jitter of {spread:?} is larger than its delay of {base:?}"
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 #[cfg(test)]
 mod tests {

@@ -149,52 +149,30 @@ impl Trace {
 }
 
 /// Why something is not a [`Trace`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// There is no opportunity after the time zero, so nothing says when the trace repeats.
+    #[error("the trace has no opportunity after time 0")]
     Empty,
     /// A line is not a number of milliseconds that fits 32 bits.
+    #[error("line {line} of the trace is not a time in milliseconds")]
     NotANumber {
         /// The line, counted from 1.
         line: usize,
     },
     /// An opportunity is earlier than the one before it.
+    #[error("opportunity {opportunity} of the trace is before the last one")]
     Backwards {
         /// The opportunity, counted from 0.
         opportunity: usize,
     },
     /// There are more opportunities than [`OPPORTUNITIES_MAX`].
+    #[error("the trace has {count} opportunities, of at most {OPPORTUNITIES_MAX}")]
     TooLong {
         /// How many there are.
         count: usize,
     },
 }
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(formatter, "the trace has no opportunity after time 0"),
-            Self::NotANumber { line } => {
-                write!(
-                    formatter,
-                    "line {line} of the trace is not a time in milliseconds"
-                )
-            }
-            Self::Backwards { opportunity } => {
-                write!(
-                    formatter,
-                    "opportunity {opportunity} of the trace is before the last one"
-                )
-            }
-            Self::TooLong { count } => write!(
-                formatter,
-                "the trace has {count} opportunities, of at most {OPPORTUNITIES_MAX}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for TraceError {}
 
 #[cfg(test)]
 mod tests {

@@ -15,9 +15,10 @@ use bytes::Bytes;
 use weir_client::client::Client;
 use weir_client::peer::DataEvent;
 use weir_client::target::Target;
+use weir_client::turn::Turn;
 use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
-use weir_moqt::message::{RequestError, RequestOk, Subscribe};
+use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::name::{FullTrackName, NameError, Namespace, TrackName};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::Properties;
@@ -156,24 +157,22 @@ impl Origin {
         self.publications.len() >= count && self.publications[..count].iter().all(is_accepted)
     }
 
-    fn handle_session_events(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn handle_session_events(&mut self, turn: &mut Turn<'_>) {
         while let Some(event) = self.client.poll_event() {
             match event {
-                SessionEvent::Ready { .. } => self.publish(now, endpoint),
-                SessionEvent::Accepted { id, ok } => self.on_accepted(now, endpoint, id, &ok),
+                SessionEvent::Ready { .. } => self.publish(turn),
+                SessionEvent::Accepted { id, ok } => self.on_accepted(turn, id, &ok),
                 SessionEvent::Rejected { error, .. } => {
                     let RequestError { code, reason, .. } = error;
                     self.client
                         .fail(format!("the relay refused a track: {code} {reason:?}"));
                 }
-                SessionEvent::Request { id, request } => self.answer(now, endpoint, id, &request),
+                SessionEvent::Request { id, request } => self.answer(turn, id, &request),
                 SessionEvent::Update { id, parameters, .. } => {
-                    self.apply_parameters(now, endpoint, id, &parameters);
-                    if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                        session.update_ok(&mut connection, id, RequestOk::default());
-                    }
+                    self.apply_parameters(turn, id, &parameters);
+                    self.client.accept_update(turn, id);
                 }
-                SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, id),
+                SessionEvent::Closed { id, .. } => self.on_closed(turn, id),
                 SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
                 SessionEvent::Violated(violation) => {
                     let reason = violation.reason;
@@ -199,7 +198,7 @@ impl Origin {
     }
 
     /// The relay accepted the PUBLISH of a track or the `PUBLISH_NAMESPACE`.
-    fn on_accepted(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId, ok: &Accepted) {
+    fn on_accepted(&mut self, turn: &mut Turn<'_>, id: RequestId, ok: &Accepted) {
         let tracks = self.publications.iter_mut();
         let tracks = tracks.map(|publication| &mut publication.request);
         for offer in tracks.chain([&mut self.namespace_offer]) {
@@ -208,18 +207,12 @@ impl Origin {
             }
         }
         if let Accepted::Ok(ok) = ok {
-            self.apply_parameters(now, endpoint, id, &ok.parameters);
+            self.apply_parameters(turn, id, &ok.parameters);
         }
     }
 
     /// The peer says how urgent a track is to it, and whether it wants it now.
-    fn apply_parameters(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-        parameters: &Parameters,
-    ) {
+    fn apply_parameters(&mut self, turn: &mut Turn<'_>, id: RequestId, parameters: &Parameters) {
         if let Some((_, asked)) = self
             .waiting_subscribes
             .iter_mut()
@@ -230,7 +223,7 @@ impl Origin {
         let mut publications = self.publications.iter_mut().enumerate();
         let found = publications.find(|(_, one)| one.request.id() == Some(id));
         let (Some((track, publication)), Some((_, mut connection))) =
-            (found, self.client.open(now, endpoint))
+            (found, self.client.open(turn))
         else {
             return;
         };
@@ -249,17 +242,18 @@ impl Origin {
     }
 
     /// Does all that is due.
-    fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn advance(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         if !self.client.has_started() {
-            self.client.connect(now, endpoint, SOCKET);
+            self.client.connect(turn, SOCKET);
         }
         while self.is_published()
             && !self.streams.is_full()
             && let Some((at, item)) = self.source.poll(now)
         {
             match item {
-                Item::Init(init) => self.on_init(now, endpoint, init),
-                Item::Frame(frame) => self.on_frame(now, endpoint, at, &frame),
+                Item::Init(init) => self.on_init(turn, init),
+                Item::Frame(frame) => self.on_frame(turn, at, &frame),
                 Item::Audio {
                     track,
                     presentation_us,
@@ -280,36 +274,36 @@ impl Origin {
                     };
                     match self.packaging {
                         Packaging::Cmaf => {
-                            self.on_audio(now, endpoint, track, tag, &fragment, &samples);
+                            self.on_audio(turn, track, tag, &fragment, &samples);
                         }
                         Packaging::Loc => {
                             for (tag, sample) in tag.split(&samples, &sizes) {
-                                self.on_audio(now, endpoint, track, tag, &fragment, &sample);
+                                self.on_audio(turn, track, tag, &fragment, &sample);
                             }
                         }
                     }
                 }
             }
         }
-        self.answer_waiting(now, endpoint);
+        self.answer_waiting(turn);
         for key in self.streams.expired(now) {
-            self.reset(now, endpoint, key);
+            self.reset(turn, key);
         }
-        self.flush(now, endpoint);
+        self.flush(turn);
         if self.source.is_over() {
-            self.drain(now, endpoint);
+            self.drain(turn);
         }
     }
 
     /// Offers the catalog, the init segment and the sound, in this order: who finds one finds those before it as well.
-    fn on_init(&mut self, now: Instant, endpoint: &mut Endpoint, init: Box<Init>) {
-        let now_ms = self.timebase.microseconds(now) / 1000;
+    fn on_init(&mut self, turn: &mut Turn<'_>, init: Box<Init>) {
+        let now_ms = self.timebase.microseconds(turn.now) / 1000;
         let catalog = Catalog::new(&init, &*self.strategy, self.packaging, now_ms);
         for (name, payload) in [
             (CATALOG_TRACK, catalog.encode()),
             (INIT_TRACK, init.segment.clone()),
         ] {
-            self.offer_metadata(now, endpoint, name, payload);
+            self.offer_metadata(turn, name, payload);
         }
         for audio in &init.audio {
             let (name, number) = (audio_track(audio.number), audio.number);
@@ -317,27 +311,21 @@ impl Origin {
                 audio: Some(number),
                 ..Terms::PLAIN
             };
-            self.offer(now, endpoint, &name, terms);
+            self.offer(turn, &name, terms);
         }
         self.init = Some(init);
-        self.answer_waiting(now, endpoint);
+        self.answer_waiting(turn);
     }
 
     /// Offers a track with one object.
-    fn offer_metadata(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        payload: Bytes,
-    ) {
+    fn offer_metadata(&mut self, turn: &mut Turn<'_>, name: &str, payload: Bytes) {
         let Ok(track_name) = TrackName::new(name) else {
             return;
         };
-        let Some(alias) = self.offer(now, endpoint, name, Terms::METADATA) else {
+        let Some(alias) = self.offer(turn, name, Terms::METADATA) else {
             return;
         };
-        self.write_metadata(now, endpoint, alias, payload.clone());
+        self.write_metadata(turn, alias, payload.clone());
         self.metadata.push(MetadataTrack {
             name: track_name,
             payload,
@@ -349,13 +337,7 @@ impl Origin {
     }
 
     /// Writes the object of a track with one object.
-    fn write_metadata(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        track: usize,
-        payload: Bytes,
-    ) {
+    fn write_metadata(&mut self, turn: &mut Turn<'_>, track: usize, payload: Bytes) {
         let key = StreamKey {
             track,
             group: 0,
@@ -366,20 +348,20 @@ impl Origin {
             properties: Properties::EMPTY,
             payload,
         };
-        self.write(now, endpoint, key, METADATA_PRIORITY, object);
+        self.write(turn, key, METADATA_PRIORITY, object);
         self.streams.finish(key);
     }
 
-    fn reset(&mut self, now: Instant, endpoint: &mut Endpoint, key: StreamKey) {
-        if let Some((_, mut connection)) = self.client.open(now, endpoint) {
+    fn reset(&mut self, turn: &mut Turn<'_>, key: StreamKey) {
+        if let Some((_, mut connection)) = self.client.open(turn) {
             let is_reset = self.streams.reset(&mut connection, key);
             self.counters.streams_reset += u64::from(is_reset);
         }
     }
 
     /// Writes what waits, as far as the connection takes it.
-    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some((_, mut connection)) = self.client.open(now, endpoint) else {
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        let Some((_, mut connection)) = self.client.open(turn) else {
             return;
         };
         let connection = &mut connection;
@@ -396,30 +378,31 @@ impl Origin {
 
 impl App for Origin {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         // Live media does not travel in datagrams.
         if let Event::Datagram { .. } = event {
             return;
         }
-        match self.client.handle_event(now, endpoint, event) {
+        match self.client.handle_event(turn, event) {
             None | Some(DataEvent::Datagram(..)) => {}
             Some(DataEvent::Writable(_) | DataEvent::StreamsAvailable) => {
-                self.flush(now, endpoint);
-                self.end_tracks_if_over(now, endpoint);
+                self.flush(turn);
+                self.end_tracks_if_over(turn);
             }
             Some(DataEvent::Acknowledged(stream)) => {
                 self.streams.arrived(stream);
-                self.end_tracks_if_over(now, endpoint);
+                self.end_tracks_if_over(turn);
             }
             Some(DataEvent::Stopped(stream, _)) => {
-                if let Some((_, mut connection)) = self.client.open(now, endpoint)
+                if let Some((_, mut connection)) = self.client.open(turn)
                     && self.streams.stopped(&mut connection, stream)
                 {
                     self.counters.streams_reset += 1;
                 }
-                self.end_tracks_if_over(now, endpoint);
+                self.end_tracks_if_over(turn);
             }
         }
-        self.handle_session_events(now, endpoint);
+        self.handle_session_events(turn);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -447,17 +430,19 @@ impl App for Origin {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if self.client.is_closed() {
             return;
         }
-        self.client.handle_timeout(now, endpoint);
+        self.client.handle_timeout(turn);
         self.on_answer_timeout(now);
-        self.advance(now, endpoint);
-        self.handle_session_events(now, endpoint);
+        self.advance(turn);
+        self.handle_session_events(turn);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.client.close(now, endpoint, "the origin was stopped");
+        let turn = &mut Turn { now, endpoint };
+        self.client.close(turn, "the origin was stopped");
     }
 
     fn is_finished(&self) -> bool {

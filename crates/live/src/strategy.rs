@@ -8,7 +8,6 @@
 
 mod layers;
 mod protective;
-mod whole;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -17,7 +16,6 @@ use weir_moqt::parameter::GroupOrder;
 
 use self::layers::Layers;
 use self::protective::Protective;
-use self::whole::Whole;
 use crate::Frame;
 use crate::playout::{Buffering, PlayerSettings};
 
@@ -87,8 +85,8 @@ pub const NAMES: [&str; 5] = ["baseline", "deprioritize-b", "skip", "combined", 
 /// The strategy with this name.
 pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
     Some(match name {
-        "baseline" => Box::new(Whole::baseline()),
-        "skip" => Box::new(Whole::skip()),
+        "baseline" => Box::new(Layers::baseline()),
+        "skip" => Box::new(Layers::skip()),
         "deprioritize-b" => Box::new(Layers::deprioritize()),
         "combined" => Box::new(Layers::combined()),
         "weir" => usual(),

@@ -14,12 +14,13 @@ mod unpacking;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 use weir_moqt::error::{RequestErrorCode, ResetCode};
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, RequestError, RequestOk};
+use weir_moqt::message::{FetchKind, RequestError};
 use weir_moqt::parameter::{Filter, Parameters};
 use weir_moqt::session::{Accepted, Event as SessionEvent, RequestId};
 use weir_quic::{App, Endpoint, Event};
@@ -172,55 +173,56 @@ impl Viewer {
         self.client.failure()
     }
 
-    fn handle_session_events(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn handle_session_events(&mut self, turn: &mut Turn<'_>) {
         while let Some(event) = self.client.poll_event() {
-            self.handle_session_event(now, endpoint, event);
+            self.handle_session_event(turn, event);
         }
     }
 
-    fn handle_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
+    fn handle_session_event(&mut self, turn: &mut Turn<'_>, event: SessionEvent) {
+        let now = turn.now;
         match event {
-            SessionEvent::Ready { .. } => self.begin(now, endpoint),
+            SessionEvent::Ready { .. } => self.begin(turn),
             SessionEvent::Accepted {
                 id,
                 ok: Accepted::Subscribe(ok),
             } => {
                 let largest = ok.parameters.largest_object;
                 if self.discovery.has(id) {
-                    self.on_metadata_accepted(now, endpoint, id, largest);
+                    self.on_metadata_accepted(turn, id, largest);
                 } else {
-                    self.on_subscribed(now, endpoint, id, largest);
+                    self.on_subscribed(turn, id, largest);
                 }
             }
             SessionEvent::Rejected { id, error } if self.discovery.has(id) => {
-                self.on_metadata_rejected(now, endpoint, id, &error);
+                self.on_metadata_rejected(turn, id, &error);
             }
-            SessionEvent::Rejected { id, error } => self.on_rejected(now, endpoint, id, error),
-            SessionEvent::Request { id, .. } => self.refuse_request(now, endpoint, id),
-            SessionEvent::Update { id, .. } => {
-                if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-                    session.update_ok(&mut connection, id, RequestOk::default());
-                }
+            SessionEvent::Rejected { id, error } => self.on_rejected(turn, id, error),
+            SessionEvent::Request { id, .. } => {
+                let code = RequestErrorCode::NOT_SUPPORTED;
+                let error = RequestError::new(code, "a player only subscribes");
+                self.client.refuse(turn, id, error);
             }
+            SessionEvent::Update { id, .. } => self.client.accept_update(turn, id),
             SessionEvent::Subgroup {
                 stream,
                 request,
                 header,
-            } => self.on_subgroup(now, endpoint, stream, request, header.group),
+            } => self.on_subgroup(turn, stream, request, header.group),
             SessionEvent::Object { stream, object } => {
-                self.on_object(now, endpoint, stream, &object);
+                self.on_object(turn, stream, &object);
             }
             SessionEvent::Fetched { stream, request } => self.on_fetched(stream, request),
             SessionEvent::FetchObject { stream, entry } => {
-                self.on_fetch_entry(now, endpoint, stream, entry);
+                self.on_fetch_entry(turn, stream, entry);
             }
             SessionEvent::Payload { stream, data } => {
-                self.on_payload(now, endpoint, stream, &data);
+                self.on_payload(turn, stream, &data);
             }
             SessionEvent::StreamEnd { stream, .. } => self.on_stream_end(now, stream),
             SessionEvent::Done { id, done } => self.on_track_end(now, id, done.stream_count),
             SessionEvent::Closed { id, .. } if self.discovery.has(id) => {
-                self.on_metadata_closed(now, endpoint, id);
+                self.on_metadata_closed(turn, id);
             }
             SessionEvent::Closed { id, .. } => self.on_track_end(now, id, None),
             SessionEvent::GoAway(_) => self.client.fail("the relay is going away".to_owned()),
@@ -240,83 +242,81 @@ impl Viewer {
     }
 
     /// The session is open: requests the catalog, or the tracks that are known without one.
-    fn begin(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn begin(&mut self, turn: &mut Turn<'_>) {
         match self.config.choice.clone() {
-            Choice::Catalog => self.discover(now, endpoint, self.config.rendezvous_timeout),
+            Choice::Catalog => self.discover(turn, self.config.rendezvous_timeout),
             Choice::Known { tracks, .. } => {
                 let tracks = tracks.into_iter().map(|name| (name, None));
-                self.subscribe(now, endpoint, tracks.collect());
+                self.subscribe(turn, tracks.collect());
             }
         }
     }
 
-    fn refuse_request(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
-        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
-            let error = RequestError {
-                code: RequestErrorCode::NOT_SUPPORTED,
-                retry_after: None,
-                reason: "a player only subscribes".to_owned(),
-                redirect: None,
-            };
-            session.request_error(&mut connection, id, error);
-        }
-    }
-
-    fn subscribe(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        tracks: Vec<(String, Option<Unpacker>)>,
-    ) {
+    fn subscribe(&mut self, turn: &mut Turn<'_>, tracks: Vec<(String, Option<Unpacker>)>) {
         for (name, unpacker) in tracks {
-            if let Some(request) = self.subscribe_to(now, endpoint, &name) {
+            if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks.push(Track::new(name, request, unpacker));
             }
         }
-        self.await_answers(now);
+        self.await_answers(turn.now);
     }
 
-    /// Sends SUBSCRIBE for a track; the player fails if that is impossible.
+    /// Sends SUBSCRIBE for a media track, to begin where the player joins.
+    fn subscribe_to_media(&mut self, turn: &mut Turn<'_>, name: &str) -> Option<RequestId> {
+        let filter = match self.config.join {
+            Join::Next => Filter::NextGroupStart,
+            Join::Current => Filter::LargestObject,
+        };
+        self.subscribe_to(turn, name, filter, self.config.rendezvous_timeout)
+    }
+
+    /// Sends SUBSCRIBE for a track, for whose publisher the relay may wait for `wait`; the player fails if that is impossible.
     fn subscribe_to(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         name: &str,
+        filter: Filter,
+        wait: Duration,
     ) -> Option<RequestId> {
         let full_name = match track(&self.config.namespace, name) {
             Ok(full_name) => full_name,
             Err(error) => {
-                let reason = format!("the track {name} has no name: {error}");
+                let reason = format!("the track {name:?} has no name: {error}");
                 self.client.fail(reason);
                 return None;
             }
         };
         let parameters = Parameters {
-            filter: Some(match self.config.join {
-                Join::Next => Filter::NextGroupStart,
-                Join::Current => Filter::LargestObject,
-            }),
-            rendezvous_timeout: Some(self.config.rendezvous_timeout).filter(|time| !time.is_zero()),
+            filter: Some(filter),
+            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
             ..Parameters::default()
         };
-        let (session, mut connection) = self.client.open(now, endpoint)?;
+        let (session, mut connection) = self.client.open(turn)?;
         match session.subscribe(&mut connection, full_name, parameters) {
             Ok(request) => Some(request),
             Err(refused) => {
-                let reason = format!("a track cannot be asked for: {refused}");
+                let reason = format!("the track {name:?} cannot be asked for: {refused}");
                 self.client.fail(reason);
                 None
             }
         }
     }
 
-    fn on_rejected(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-        error: RequestError,
-    ) {
+    /// Fetches what is past of the group that is on its way for a subscription.
+    fn fetch_past(&mut self, turn: &mut Turn<'_>, id: RequestId, of: StreamContent) {
+        let Some((session, mut connection)) = self.client.open(turn) else {
+            return;
+        };
+        let kind = FetchKind::RelativeJoining {
+            request_id: id.0,
+            groups: 0,
+        };
+        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
+            self.fetches.push((fetch, of));
+        }
+    }
+
+    fn on_rejected(&mut self, turn: &mut Turn<'_>, id: RequestId, error: RequestError) {
         // Nothing is past where a fetch of the present group is refused.
         let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
             return;
@@ -325,12 +325,12 @@ impl Viewer {
         if code == RequestErrorCode::DUPLICATE_SUBSCRIPTION && self.tracks[place].retries.take() {
             // The end of the subscription before was overtaken by this one.
             let name = self.tracks[place].name.clone();
-            if let Some(request) = self.subscribe_to(now, endpoint, &name) {
+            if let Some(request) = self.subscribe_to_media(turn, &name) {
                 self.tracks[place].request = request;
             }
         } else if self.catalogs_followed > 0 {
             // The publisher that came back has gone again.
-            self.on_track_end(now, id, Some(0));
+            self.on_track_end(turn.now, id, Some(0));
         } else {
             let reason = format!("the relay refused a track: {code} {reason:?}");
             self.client.fail(reason);
@@ -338,29 +338,13 @@ impl Viewer {
     }
 
     /// A subscription was accepted: fetches the past of the current group, if that is wanted.
-    fn on_subscribed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-        largest: Option<Location>,
-    ) {
+    fn on_subscribed(&mut self, turn: &mut Turn<'_>, id: RequestId, largest: Option<Location>) {
         self.on_accepted(id);
         if self.config.join == Join::Next || largest.is_none() {
             return;
         }
-        let Some(place) = self.tracks.iter().position(|track| track.request == id) else {
-            return;
-        };
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        let kind = FetchKind::RelativeJoining {
-            request_id: id.0,
-            groups: 0,
-        };
-        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, StreamContent::Track(place)));
+        if let Some(place) = self.tracks.iter().position(|track| track.request == id) {
+            self.fetch_past(turn, id, StreamContent::Track(place));
         }
     }
 
@@ -383,8 +367,7 @@ impl Viewer {
 
     fn on_subgroup(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: StreamId,
         request: RequestId,
         group: u64,
@@ -400,15 +383,15 @@ impl Viewer {
             None => return,
         };
         if self.streams.len() >= STREAMS_MAX {
-            return self.refuse(now, endpoint, stream, ResetCode::EXCESSIVE_LOAD);
+            return self.refuse(turn, stream, ResetCode::EXCESSIVE_LOAD);
         }
         self.streams.insert(stream, Incoming::new(of, group, false));
     }
 
-    fn refuse(&mut self, now: Instant, endpoint: &mut Endpoint, stream: StreamId, code: ResetCode) {
+    fn refuse(&mut self, turn: &mut Turn<'_>, stream: StreamId, code: ResetCode) {
         self.streams_refused += 1;
         self.streams.remove(&stream);
-        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+        if let Some((session, mut connection)) = self.client.open(turn) {
             session.stop_data(&mut connection, stream, code);
         }
     }
@@ -479,15 +462,16 @@ impl Viewer {
 
 impl App for Viewer {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         // Live media does not travel in datagrams.
         if let Event::Datagram { .. } = event {
             return;
         }
         // A player has no data streams of its own, so nothing is left of an event.
-        let _nothing = self.client.handle_event(now, endpoint, event);
-        self.handle_session_events(now, endpoint);
+        let _nothing = self.client.handle_event(turn, event);
+        self.handle_session_events(turn);
         self.play(now);
-        self.leave(now, endpoint);
+        self.leave(turn);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -511,23 +495,25 @@ impl App for Viewer {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if self.client.is_closed() {
             return;
         }
         if !self.client.has_started() {
             self.started_us = Some(self.config.timebase.microseconds(now));
-            self.client.connect(now, endpoint, SOCKET);
+            self.client.connect(turn, SOCKET);
         }
-        self.client.handle_timeout(now, endpoint);
+        self.client.handle_timeout(turn);
         self.on_discovery_timeout(now);
         self.on_answer_timeout(now);
-        self.handle_session_events(now, endpoint);
+        self.handle_session_events(turn);
         self.play(now);
-        self.leave(now, endpoint);
+        self.leave(turn);
     }
 
     fn handle_shutdown(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.client.close(now, endpoint, "the player was stopped");
+        let turn = &mut Turn { now, endpoint };
+        self.client.close(turn, "the player was stopped");
     }
 
     fn is_finished(&self) -> bool {

@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use serde_json::json;
 use weir_client::client::Client;
 use weir_client::target::Target;
+use weir_client::turn::Turn;
 use weir_live::limits::METADATA_BYTES_MAX;
 use weir_live::packaging::{LOC_TIMESCALE, LOC_TIMESTAMP, Packaging};
 use weir_live::playout::BufferChoice;
@@ -140,8 +141,8 @@ impl Publisher {
         }
     }
 
-    fn offer(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let opened = self.client.open(now, endpoint);
+    fn offer(&mut self, turn: &mut Turn<'_>) {
+        let opened = self.client.open(turn);
         let (session, mut connection) = opened.expect("it is ready");
         let connection = &mut connection;
         let held = self.layout.held.iter().map(|(name, _)| *name);
@@ -160,8 +161,8 @@ impl Publisher {
         }
     }
 
-    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some((_, mut connection)) = self.client.open(now, endpoint) else {
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        let Some((_, mut connection)) = self.client.open(turn) else {
             return;
         };
         let connection = &mut connection;
@@ -175,8 +176,9 @@ impl Publisher {
     }
 
     /// Sends what is due.
-    fn advance(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+    fn advance(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         let connection = &mut connection;
@@ -267,14 +269,15 @@ fn write(connection: &mut Connection<'_>, stream: StreamId, mut bytes: Bytes) {
 
 impl App for Publisher {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         // What its data streams do not take is not part of these stories.
-        let _room = self.client.handle_event(now, endpoint, event);
+        let _room = self.client.handle_event(turn, event);
         while let Some(event) = self.client.poll_event() {
             if matches!(event, SessionEvent::Ready { .. }) {
-                self.offer(now, endpoint);
+                self.offer(turn);
             }
         }
-        self.flush(now, endpoint);
+        self.flush(turn);
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
@@ -289,10 +292,11 @@ impl App for Publisher {
     }
 
     fn handle_timeout(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        let turn = &mut Turn { now, endpoint };
         if !self.client.has_started() {
-            return self.client.connect(now, endpoint, 0);
+            return self.client.connect(turn, 0);
         }
-        self.advance(now, endpoint);
+        self.advance(turn);
     }
 
     fn handle_shutdown(&mut self, _now: Instant, _endpoint: &mut Endpoint) {}

@@ -121,32 +121,37 @@ impl UsableCertificate {
     }
 }
 
-/// The certificate that a server shows, which can be changed while it runs.
+/// What handshakes use, which can be replaced while a server runs. Sessions that live do not notice.
 #[derive(Debug)]
-pub struct ServerCertificate {
-    current: RwLock<UsableCertificate>,
+pub struct Replaceable<T> {
+    current: RwLock<T>,
 }
 
-impl ServerCertificate {
-    /// Shows `certificate` until it is replaced.
-    pub fn new(certificate: UsableCertificate) -> Self {
-        let current = RwLock::new(certificate);
+impl<T: Clone> Replaceable<T> {
+    /// Uses `value` until it is replaced.
+    pub fn new(value: T) -> Self {
+        let current = RwLock::new(value);
         Self { current }
     }
 
-    /// Shows `certificate` from the next handshake on. Sessions that live do not notice.
-    pub fn replace(&self, certificate: UsableCertificate) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = certificate;
+    /// Uses `value` from the next handshake on.
+    pub fn replace(&self, value: T) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    /// What is shown now.
-    pub fn current(&self) -> UsableCertificate {
+    /// What is used now.
+    pub fn current(&self) -> T {
         self.current
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 }
+
+/// The certificate that a server shows.
+pub type ServerCertificate = Replaceable<UsableCertificate>;
+/// Which clients' certificates are trusted. A client need not show one.
+pub type ClientTrust = Replaceable<ClientRoots>;
 
 impl ResolvesServerCert for ServerCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
@@ -172,35 +177,6 @@ impl ClientRoots {
     }
 }
 
-/// Which clients' certificates are trusted, which can be changed while a server runs. A client need not show one.
-#[derive(Debug)]
-pub struct ClientTrust {
-    current: RwLock<ClientRoots>,
-}
-
-impl ClientTrust {
-    /// Trusts certificates that lead to one of `roots`.
-    pub fn new(roots: ClientRoots) -> Self {
-        let current = RwLock::new(roots);
-        Self { current }
-    }
-
-    /// Trusts certificates that lead to one of `roots` from the next handshake on.
-    pub fn replace(&self, roots: ClientRoots) {
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = roots;
-    }
-
-    fn current(&self) -> Arc<dyn ClientCertVerifier> {
-        Arc::clone(
-            &self
-                .current
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .0,
-        )
-    }
-}
-
 impl ClientCertVerifier for ClientTrust {
     fn client_auth_mandatory(&self) -> bool {
         false
@@ -218,6 +194,7 @@ impl ClientCertVerifier for ClientTrust {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         self.current()
+            .0
             .verify_client_cert(end_entity, intermediates, now)
     }
 
@@ -228,6 +205,7 @@ impl ClientCertVerifier for ClientTrust {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         self.current()
+            .0
             .verify_tls12_signature(message, certificate, signature)
     }
 
@@ -238,11 +216,12 @@ impl ClientCertVerifier for ClientTrust {
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         self.current()
+            .0
             .verify_tls13_signature(message, certificate, signature)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.current().supported_verify_schemes()
+        self.current().0.supported_verify_schemes()
     }
 }
 

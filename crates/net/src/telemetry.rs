@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Numbers of one host thread, written by it and read by anyone. All only grow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Telemetry {
     pub(crate) packets_received: AtomicU64,
     pub(crate) packets_sent: AtomicU64,
@@ -81,29 +81,6 @@ pub struct Delays {
     pub max: Duration,
     /// All together.
     pub sum: Duration,
-}
-
-impl Default for Telemetry {
-    fn default() -> Self {
-        Self {
-            packets_received: AtomicU64::new(0),
-            packets_sent: AtomicU64::new(0),
-            bytes_received: AtomicU64::new(0),
-            bytes_sent: AtomicU64::new(0),
-            receive_calls: AtomicU64::new(0),
-            send_calls: AtomicU64::new(0),
-            send_errors: AtomicU64::new(0),
-            receive_dropped: AtomicU64::new(0),
-            messages_sent: AtomicU64::new(0),
-            messages_received: AtomicU64::new(0),
-            threads_woken: AtomicU64::new(0),
-            channels_full: AtomicU64::new(0),
-            turns: AtomicU64::new(0),
-            cpu_nanos: AtomicU64::new(0),
-            lag: Histogram::default(),
-            forwarding: Histogram::default(),
-        }
-    }
 }
 
 impl Telemetry {

@@ -79,21 +79,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(id: usize, config: NodeConfig, network: &mut Network) -> Self {
         let address = config.address.unwrap_or_else(|| default_address(id));
-        let mut node = Self {
-            id,
-            config,
-            address,
-            sockets: 0,
-            starts: 0,
-            endpoint: None,
-            app: None,
-            alarm: Alarm::default(),
-            is_dirty: false,
-            counts_as_busy: false,
-            shard: Shard::ALONE,
-            is_steered: false,
-            messages: VecDeque::new(),
-        };
+        let mut node = Self::stopped(id, config, address);
         node.claim_sockets(0, network);
         node
     }
@@ -101,10 +87,18 @@ impl Node {
     /// One more node with the address of `first`, which gets what comes there.
     pub(crate) fn sibling(id: usize, first: &Self) -> Self {
         Self {
-            id,
-            config: first.config.clone(),
-            address: first.address,
             sockets: 1,
+            ..Self::stopped(id, first.config.clone(), first.address)
+        }
+    }
+
+    /// A node that was never started and has no socket.
+    fn stopped(id: usize, config: NodeConfig, address: SocketAddr) -> Self {
+        Self {
+            id,
+            config,
+            address,
+            sockets: 0,
             starts: 0,
             endpoint: None,
             app: None,

@@ -162,7 +162,7 @@ impl TrackReceiver {
             origin_us: None,
             group_offset: None,
             punctuality: Punctuality::default(),
-            arrivals: Arrivals::new(),
+            arrivals: Arrivals::default(),
             sequence: Sequence::new(),
             groups: Groups::new(),
             latency: Histogram::new(),

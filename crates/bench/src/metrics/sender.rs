@@ -14,7 +14,7 @@ use weir_report::latency::distribution;
 use weir_report::statistics::Distribution;
 
 /// What a publisher has sent of one track, and how punctually.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TrackSender {
     /// When the first and the last object were sent.
     ends: Option<(Instant, Instant)>,
@@ -94,21 +94,6 @@ pub struct SenderResult {
 }
 
 impl TrackSender {
-    /// A track of which nothing has been sent.
-    pub fn new() -> Self {
-        Self {
-            ends: None,
-            objects: 0,
-            groups: 0,
-            last_group: None,
-            bytes: 0,
-            starts: 0,
-            lateness: Histogram::new(),
-            refusals: Refusals::default(),
-            dropped: Dropped::default(),
-        }
-    }
-
     /// The header of an object that is sent now.
     pub fn header(&self, now: Instant, item: &DataItem) -> DataHeader {
         DataHeader {
@@ -210,12 +195,6 @@ impl TrackSender {
     }
 }
 
-impl Default for TrackSender {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Refusals {
     /// All together.
     pub fn total(&self) -> u64 {
@@ -267,7 +246,7 @@ mod tests {
     fn counts_what_was_sent_and_how_late() {
         let origin = any_instant();
         let at = |us: u64| origin + Duration::from_micros(us);
-        let mut sender = TrackSender::new();
+        let mut sender = TrackSender::default();
         assert_eq!(sender.completion().total_duration_ms, 0);
         sender.on_start();
         assert_eq!(

@@ -48,7 +48,7 @@ impl Bench {
         Self {
             origin,
             plan,
-            sender: TrackSender::new(),
+            sender: TrackSender::default(),
             receiver: TrackReceiver::new(),
         }
     }

@@ -6,7 +6,7 @@ use crate::clock::{milliseconds, nanoseconds, signed_between, signed_nanoseconds
 use weir_histogram::Histogram;
 
 /// Arrivals of one track: deltas, receive variance, jitter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Arrivals {
     /// The first and the last object in the order of arrival.
     ends: Option<(Moment, Moment)>,
@@ -26,17 +26,6 @@ struct Moment {
 }
 
 impl Arrivals {
-    pub(super) fn new() -> Self {
-        Self {
-            ends: None,
-            count: 0,
-            last_delta: Duration::ZERO,
-            max_delta: Duration::ZERO,
-            jitter_ns: 0,
-            variance: Variance::new(),
-        }
-    }
-
     /// Notes an object that arrived now and was planned `planned_ns` after object zero. Returns its
     /// receive variance in nanoseconds: `(t − t0) − (n − n0)·interval` (decision 20).
     pub(super) fn on_object(&mut self, now: Instant, planned_ns: u64) -> i64 {
@@ -94,7 +83,7 @@ impl Arrivals {
 }
 
 /// Deviations from the plan: their absolute values, their drift, the last one (decision 21).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Variance {
     signed_sum_ns: i64,
     last_ns: i64,
@@ -102,14 +91,6 @@ pub(super) struct Variance {
 }
 
 impl Variance {
-    fn new() -> Self {
-        Self {
-            signed_sum_ns: 0,
-            last_ns: 0,
-            absolute: Histogram::new(),
-        }
-    }
-
     fn record(&mut self, variance_ns: i64) {
         self.signed_sum_ns = self.signed_sum_ns.saturating_add(variance_ns);
         self.last_ns = variance_ns;
@@ -217,7 +198,7 @@ mod tests {
     #[test]
     fn variance_counts_from_the_first_arrival() {
         let origin = any_instant();
-        let mut arrivals = Arrivals::new();
+        let mut arrivals = Arrivals::default();
         assert_eq!(arrivals.receive_delta_ms(), None);
         // Objects 5, 6, 8 and 7 of a 20 ms track.
         let variances: Vec<i64> = [(100, 100), (123, 120), (159, 160), (160, 140)]

@@ -1,15 +1,14 @@
 //! Objects on their way through the null relay: datagrams, streams, and what waits before streams that are blocked.
 
-use std::collections::VecDeque;
-use std::time::Instant;
-
 use bytes::{Bytes, BytesMut};
+use weir_client::send_queue::SendQueue;
+use weir_client::turn::Turn;
 use weir_moqt::data::{ObjectDatagram, ObjectHeader, SubgroupHeader};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
 use weir_moqt::session::{RequestId, StreamEnd};
-use weir_quic::{Endpoint, Handle};
+use weir_quic::Handle;
 use weir_transport::{Direction, StreamId, Transport as _, WriteError};
 
 use super::NullRelay;
@@ -25,14 +24,6 @@ pub(super) struct Forwarded {
     copies: Vec<(Handle, StreamId)>,
 }
 
-/// Bytes that a stream did not take yet, and how it ends behind them.
-#[derive(Debug, Default)]
-pub(super) struct Backlog {
-    queue: VecDeque<Bytes>,
-    bytes: usize,
-    end: bool,
-}
-
 impl NullRelay {
     fn loses(&self, group: u64) -> bool {
         let lost = self.faults.lose_groups;
@@ -41,8 +32,7 @@ impl NullRelay {
 
     pub(super) fn on_datagram(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         source: (Handle, RequestId),
         mut datagram: ObjectDatagram,
     ) {
@@ -98,10 +88,10 @@ impl NullRelay {
         }
         for bytes in std::iter::once(bytes.freeze()).chain(echo) {
             for (handle, _) in &self.tracks[number].subscribers {
-                if let Some(mut connection) = endpoint.connection(now, *handle) {
+                if let Some(mut connection) = turn.connection(*handle) {
                     // What is too large for a path, or finds no room, is lost: that is what datagrams are like.
                     let _is_sent = connection.send_datagram(bytes.clone(), None);
-                    endpoint.fill_from(now, *handle);
+                    turn.endpoint.fill_from(turn.now, *handle);
                 }
             }
         }
@@ -109,8 +99,7 @@ impl NullRelay {
 
     pub(super) fn on_subgroup(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         (request, mut header): (RequestId, SubgroupHeader),
     ) {
@@ -121,7 +110,7 @@ impl NullRelay {
         let mut copies = Vec::new();
         if !self.loses(header.group) {
             for (handle, _) in &self.tracks[number].subscribers {
-                let connection = endpoint.connection(now, *handle);
+                let connection = turn.connection(*handle);
                 match connection.and_then(|mut one| one.open(Direction::Uni)) {
                     Some(copy) => copies.push((*handle, copy)),
                     None => self.done.copies_given_up += 1,
@@ -142,13 +131,12 @@ impl NullRelay {
             copies,
         };
         self.streams.insert(stream, forwarded);
-        self.write(now, endpoint, stream, &bytes.freeze());
+        self.write(turn, stream, &bytes.freeze());
     }
 
     pub(super) fn on_object(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         mut object: ObjectHeader,
     ) {
@@ -160,7 +148,7 @@ impl NullRelay {
         };
         if self.faults.reset_at == Some((forwarded.header.group, object.id)) {
             for (handle, copy) in std::mem::take(&mut forwarded.copies) {
-                if let Some(mut connection) = endpoint.connection(now, handle) {
+                if let Some(mut connection) = turn.connection(handle) {
                     connection.reset(copy, ResetCode::CANCELLED.0);
                 }
             }
@@ -174,23 +162,17 @@ impl NullRelay {
             &mut bytes,
         );
         forwarded.previous = Some(object.id);
-        self.write(now, endpoint, stream, &bytes.freeze());
+        self.write(turn, stream, &bytes.freeze());
     }
 
     /// Writes to all copies of a publisher's stream, or queues before those that are blocked.
-    pub(super) fn write(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        stream: (Handle, StreamId),
-        bytes: &Bytes,
-    ) {
+    pub(super) fn write(&mut self, turn: &mut Turn<'_>, stream: (Handle, StreamId), bytes: &Bytes) {
         let Some(forwarded) = self.streams.get_mut(&stream) else {
             return;
         };
         let (backlogs, done) = (&mut self.backlogs, &mut self.done);
         forwarded.copies.retain(|copy| {
-            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+            let Some(mut connection) = turn.connection(copy.0) else {
                 return false;
             };
             let mut rest = bytes.clone();
@@ -201,10 +183,10 @@ impl NullRelay {
                     Err(WriteError::Stopped(_) | WriteError::Closed) => return false,
                 }
             }
-            let backlog = backlogs.entry(*copy).or_default();
-            backlog.bytes += rest.len();
-            backlog.queue.push_back(rest);
-            let is_too_much = backlog.bytes > NULL_RELAY_BACKLOG_BYTES_MAX;
+            let queue = || SendQueue::of_stream(copy.1);
+            let backlog = backlogs.entry(*copy).or_insert_with(queue);
+            backlog.push(rest, ());
+            let is_too_much = backlog.waiting_bytes() > NULL_RELAY_BACKLOG_BYTES_MAX;
             if is_too_much {
                 connection.reset(copy.1, ResetCode::TOO_FAR_BEHIND.0);
                 backlogs.remove(copy);
@@ -215,38 +197,22 @@ impl NullRelay {
     }
 
     /// A stream that was blocked takes bytes again.
-    pub(super) fn on_writable(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        copy: (Handle, StreamId),
-    ) {
+    pub(super) fn on_writable(&mut self, turn: &mut Turn<'_>, copy: (Handle, StreamId)) {
         let Some(backlog) = self.backlogs.get_mut(&copy) else {
             return;
         };
-        let Some(mut connection) = endpoint.connection(now, copy.0) else {
+        let Some(mut connection) = turn.connection(copy.0) else {
             return;
         };
-        while let Some(front) = backlog.queue.front_mut() {
-            let before = front.len();
-            let written = connection.write(copy.1, front);
-            backlog.bytes -= before - front.len();
-            match written {
-                Ok(()) => drop(backlog.queue.pop_front()),
-                Err(WriteError::Blocked) => return,
-                Err(WriteError::Stopped(_) | WriteError::Closed) => backlog.queue.clear(),
-            }
+        let flushed = backlog.flush(&mut connection, |()| {});
+        if flushed.is_err() || backlog.is_empty() {
+            self.backlogs.remove(&copy);
         }
-        if backlog.end {
-            connection.finish(copy.1);
-        }
-        self.backlogs.remove(&copy);
     }
 
     pub(super) fn on_stream_end(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: (Handle, StreamId),
         end: StreamEnd,
     ) {
@@ -254,11 +220,11 @@ impl NullRelay {
             return;
         };
         for copy in forwarded.copies {
-            let Some(mut connection) = endpoint.connection(now, copy.0) else {
+            let Some(mut connection) = turn.connection(copy.0) else {
                 continue;
             };
             match (end, self.backlogs.get_mut(&copy)) {
-                (StreamEnd::Fin, Some(backlog)) => backlog.end = true,
+                (StreamEnd::Fin, Some(backlog)) => backlog.finish(),
                 (StreamEnd::Fin, None) => connection.finish(copy.1),
                 (StreamEnd::Reset(code), _) => {
                     connection.reset(copy.1, code.0);

@@ -9,6 +9,7 @@ use super::*;
 use crate::clock::any_instant;
 use crate::stories::world::{CLIENTS, RELAY, endpoints, turn};
 use weir_client::clients::Clients;
+use weir_client::turn::Turn;
 
 /// A null relay and clients that do as they are told.
 struct Table {
@@ -26,8 +27,12 @@ impl Table {
         let now = any_instant();
         let (target, mut clients, server) = endpoints("moqt-18");
         let mut peers = Clients::new(target, count);
+        let turn = &mut Turn {
+            now,
+            endpoint: &mut clients,
+        };
         for one in 0..count {
-            peers.connect(now, &mut clients, one);
+            peers.connect(turn, one);
         }
         let mut table = Self {
             now,
@@ -37,18 +42,22 @@ impl Table {
             peers,
             heard: vec![Vec::new(); count],
         };
-        table.settle();
+        table.deliver_all();
         table
     }
 
     /// A tenth of a second in which everything reaches everybody.
-    fn settle(&mut self) {
+    fn deliver_all(&mut self) {
         for _ in 0..100 {
             self.now += Duration::from_millis(1);
             self.clients.handle_timeout(self.now);
             while let Some(event) = self.clients.poll_event() {
                 let number = self.peers.number_of(&event).unwrap();
-                self.peers[number].handle_event(self.now, &mut self.clients, event);
+                let turn = &mut Turn {
+                    now: self.now,
+                    endpoint: &mut self.clients,
+                };
+                self.peers[number].handle_event(turn, event);
             }
             for (number, heard) in self.heard.iter_mut().enumerate() {
                 heard.extend(std::iter::from_fn(|| self.peers[number].poll_event()));
@@ -65,12 +74,13 @@ impl Table {
         client: usize,
         action: impl FnOnce(&mut Session, &mut Connection<'_>) -> R,
     ) -> R {
-        let peer = &mut self.peers[client];
-        let done = {
-            let (session, mut connection) = peer.open(self.now, &mut self.clients).unwrap();
-            action(session, &mut connection)
+        let turn = &mut Turn {
+            now: self.now,
+            endpoint: &mut self.clients,
         };
-        self.settle();
+        let (session, mut connection) = self.peers[client].open(turn).unwrap();
+        let done = action(session, &mut connection);
+        self.deliver_all();
         done
     }
 
@@ -178,12 +188,7 @@ fn an_answer_that_comes_after_a_publish_changes_nothing() {
                 };
                 session.subscribe_ok(connection, asked, ok);
             } else {
-                let error = RequestError {
-                    code: RequestErrorCode::UNAUTHORIZED,
-                    retry_after: None,
-                    reason: "too late".to_owned(),
-                    redirect: None,
-                };
+                let error = RequestError::new(RequestErrorCode::UNAUTHORIZED, "too late");
                 session.request_error(connection, asked, error);
             }
         });

@@ -2,9 +2,6 @@
 
 use std::time::Duration;
 
-use super::error::Fault;
-use super::key::Key;
-use super::value::Value;
 use weir_report::relay::Conduct;
 
 /// How subscribers join, read, and come and go. The default is a peaceful audience whose rate of joining the
@@ -52,39 +49,6 @@ impl Audience {
             return None;
         }
         Duration::from_secs(1).checked_div(self.churn_per_second)
-    }
-
-    /// Takes in one pair of the section.
-    pub(super) fn set(&mut self, key: Key, value: &Value<'_>) -> Result<(), Fault> {
-        match key {
-            Key::JoinsPerSecond => self.joins_per_second = Some(value.per_second()?),
-            Key::SlowSubscribers => self.slow_subscribers = value.share()?,
-            Key::SlowReadPause => self.slow_read_pause = value.ttl()?,
-            Key::ChurningSubscribers => self.churning_subscribers = value.share()?,
-            Key::ChurnPerSecond => self.churn_per_second = value.per_second()?,
-            Key::Namespace
-            | Key::NamespaceRaw
-            | Key::Name
-            | Key::Mode
-            | Key::TrackMode
-            | Key::Reliable
-            | Key::Priority
-            | Key::Ttl
-            | Key::TimeInterval
-            | Key::ObjectsPerGroup
-            | Key::FirstObjectSize
-            | Key::ObjectSize
-            | Key::StartDelay
-            | Key::TotalTransmitTime
-            | Key::Duration
-            | Key::LateJoin
-            | Key::StreamMapping
-            | Key::ExtensionHeaders
-            | Key::ExtensionHeaderSize
-            | Key::Pattern
-            | Key::BurstObjects => {}
-        }
-        Ok(())
     }
 }
 

@@ -114,18 +114,11 @@ impl Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// A [`ProfileError`] that does not know its file yet.
-#[derive(Debug)]
-pub(super) struct Fault {
-    pub(super) line: Option<usize>,
-    pub(super) key: Option<String>,
-    pub(super) problem: Problem,
-}
-
-impl Fault {
-    /// A fault of the whole file.
+impl ProfileError {
+    /// A fault of the whole file, whose name is not known yet.
     pub(super) fn of_file(problem: Problem) -> Self {
         Self {
+            file: String::new(),
             line: None,
             key: None,
             problem,
@@ -134,29 +127,25 @@ impl Fault {
 
     /// A fault of a whole line.
     pub(super) fn at(line: usize, problem: Problem) -> Self {
+        let line = Some(line);
         Self {
-            line: Some(line),
-            key: None,
-            problem,
+            line,
+            ..Self::of_file(problem)
         }
     }
 
     /// A fault of a key, or of its value.
     pub(super) fn of_key(line: usize, key: &str, problem: Problem) -> Self {
+        let key = Some(key.to_owned());
         Self {
-            line: Some(line),
-            key: Some(key.to_owned()),
-            problem,
+            key,
+            ..Self::at(line, problem)
         }
     }
 
-    pub(super) fn in_file(self, file: &str) -> ProfileError {
-        ProfileError {
-            file: file.to_owned(),
-            line: self.line,
-            key: self.key,
-            problem: self.problem,
-        }
+    pub(super) fn in_file(self, file: &str) -> Self {
+        let file = file.to_owned();
+        Self { file, ..self }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::error::{Fault, Problem};
+use super::error::{Problem, ProfileError};
 use super::key::Key;
 use super::value::{PatternName, Value, print_milliseconds};
 use super::{Audience, ExtensionHeaders, Pattern, Profile, StreamMapping, TrackMode, TrackProfile};
@@ -11,9 +11,9 @@ use crate::interpolate::TrackTemplate;
 use crate::limits::{LINE_BYTES_MAX, PROFILE_BYTES_MAX, SECTION_NAME_BYTES_MAX, TRACKS_MAX};
 
 /// Reads a whole file.
-pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Fault> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Profile, ProfileError> {
     if bytes.len() > PROFILE_BYTES_MAX {
-        return Err(Fault::of_file(Problem::FileTooLarge));
+        return Err(ProfileError::of_file(Problem::FileTooLarge));
     }
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let mut sections: Vec<Section<'_>> = Vec::new();
@@ -22,7 +22,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Fault> {
             Line::Empty => {}
             Line::Section(name) => open_section(&mut sections, line, name)?,
             Line::Pair(value) => {
-                let outside = || Fault::of_key(line, value.name, Problem::OutsideSection);
+                let outside = || ProfileError::of_key(line, value.name, Problem::OutsideSection);
                 sections.last_mut().ok_or_else(outside)?.insert(value)?;
             }
         }
@@ -30,7 +30,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Profile, Fault> {
     let (audiences, sections): (Vec<_>, Vec<_>) =
         sections.into_iter().partition(Section::is_of_audience);
     if sections.is_empty() {
-        return Err(Fault::of_file(Problem::NoTrack));
+        return Err(ProfileError::of_file(Problem::NoTrack));
     }
     let mut audience = Audience::default();
     for section in &audiences {
@@ -49,11 +49,11 @@ enum Line<'a> {
     Pair(Value<'a>),
 }
 
-fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, Fault> {
+fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, ProfileError> {
     if bytes.len() > LINE_BYTES_MAX {
-        return Err(Fault::at(line, Problem::LineTooLong));
+        return Err(ProfileError::at(line, Problem::LineTooLong));
     }
-    let text = str::from_utf8(bytes).map_err(|_| Fault::at(line, Problem::NotText))?;
+    let text = str::from_utf8(bytes).map_err(|_| ProfileError::at(line, Problem::NotText))?;
     let text = text.split(';').next().unwrap_or_default().trim();
     if text.is_empty() {
         return Ok(Line::Empty);
@@ -61,7 +61,7 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, Fault> {
     if let Some(name) = text.strip_prefix('[') {
         let name = name.strip_suffix(']').map(str::trim).unwrap_or_default();
         if name.is_empty() || name.len() > SECTION_NAME_BYTES_MAX {
-            return Err(Fault::at(line, Problem::SectionName));
+            return Err(ProfileError::at(line, Problem::SectionName));
         }
         return Ok(Line::Section(name));
     }
@@ -71,7 +71,7 @@ fn parse_line(line: usize, bytes: &[u8]) -> Result<Line<'_>, Fault> {
             name: name.trim(),
             text: text.trim(),
         })),
-        Some(_) | None => Err(Fault::at(line, Problem::NotALine(text.to_owned()))),
+        Some(_) | None => Err(ProfileError::at(line, Problem::NotALine(text.to_owned()))),
     }
 }
 
@@ -79,10 +79,10 @@ fn open_section<'a>(
     sections: &mut Vec<Section<'a>>,
     line: usize,
     name: &'a str,
-) -> Result<(), Fault> {
+) -> Result<(), ProfileError> {
     if let Some(first) = sections.iter().find(|section| section.name == name) {
         let (section, first_line) = (name.to_owned(), first.line);
-        return Err(Fault::at(
+        return Err(ProfileError::at(
             line,
             Problem::DuplicateSection {
                 section,
@@ -92,7 +92,7 @@ fn open_section<'a>(
     }
     let tracks = sections.iter().filter(|section| !section.is_of_audience());
     if name != AUDIENCE && tracks.count() == TRACKS_MAX {
-        return Err(Fault::at(line, Problem::TooManyTracks));
+        return Err(ProfileError::at(line, Problem::TooManyTracks));
     }
     sections.push(Section {
         name,
@@ -110,7 +110,7 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    fn insert(&mut self, value: Value<'a>) -> Result<(), Fault> {
+    fn insert(&mut self, value: Value<'a>) -> Result<(), ProfileError> {
         let of_audience = self.is_of_audience();
         let key = Key::find(value.name).filter(|key| key.is_of_audience() == of_audience);
         let key = key.ok_or_else(|| value.fault(Problem::UnknownKey { of_audience }))?;
@@ -129,11 +129,18 @@ impl<'a> Section<'a> {
         self.name == AUDIENCE
     }
 
-    fn audience(&self) -> Result<Audience, Fault> {
-        let mut audience = Audience::default();
-        for (key, value) in &self.values {
-            audience.set(*key, value)?;
-        }
+    fn audience(&self) -> Result<Audience, ProfileError> {
+        let joins_per_second = self.optional(Key::JoinsPerSecond).map(Value::per_second);
+        let share = |key| self.optional(key).map_or(Ok(0), Value::share);
+        let pause = self.optional(Key::SlowReadPause).map(Value::ttl);
+        let churn_per_second = self.optional(Key::ChurnPerSecond).map(Value::per_second);
+        let audience = Audience {
+            joins_per_second: joins_per_second.transpose()?,
+            slow_subscribers: share(Key::SlowSubscribers)?,
+            slow_read_pause: pause.transpose()?.unwrap_or_default(),
+            churning_subscribers: share(Key::ChurningSubscribers)?,
+            churn_per_second: churn_per_second.transpose()?.unwrap_or_default(),
+        };
         if audience.slow_subscribers > 0 {
             self.required(Key::SlowReadPause)?;
         }
@@ -143,7 +150,7 @@ impl<'a> Section<'a> {
         Ok(audience)
     }
 
-    fn track(&self) -> Result<TrackProfile, Fault> {
+    fn track(&self) -> Result<TrackProfile, ProfileError> {
         Ok(TrackProfile {
             section: self.name.to_owned(),
             template: self.template()?,
@@ -164,7 +171,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    fn template(&self) -> Result<TrackTemplate, Fault> {
+    fn template(&self) -> Result<TrackTemplate, ProfileError> {
         let namespace = self.required(Key::Namespace)?;
         let name = self.required(Key::Name)?.template()?;
         TrackTemplate::new(namespace.template()?, self.flag(Key::NamespaceRaw)?, name)
@@ -172,7 +179,7 @@ impl<'a> Section<'a> {
     }
 
     /// `track_mode`, or `reliable`, or both if they agree (decision 2).
-    fn track_mode(&self) -> Result<TrackMode, Fault> {
+    fn track_mode(&self) -> Result<TrackMode, ProfileError> {
         let Some(reliable) = self.optional(Key::Reliable) else {
             return self.required(Key::TrackMode)?.track_mode();
         };
@@ -192,7 +199,7 @@ impl<'a> Section<'a> {
     }
 
     /// How objects map to streams, which datagrams do not.
-    fn stream_mapping(&self) -> Result<StreamMapping, Fault> {
+    fn stream_mapping(&self) -> Result<StreamMapping, ProfileError> {
         let Some(value) = self.optional(Key::StreamMapping) else {
             return Ok(StreamMapping::default());
         };
@@ -204,7 +211,7 @@ impl<'a> Section<'a> {
         Ok(mapping)
     }
 
-    fn extension_headers(&self) -> Result<ExtensionHeaders, Fault> {
+    fn extension_headers(&self) -> Result<ExtensionHeaders, ProfileError> {
         let mut headers = ExtensionHeaders::NONE;
         if let Some(count) = self.optional(Key::ExtensionHeaders) {
             headers.count = count.extension_headers()?;
@@ -215,7 +222,7 @@ impl<'a> Section<'a> {
         Ok(headers)
     }
 
-    fn pattern(&self) -> Result<Pattern, Fault> {
+    fn pattern(&self) -> Result<Pattern, ProfileError> {
         let name = self.optional(Key::Pattern);
         let objects = self.optional(Key::BurstObjects);
         let pattern = match name.map(Value::pattern).transpose()? {
@@ -248,7 +255,7 @@ impl<'a> Section<'a> {
     }
 
     /// `value` contradicts the first of the other keys that stands here.
-    fn contradiction(&self, value: &Value<'a>, others: &[Key], reason: &str) -> Fault {
+    fn contradiction(&self, value: &Value<'a>, others: &[Key], reason: &str) -> ProfileError {
         let other = others.iter().find_map(|key| self.optional(*key));
         let (first, second) = in_order(value, other.unwrap_or(value));
         second.conflict(first, reason.to_owned())
@@ -256,7 +263,7 @@ impl<'a> Section<'a> {
 
     /// The data phase: `duration`, or `total_transmit_time` less the start delay, or both if they
     /// agree (decision 7).
-    fn duration(&self) -> Result<Duration, Fault> {
+    fn duration(&self) -> Result<Duration, ProfileError> {
         let duration = self.optional(Key::Duration);
         let Some(total) = self.optional(Key::TotalTransmitTime) else {
             return match duration {
@@ -283,7 +290,7 @@ impl<'a> Section<'a> {
         Ok(data_phase)
     }
 
-    fn flag(&self, key: Key) -> Result<bool, Fault> {
+    fn flag(&self, key: Key) -> Result<bool, ProfileError> {
         self.optional(key).map_or(Ok(false), Value::boolean)
     }
 
@@ -291,13 +298,13 @@ impl<'a> Section<'a> {
         self.values.get(&key)
     }
 
-    fn required(&self, key: Key) -> Result<&Value<'a>, Fault> {
+    fn required(&self, key: Key) -> Result<&Value<'a>, ProfileError> {
         self.values.get(&key).ok_or_else(|| self.missing(key))
     }
 
-    fn missing(&self, key: Key) -> Fault {
+    fn missing(&self, key: Key) -> ProfileError {
         let section = self.name.to_owned();
-        Fault::of_key(self.line, key.name(), Problem::MissingKey { section })
+        ProfileError::of_key(self.line, key.name(), Problem::MissingKey { section })
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crate::profile::{Interval, ObjectSize, Profile, TrackMode, TrackProfile};
 
-/// `profile` with every track settling for `settle` and sending for `steady`.
-pub fn with_windows(profile: &Profile, settle: Duration, steady: Duration) -> Profile {
+/// `profile` with every track sending for `steady`, after a start delay.
+pub fn with_windows(profile: &Profile, start_delay: Duration, steady: Duration) -> Profile {
     let mut profile = profile.clone();
     for track in &mut profile.tracks {
-        track.start_delay = settle;
+        track.start_delay = start_delay;
         track.duration = steady;
     }
     profile

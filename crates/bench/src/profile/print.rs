@@ -4,9 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use super::key::Key;
 use super::value::print_milliseconds;
-use super::{
-    Audience, ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackMode, TrackProfile,
-};
+use super::{Audience, ExtensionHeaders, Mode, Pattern, Profile, StreamMapping, TrackProfile};
 
 /// Every track as a section, with the keys of the draft's Appendix A in its order.
 pub(super) fn to_ini(profile: &Profile) -> String {
@@ -58,7 +56,7 @@ fn section(track: &TrackProfile) -> String {
     if let Some(mode) = track.mode {
         pair(Key::Mode, &mode_number(mode));
     }
-    pair(Key::TrackMode, &track_mode_name(track.track_mode));
+    pair(Key::TrackMode, &track.track_mode.name());
     pair(Key::Priority, &track.priority);
     pair(Key::Ttl, &print_milliseconds(track.ttl));
     pair(
@@ -100,13 +98,6 @@ fn mode_number(mode: Mode) -> u8 {
         Mode::Publisher => 1,
         Mode::Subscriber => 2,
         Mode::Both => 3,
-    }
-}
-
-fn track_mode_name(mode: TrackMode) -> &'static str {
-    match mode {
-        TrackMode::Datagram => "datagram",
-        TrackMode::Stream => "stream",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::error::{Fault, Problem};
+use super::error::{Problem, ProfileError};
 use super::{Interval, Mode, ObjectSize, ObjectsPerGroup, StreamMapping, TrackMode};
 use crate::interpolate::{Template, TemplateError};
 use crate::limits::{
@@ -29,16 +29,16 @@ pub(super) enum PatternName {
 }
 
 impl Value<'_> {
-    pub(super) fn fault(&self, problem: Problem) -> Fault {
-        Fault::of_key(self.line, self.name, problem)
+    pub(super) fn fault(&self, problem: Problem) -> ProfileError {
+        ProfileError::of_key(self.line, self.name, problem)
     }
 
-    pub(super) fn template_fault(&self, error: TemplateError) -> Fault {
+    pub(super) fn template_fault(&self, error: TemplateError) -> ProfileError {
         self.fault(Problem::Template(error))
     }
 
     /// This value contradicts another one.
-    pub(super) fn conflict(&self, other: &Value<'_>, reason: String) -> Fault {
+    pub(super) fn conflict(&self, other: &Value<'_>, reason: String) -> ProfileError {
         self.fault(Problem::Conflict {
             other_name: other.name.to_owned(),
             other_line: other.line,
@@ -46,14 +46,14 @@ impl Value<'_> {
         })
     }
 
-    pub(super) fn template(&self) -> Result<Template, Fault> {
+    pub(super) fn template(&self) -> Result<Template, ProfileError> {
         if self.text.is_empty() {
             return Err(self.expected("a text"));
         }
         Template::parse(self.text).map_err(|error| self.template_fault(error))
     }
 
-    pub(super) fn boolean(&self) -> Result<bool, Fault> {
+    pub(super) fn boolean(&self) -> Result<bool, ProfileError> {
         match self.text.to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
@@ -61,7 +61,7 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn track_mode(&self) -> Result<TrackMode, Fault> {
+    pub(super) fn track_mode(&self) -> Result<TrackMode, ProfileError> {
         match self.text.to_ascii_lowercase().as_str() {
             "datagram" => Ok(TrackMode::Datagram),
             "stream" => Ok(TrackMode::Stream),
@@ -69,7 +69,7 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn mode(&self) -> Result<Mode, Fault> {
+    pub(super) fn mode(&self) -> Result<Mode, ProfileError> {
         match self.text {
             "1" => Ok(Mode::Publisher),
             "2" => Ok(Mode::Subscriber),
@@ -78,12 +78,12 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn priority(&self) -> Result<u8, Fault> {
+    pub(super) fn priority(&self) -> Result<u8, ProfileError> {
         let number = self.number().and_then(|number| u8::try_from(number).ok());
         number.ok_or_else(|| self.expected("a number from 0 to 255"))
     }
 
-    pub(super) fn objects_per_group(&self) -> Result<ObjectsPerGroup, Fault> {
+    pub(super) fn objects_per_group(&self) -> Result<ObjectsPerGroup, ProfileError> {
         let objects = self.number().and_then(ObjectsPerGroup::new);
         objects.ok_or_else(|| {
             self.expected(&format!(
@@ -92,7 +92,7 @@ impl Value<'_> {
         })
     }
 
-    pub(super) fn object_size(&self) -> Result<ObjectSize, Fault> {
+    pub(super) fn object_size(&self) -> Result<ObjectSize, ProfileError> {
         self.number().and_then(ObjectSize::new).ok_or_else(|| {
             self.expected(&format!(
                 "a size from {OBJECT_BYTES_MIN} (the DATA header alone) to {OBJECT_BYTES_MAX} bytes"
@@ -100,28 +100,28 @@ impl Value<'_> {
         })
     }
 
-    pub(super) fn stream_mapping(&self) -> Result<StreamMapping, Fault> {
+    pub(super) fn stream_mapping(&self) -> Result<StreamMapping, ProfileError> {
         let named = |mapping: &StreamMapping| mapping.name() == self.text.to_ascii_lowercase();
         StreamMapping::ALL.into_iter().find(named).ok_or_else(|| {
             self.expected("subgroup_per_group, subgroup_per_object or two_subgroups")
         })
     }
 
-    pub(super) fn extension_headers(&self) -> Result<u8, Fault> {
+    pub(super) fn extension_headers(&self) -> Result<u8, ProfileError> {
         let number = self.number().and_then(|number| u8::try_from(number).ok());
         number
             .filter(|number| *number <= EXTENSION_HEADERS_MAX)
             .ok_or_else(|| self.expected(&format!("a number from 0 to {EXTENSION_HEADERS_MAX}")))
     }
 
-    pub(super) fn extension_header_size(&self) -> Result<u16, Fault> {
+    pub(super) fn extension_header_size(&self) -> Result<u16, ProfileError> {
         let size = self.number().and_then(|number| u16::try_from(number).ok());
         size.filter(|size| (1..=EXTENSION_HEADER_BYTES_MAX).contains(size))
             .ok_or_else(|| self.expected(&format!("1 to {EXTENSION_HEADER_BYTES_MAX} bytes")))
     }
 
     /// The name of a pattern; a burst wants its number of objects beside.
-    pub(super) fn pattern(&self) -> Result<PatternName, Fault> {
+    pub(super) fn pattern(&self) -> Result<PatternName, ProfileError> {
         match self.text.to_ascii_lowercase().as_str() {
             "interval" => Ok(PatternName::Interval),
             "random" => Ok(PatternName::Random),
@@ -131,7 +131,7 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn burst_objects(&self) -> Result<ObjectsPerGroup, Fault> {
+    pub(super) fn burst_objects(&self) -> Result<ObjectsPerGroup, ProfileError> {
         let objects = self.number().filter(|number| *number >= 2);
         objects.and_then(ObjectsPerGroup::new).ok_or_else(|| {
             self.expected(&format!(
@@ -141,40 +141,40 @@ impl Value<'_> {
     }
 
     /// A share in per cent; somebody has to be left.
-    pub(super) fn share(&self) -> Result<u8, Fault> {
+    pub(super) fn share(&self) -> Result<u8, ProfileError> {
         let share = self.number().and_then(|number| u8::try_from(number).ok());
         share
             .filter(|share| *share < 100)
             .ok_or_else(|| self.expected("a share from 0 to 99 per cent"))
     }
 
-    pub(super) fn per_second(&self) -> Result<u32, Fault> {
+    pub(super) fn per_second(&self) -> Result<u32, ProfileError> {
         let rate = self.number().filter(|rate| *rate <= PER_SECOND_MAX);
         rate.ok_or_else(|| self.expected(&format!("0 to {PER_SECOND_MAX} per second")))
     }
 
-    pub(super) fn interval(&self) -> Result<Interval, Fault> {
+    pub(super) fn interval(&self) -> Result<Interval, ProfileError> {
         let interval = self.duration_between(INTERVAL_MIN, DELAY_MAX)?;
         Ok(Interval::new(interval).expect("the range was just checked"))
     }
 
-    pub(super) fn ttl(&self) -> Result<Duration, Fault> {
+    pub(super) fn ttl(&self) -> Result<Duration, ProfileError> {
         self.duration_between(Duration::from_millis(1), DELAY_MAX)
     }
 
-    pub(super) fn start_delay(&self) -> Result<Duration, Fault> {
+    pub(super) fn start_delay(&self) -> Result<Duration, ProfileError> {
         self.duration_between(Duration::ZERO, DELAY_MAX)
     }
 
-    pub(super) fn data_phase(&self) -> Result<Duration, Fault> {
+    pub(super) fn data_phase(&self) -> Result<Duration, ProfileError> {
         self.duration_between(Duration::from_millis(1), DURATION_MAX)
     }
 
-    pub(super) fn total_transmit_time(&self) -> Result<Duration, Fault> {
+    pub(super) fn total_transmit_time(&self) -> Result<Duration, ProfileError> {
         self.duration_between(Duration::from_millis(1), DURATION_MAX + DELAY_MAX)
     }
 
-    fn duration_between(&self, min: Duration, max: Duration) -> Result<Duration, Fault> {
+    fn duration_between(&self, min: Duration, max: Duration) -> Result<Duration, ProfileError> {
         let duration = parse_milliseconds(self.text).filter(|found| (min..=max).contains(found));
         duration.ok_or_else(|| {
             let (min, max) = (print_milliseconds(min), print_milliseconds(max));
@@ -190,7 +190,7 @@ impl Value<'_> {
         if digits { self.text.parse().ok() } else { None }
     }
 
-    fn expected(&self, expected: &str) -> Fault {
+    fn expected(&self, expected: &str) -> ProfileError {
         let expected = expected.to_owned();
         self.fault(Problem::Value {
             expected,

@@ -9,21 +9,19 @@ use weir_moqt::location::Location;
 use weir_moqt::message::{Fetch, FetchKind, PublishDone, RequestError, RequestOk};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Accepted, Event as SessionEvent, Request, RequestId};
-use weir_quic::{ConnectionStats, Endpoint};
+use weir_quic::ConnectionStats;
 
 use super::fetch_response::{FetchResponse, Progress, fetch_ok};
-use super::offer::{
-    Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks, refusal,
-};
+use super::offer::{Offer, Reason, accept, datagram_overhead, offer_namespaces, offer_tracks};
 use super::publication::Publication;
-use super::{
-    PublicationResult, Publish, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError,
-};
+use super::{PublicationResult, PublishFlow, PublisherConfig, PublisherProgress, ReleaseError};
 use crate::limits::FETCHES_MAX;
 use crate::metrics::{Dropped, TrackPlan};
 use crate::profile::{Pattern, TrackMode};
+use crate::scenario::NamedTrack;
 use weir_client::client::Client;
 use weir_client::peer::DataEvent;
+use weir_client::turn::Turn;
 use weir_histogram::Histogram;
 
 /// The tracks of one publisher; its connection is handed in.
@@ -41,9 +39,9 @@ pub(crate) struct PublisherClient {
 }
 
 impl PublisherClient {
-    pub(super) fn new(tracks: &[Publish], plans: &[TrackPlan]) -> Self {
+    pub(super) fn new(tracks: &[NamedTrack], plans: &[TrackPlan]) -> Self {
         let tracks = (0..).zip(tracks);
-        let publication = |(alias, track): (u64, &Publish)| {
+        let publication = |(alias, track): (u64, &NamedTrack)| {
             let is_fetched = plans[track.plan].pattern() == Pattern::Fetch;
             Publication::new(track.plan, track.name.clone(), alias, is_fetched)
         };
@@ -96,8 +94,7 @@ impl PublisherClient {
     /// Takes an event of its data streams.
     pub(super) fn on_data_event(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         plans: &[TrackPlan],
         event: &DataEvent,
@@ -106,11 +103,11 @@ impl PublisherClient {
             // A publisher subscribes to nothing, so no object is for it.
             DataEvent::Acknowledged(_) | DataEvent::Datagram(..) => {}
             DataEvent::Writable(_) | DataEvent::StreamsAvailable => {
-                self.flush(now, endpoint, client);
-                self.flush_fetches(now, endpoint, client, plans);
+                self.flush(turn, client);
+                self.flush_fetches(turn, client, plans);
             }
             DataEvent::Stopped(stream, _) => {
-                if let Some((_, mut connection)) = client.open(now, endpoint) {
+                if let Some((_, mut connection)) = client.open(turn) {
                     let stopped =
                         |track: &mut Publication| track.handle_stopped(&mut connection, *stream);
                     let _known = self.tracks.iter_mut().any(stopped);
@@ -123,25 +120,23 @@ impl PublisherClient {
     /// Takes up blocked streams and announces ends; called now and then.
     pub(super) fn on_check(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         plans: &[TrackPlan],
     ) {
-        self.flush(now, endpoint, client);
-        self.flush_fetches(now, endpoint, client, plans);
-        self.announce_ends(now, endpoint, client, plans);
+        self.flush(turn, client);
+        self.flush_fetches(turn, client, plans);
+        self.announce_ends(turn, client, plans);
     }
 
     /// The largest object of every datagram track has to fit (decision 26).
     pub(super) fn check_datagram_sizes(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         plans: &[TrackPlan],
     ) -> Result<(), ReleaseError> {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return Ok(());
         };
         let datagram_bytes_max = connection.datagram_size_max().unwrap_or(0);
@@ -166,16 +161,17 @@ impl PublisherClient {
     /// Sends one item of a track if it is due.
     pub(super) fn send_due(
         &mut self,
-        now: Instant,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         released: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
         plans: &[TrackPlan],
         track: usize,
         buffer: &mut BytesMut,
     ) -> bool {
         let publication = &mut self.tracks[track];
         let plan = &plans[publication.plan];
-        match client.open(now, endpoint) {
+        let now = turn.now;
+        match client.open(turn) {
             Some((session, mut connection)) => {
                 let open = Some((session.draft(), &mut connection));
                 publication.send_due(now, released, plan, open, buffer)
@@ -235,8 +231,9 @@ impl PublisherClient {
         }
     }
 
-    fn flush(&mut self, now: Instant, endpoint: &mut Endpoint, client: &mut Client) {
-        if let Some((_, mut connection)) = client.open(now, endpoint) {
+    fn flush(&mut self, turn: &mut Turn<'_>, client: &mut Client) {
+        let now = turn.now;
+        if let Some((_, mut connection)) = client.open(turn) {
             for track in &mut self.tracks {
                 track.flush(now, &mut connection);
             }
@@ -246,23 +243,22 @@ impl PublisherClient {
     /// Takes an event of the session.
     pub(super) fn on_session_event(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         config: &PublisherConfig,
         event: SessionEvent,
     ) {
         match event {
-            SessionEvent::Ready { .. } => self.offer(now, endpoint, client, config),
+            SessionEvent::Ready { .. } => self.offer(turn, client, config),
             SessionEvent::Request { id, request } => {
-                self.answer(now, endpoint, client, config, id, request);
+                self.answer(turn, client, config, id, request);
             }
             SessionEvent::Update { id, parameters, .. } => {
-                self.on_update(now, endpoint, client, id, &parameters);
+                self.on_update(turn, client, id, &parameters);
             }
             SessionEvent::Accepted { id, ok } => self.on_accepted(id, &ok),
             SessionEvent::Rejected { id, error } => self.on_rejected(id, &error),
-            SessionEvent::Closed { id, .. } => self.on_closed(now, endpoint, client, id),
+            SessionEvent::Closed { id, .. } => self.on_closed(turn, client, id),
             SessionEvent::Violated(violation) => {
                 self.fail(format!("the relay broke the protocol: {violation}"));
             }
@@ -285,15 +281,9 @@ impl PublisherClient {
     }
 
     /// Offers all tracks, once the session is open.
-    fn offer(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        config: &PublisherConfig,
-    ) {
+    fn offer(&mut self, turn: &mut Turn<'_>, client: &mut Client, config: &PublisherConfig) {
         self.offered = true;
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let offered = match config.flow {
@@ -319,17 +309,17 @@ impl PublisherClient {
 
     fn answer(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         config: &PublisherConfig,
         id: RequestId,
         request: Request,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let now = turn.now;
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
-        let reason = match request {
+        let (code, reason) = match request {
             Request::Subscribe(subscribe) => {
                 match accept(&mut self.tracks, &config.plans, id, &subscribe) {
                     Ok(ok) => return session.subscribe_ok(&mut connection, id, ok),
@@ -343,7 +333,7 @@ impl PublisherClient {
                     session.fetch_ok(&mut connection, id, fetch_ok(plan));
                     self.fetches
                         .push(FetchResponse::new(now, draft, id, (track, plan), range));
-                    return self.flush_fetches(now, endpoint, client, &config.plans);
+                    return self.flush_fetches(turn, client, &config.plans);
                 }
                 Some(_) => TOO_MANY_FETCHES,
                 None => NO_PAST,
@@ -352,18 +342,17 @@ impl PublisherClient {
             Request::Publish(_) | Request::PublishNamespace(_) => NO_INTEREST,
             Request::SubscribeNamespace(_) | Request::SubscribeTracks(_) => NO_DISCOVERY,
         };
-        session.request_error(&mut connection, id, refusal(reason));
+        session.request_error(&mut connection, id, RequestError::new(code, reason));
     }
 
     fn on_update(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         id: RequestId,
         parameters: &Parameters,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let track = self
@@ -402,14 +391,8 @@ impl PublisherClient {
     }
 
     /// The relay withdrew its subscription, or its acceptance of an offer.
-    fn on_closed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        id: RequestId,
-    ) {
-        let Some((_, mut connection)) = client.open(now, endpoint) else {
+    fn on_closed(&mut self, turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
+        let Some((_, mut connection)) = client.open(turn) else {
             return;
         };
         for track in self
@@ -423,17 +406,12 @@ impl PublisherClient {
     }
 
     /// Sends what fetch streams take, and ends those that are through.
-    fn flush_fetches(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        plans: &[TrackPlan],
-    ) {
+    fn flush_fetches(&mut self, turn: &mut Turn<'_>, client: &mut Client, plans: &[TrackPlan]) {
+        let now = turn.now;
         if self.fetches.is_empty() {
             return;
         }
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let tracks = &mut self.tracks;
@@ -452,17 +430,11 @@ impl PublisherClient {
     }
 
     /// Sends `PUBLISH_DONE` for the tracks whose last message has had time to leave.
-    fn announce_ends(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        plans: &[TrackPlan],
-    ) {
+    fn announce_ends(&mut self, turn: &mut Turn<'_>, client: &mut Client, plans: &[TrackPlan]) {
         let due: Vec<usize> = self
             .ends
             .iter()
-            .filter(|(_, at)| **at <= now)
+            .filter(|(_, at)| **at <= turn.now)
             .map(|(track, _)| *track)
             .collect();
         for number in due {
@@ -477,7 +449,7 @@ impl PublisherClient {
                 stream_count: Some(track.streams_opened()),
                 reason: String::new(),
             };
-            if let Some((session, mut connection)) = client.open(now, endpoint)
+            if let Some((session, mut connection)) = client.open(turn)
                 && let Some(request) = track.request()
             {
                 session.publish_done(&mut connection, request, done);

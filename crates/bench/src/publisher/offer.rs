@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use weir_moqt::data::{ObjectDatagram, ObjectStatus};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::RequestErrorCode;
-use weir_moqt::message::{RequestError, Subscribe, SubscribeOk};
+use weir_moqt::message::{Subscribe, SubscribeOk};
 use weir_moqt::name::Namespace;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::property::{self, Properties};
@@ -115,16 +115,6 @@ pub(super) fn track_properties(plan: &TrackPlan) -> Properties {
         )
         .int(property::OBJECT_DELIVERY_TIMEOUT, ttl_ms)
         .build()
-}
-
-/// Why a request is refused, as the peer is told.
-pub(super) fn refusal((code, reason): Reason) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: reason.to_owned(),
-        redirect: None,
-    }
 }
 
 /// Bytes of a datagram before its payload, at most.

@@ -1,36 +1,27 @@
 //! One subgroup stream of a publisher: what waits for it, and what became of that.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use bytes::Bytes;
 use weir_moqt::error::ResetCode;
-use weir_transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::{Transport, WriteError};
 
 use crate::limits::{STREAM_QUEUE_BYTES_MAX, STREAM_QUEUE_OBJECTS_MAX};
 use crate::metrics::{Refusal, TrackSender};
 use crate::schedule::DataItem;
+use weir_client::send_queue::SendQueue;
 
-/// A stream, from the first object of its group to its end.
+/// A stream, from the first object of its group to its end. When it is given up, the rest of the group is refused for the same reason.
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    stream: Option<StreamId>,
-    priority: i32,
-    queue: VecDeque<Queued>,
-    queue_bytes: usize,
+    pub(super) queue: SendQueue<Queued, Refusal>,
     /// The last object that was queued, for the delta in the next one's header.
-    previous: Option<u64>,
-    /// No object follows those in the queue.
-    complete: bool,
-    /// Why nothing more can be sent; the rest of the group is refused for the same reason.
-    dead: Option<Refusal>,
-    finished: bool,
+    pub(super) previous: Option<u64>,
 }
 
-/// One object that waits, encoded.
+/// What is noted of an object that waits.
 #[derive(Debug)]
-struct Queued {
-    bytes: Bytes,
+pub(super) struct Queued {
     deadline: Instant,
     /// For an object of the benchmark: what it is, and when it was to be sent.
     data: Option<(DataItem, Instant)>,
@@ -40,44 +31,19 @@ impl Outgoing {
     /// A stream that is yet to be opened.
     pub(super) fn new(priority: i32) -> Self {
         Self {
-            stream: None,
-            priority,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queue: SendQueue::new(priority),
             previous: None,
-            complete: false,
-            dead: None,
-            finished: false,
         }
-    }
-
-    /// The ID of the last object that was queued.
-    pub(super) fn previous(&self) -> Option<u64> {
-        self.previous
-    }
-
-    /// Whether objects wait for the stream.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.queue.is_empty()
-    }
-
-    /// Whether `stream` is this one.
-    pub(super) fn is(&self, stream: StreamId) -> bool {
-        self.stream == Some(stream)
-    }
-
-    /// Whether nothing of it is left to do.
-    pub(super) fn is_over(&self) -> bool {
-        self.finished || (self.complete && self.dead.is_some())
     }
 
     /// Whether an object of `bytes` bytes can be queued; if not, why.
     pub(super) fn check_room(&self, bytes: usize) -> Result<(), Refusal> {
-        if let Some(reason) = self.dead {
+        if let Some(reason) = self.queue.refusal() {
             return Err(reason);
         }
+        let waiting_bytes = self.queue.waiting_bytes();
         let full = self.queue.len() >= STREAM_QUEUE_OBJECTS_MAX
-            || (!self.queue.is_empty() && self.queue_bytes + bytes > STREAM_QUEUE_BYTES_MAX);
+            || (!self.queue.is_empty() && waiting_bytes + bytes > STREAM_QUEUE_BYTES_MAX);
         if full {
             Err(Refusal::QueueFull)
         } else {
@@ -94,17 +60,7 @@ impl Outgoing {
         data: Option<(DataItem, Instant)>,
     ) {
         self.previous = Some(object);
-        self.queue_bytes += bytes.len();
-        self.queue.push_back(Queued {
-            bytes,
-            deadline,
-            data,
-        });
-    }
-
-    /// Ends the stream after what is queued.
-    pub(super) fn complete(&mut self) {
-        self.complete = true;
+        self.queue.push(bytes, Queued { deadline, data });
     }
 
     /// Sends what can be sent, and gives the stream up if an object waited beyond its time to live.
@@ -114,46 +70,22 @@ impl Outgoing {
         transport: &mut dyn Transport,
         sender: &mut TrackSender,
     ) {
-        if self.dead.is_some() || self.finished {
-            return;
+        let first = self.queue.first();
+        if first.is_some_and(|queued| queued.deadline <= now) {
+            let code = ResetCode::DELIVERY_TIMEOUT;
+            return self.give_up(transport, sender, Refusal::Expired, code);
         }
-        if self
-            .queue
-            .front()
-            .is_some_and(|queued| queued.deadline <= now)
-        {
-            return self.give_up(
-                transport,
-                sender,
-                Refusal::Expired,
-                ResetCode::DELIVERY_TIMEOUT,
-            );
-        }
-        let Some(stream) = self.open(transport) else {
-            return;
-        };
-        while let Some(queued) = self.queue.front_mut() {
-            let before = queued.bytes.len();
-            let written = transport.write(stream, &mut queued.bytes);
-            self.queue_bytes -= before - queued.bytes.len();
-            match written {
-                Ok(()) => {
-                    if let Some((item, planned)) = queued.data {
-                        sender.on_sent(now, planned, &item);
-                    }
-                    self.queue.pop_front();
-                }
-                Err(WriteError::Blocked) => return,
-                Err(WriteError::Stopped(_)) => {
-                    let code = ResetCode::CANCELLED;
-                    return self.give_up(transport, sender, Refusal::Stopped, code);
-                }
-                Err(WriteError::Closed) => return self.abandon(sender, Refusal::Disconnected),
+        let flushed = self.queue.flush(transport, |queued| {
+            if let Some((item, planned)) = queued.data {
+                sender.on_sent(now, planned, &item);
             }
-        }
-        if self.complete {
-            transport.finish(stream);
-            self.finished = true;
+        });
+        match flushed {
+            Ok(()) | Err(WriteError::Blocked) => {}
+            Err(WriteError::Stopped(_)) => {
+                self.give_up(transport, sender, Refusal::Stopped, ResetCode::CANCELLED);
+            }
+            Err(WriteError::Closed) => self.abandon(sender, Refusal::Disconnected),
         }
     }
 
@@ -165,30 +97,18 @@ impl Outgoing {
         reason: Refusal,
         code: ResetCode,
     ) {
-        if let Some(stream) = self.stream.filter(|_| !self.finished) {
-            transport.reset(stream, code.0);
-        }
-        self.abandon(sender, reason);
+        refuse(self.queue.give_up(transport, code, reason), sender, reason);
     }
 
     /// The connection is gone, and the stream with it.
     pub(super) fn abandon(&mut self, sender: &mut TrackSender, reason: Refusal) {
-        for queued in self.queue.drain(..) {
-            if queued.data.is_some() {
-                sender.on_refused(reason);
-            }
-        }
-        self.queue_bytes = 0;
-        self.dead.get_or_insert(reason);
+        refuse(self.queue.abandon(reason), sender, reason);
     }
+}
 
-    fn open(&mut self, transport: &mut dyn Transport) -> Option<StreamId> {
-        if self.stream.is_none() {
-            let stream = transport.open(Direction::Uni)?;
-            transport.set_priority(stream, self.priority);
-            self.stream = Some(stream);
-        }
-        self.stream
+fn refuse(waiting: impl Iterator<Item = Queued>, sender: &mut TrackSender, reason: Refusal) {
+    for _ in waiting.filter(|queued| queued.data.is_some()) {
+        sender.on_refused(reason);
     }
 }
 
@@ -231,7 +151,7 @@ mod tests {
             Self {
                 now: any_instant(),
                 transport: TestTransport::default(),
-                sender: TrackSender::new(),
+                sender: TrackSender::default(),
                 outgoing: Outgoing::new(5),
             }
         }
@@ -263,10 +183,10 @@ mod tests {
             (150, 2)
         );
         assert_eq!(bench.transport.priorities, [5]);
-        assert!(!bench.outgoing.is_over());
-        bench.outgoing.complete();
+        assert!(!bench.outgoing.queue.is_over());
+        bench.outgoing.queue.finish();
         bench.flush();
-        assert!(bench.outgoing.is_over());
+        assert!(bench.outgoing.queue.is_over());
         assert_eq!(bench.transport.finished, 1);
     }
 
@@ -300,8 +220,8 @@ mod tests {
         assert_eq!(bench.transport.resets, [ResetCode::DELIVERY_TIMEOUT.0]);
         assert_eq!(bench.sender.result().refusals.expired, 2);
         assert_eq!(bench.outgoing.check_room(1), Err(Refusal::Expired));
-        bench.outgoing.complete();
-        assert!(bench.outgoing.is_over());
+        bench.outgoing.queue.finish();
+        assert!(bench.outgoing.queue.is_over());
     }
 
     #[test]

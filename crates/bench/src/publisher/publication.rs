@@ -71,7 +71,7 @@ impl Publication {
             plan,
             name,
             alias,
-            sender: TrackSender::new(),
+            sender: TrackSender::default(),
             subscription: Subscription::None,
             cursor: Cursor::default(),
             largest: None,
@@ -242,7 +242,7 @@ impl Publication {
     /// Whether COMPLETION is next, but not all objects have left yet, so that it cannot say how many
     /// were sent. Their time to live bounds the wait.
     pub(super) fn awaits_streams(&self, plan: &TrackPlan) -> bool {
-        let waits = |(_, outgoing): &((u64, u64), Outgoing)| outgoing.has_waiting();
+        let waits = |(_, outgoing): &((u64, u64), Outgoing)| !outgoing.queue.is_empty();
         self.cursor.awaits_completion(plan.schedule()) && self.streams.iter().any(waits)
     }
 
@@ -251,7 +251,8 @@ impl Publication {
         for (_, outgoing) in &mut self.streams {
             outgoing.flush(now, transport, &mut self.sender);
         }
-        self.streams.retain(|(_, outgoing)| !outgoing.is_over());
+        self.streams
+            .retain(|(_, outgoing)| !outgoing.queue.is_over());
     }
 
     /// The relay stopped a stream. Returns whether it is one of this track.
@@ -263,7 +264,7 @@ impl Publication {
         let found = self
             .streams
             .iter_mut()
-            .find(|(_, outgoing)| outgoing.is(stream));
+            .find(|(_, outgoing)| outgoing.queue.stream() == Some(stream));
         let Some((_, outgoing)) = found else {
             return false;
         };
@@ -346,7 +347,7 @@ impl Publication {
                     status: ObjectStatus::Normal,
                     payload_len: payload_len as u64,
                 };
-                let previous = self.streams[stream].1.previous();
+                let previous = self.streams[stream].1.previous;
                 header.encode_in_subgroup(previous, has_properties, at.draft, buffer);
                 self.write_payload(at, plan, item, buffer);
                 let bytes = buffer.split().freeze();
@@ -366,7 +367,7 @@ impl Publication {
         if plan.stream_mapping() == StreamMapping::SubgroupPerObject || ends_group(item) {
             let ends = |one: &&mut ((u64, u64), Outgoing)| one.0.0 == item.group;
             for (_, outgoing) in self.streams.iter_mut().filter(ends) {
-                outgoing.complete();
+                outgoing.queue.finish();
             }
         }
         self.flush(at.now, transport);

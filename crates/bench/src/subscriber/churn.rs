@@ -17,7 +17,7 @@ impl Subscribers {
     /// The client that leaves now, if one does. The turn goes round, and passes over those who have not come back
     /// yet and those whose tracks are over.
     pub(super) fn next_to_leave(&mut self, now: Instant) -> Option<usize> {
-        let period = self.config.audience.churn_period()?;
+        let period = self.measured.config.audience.churn_period()?;
         let at = self.next_leave.filter(|at| *at <= now)?;
         // A role that was late does not send a crowd away at once.
         self.next_leave = Some((at + period).max(now));
@@ -34,7 +34,7 @@ impl Subscribers {
     pub(super) fn note_joined(&mut self, now: Instant) {
         let have_joined = self.measured.progress.started == self.clients.len() as u64;
         if have_joined && self.next_leave.is_none() {
-            let period = self.config.audience.churn_period();
+            let period = self.measured.config.audience.churn_period();
             self.next_leave = period.map(|period| now + period);
         }
     }

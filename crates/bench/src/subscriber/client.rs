@@ -3,28 +3,29 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupHeader};
+use weir_moqt::data::{ObjectDatagram, ObjectHeader, ObjectStatus, SubgroupId};
 use weir_moqt::error::{RequestErrorCode, ResetCode};
-use weir_moqt::message::{RequestError, RequestOk};
+use weir_moqt::message::RequestError;
 use weir_moqt::name::FullTrackName;
 use weir_moqt::session::{Event as SessionEvent, Request, RequestId, StreamEnd};
-use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::incoming::{Complete, Incoming, carries, matches};
 use super::measurements::Measurements;
 use super::subscription::Subscription;
-use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult, Wanted};
+use super::{SubscribeFlow, SubscriberConfig, SubscriptionResult};
 use crate::limits::INCOMING_STREAMS_MAX;
-use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackPlan, TrackReceiver};
+use crate::metrics::{Delivered, End, Failure, Received, SentTotals, TrackReceiver};
 use crate::payload::HEAD_BYTES;
+use crate::scenario::NamedTrack;
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 use weir_report::relay::Conduct;
 
 /// The tracks that one subscriber receives; its connection is handed in.
 #[derive(Debug)]
 pub(super) struct SubscriberClient {
-    pub(super) wanted: Arc<[Wanted]>,
+    pub(super) wanted: Arc<[NamedTrack]>,
     /// Which of the role's subscribers it is.
     pub(super) number: usize,
     /// Where its receivers begin.
@@ -47,7 +48,7 @@ pub(super) struct SubscriberClient {
 
 impl SubscriberClient {
     pub(super) fn new(
-        wanted: Arc<[Wanted]>,
+        wanted: Arc<[NamedTrack]>,
         (number, first): (usize, usize),
         conduct: Conduct,
     ) -> Self {
@@ -69,7 +70,7 @@ impl SubscriberClient {
     }
 
     pub(super) fn is_subscribed(&self) -> bool {
-        self.subscriptions.iter().all(Subscription::is_settled)
+        self.subscriptions.iter().all(Subscription::is_ready)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -125,12 +126,11 @@ impl SubscriberClient {
     pub(super) fn on_check(
         &mut self,
         now: Instant,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         give_up: bool,
     ) -> bool {
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
-            let plan = &config.plans[self.wanted[number].plan];
+            let plan = &measured.config.plans[self.wanted[number].plan];
             let receiver = &mut measured.receivers[self.first + number];
             receiver.handle_timeout(now, plan);
             if give_up && subscription.first_object.is_none() {
@@ -169,13 +169,13 @@ impl SubscriberClient {
 
     pub(super) fn results(
         &self,
-        plans: &[TrackPlan],
         measured: &Measurements,
         sent: &impl Fn(&FullTrackName) -> Option<SentTotals>,
     ) -> Vec<SubscriptionResult> {
+        let plans = &measured.config.plans;
         let subscriptions = self.subscriptions.iter().zip(self.wanted.iter());
         let result = |((subscription, wanted), (receiver, plan)): (_, (&TrackReceiver, usize))| {
-            let (subscription, wanted): (&Subscription, &Wanted) = (subscription, wanted);
+            let (subscription, wanted): (&Subscription, &NamedTrack) = (subscription, wanted);
             let sent = sent(&wanted.name).map(|sent| plans[plan].sent_to_one(sent));
             SubscriptionResult {
                 subscriber: self.number,
@@ -204,7 +204,6 @@ impl SubscriberClient {
     pub(super) fn on_datagram(
         &mut self,
         now: Instant,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         request: RequestId,
         datagram: &ObjectDatagram,
@@ -216,30 +215,29 @@ impl SubscriberClient {
             return;
         }
         let payload = &datagram.payload;
-        let plan = &config.plans[self.wanted[number].plan];
+        let plan = &measured.config.plans[self.wanted[number].plan];
         let delivered = Delivered {
             group: datagram.group,
             object: datagram.object,
             head: &payload[..payload.len().min(HEAD_BYTES)],
             bytes: payload.len() as u64,
-            intact: !config.verify_content
+            intact: !measured.config.verify_content
                 || (matches(payload, plan.content())
                     && carries(&datagram.properties, plan.properties())),
         };
-        self.on_delivered(now, config, measured, number, &delivered);
+        self.on_delivered(now, measured, number, &delivered);
     }
 
     /// An object has arrived in whole.
     fn on_delivered(
         &mut self,
         now: Instant,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         number: usize,
         delivered: &Delivered<'_>,
     ) {
         let plan_number = self.wanted[number].plan;
-        let plan = &config.plans[plan_number];
+        let plan = &measured.config.plans[plan_number];
         let receiver = &mut measured.receivers[self.first + number];
         let subscription = &mut self.subscriptions[number];
         let is_of_track = match receiver.handle_object(now, plan, delivered) {
@@ -268,53 +266,55 @@ impl SubscriberClient {
     /// Takes an event of the session.
     pub(super) fn on_session_event(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
         event: SessionEvent,
     ) {
+        let now = turn.now;
         match event {
             SessionEvent::Payload { stream, data } => {
-                let complete = self.on_payload(config, stream, &data);
-                self.on_complete(now, config, measured, complete);
+                let complete = self.on_payload(&measured.config, stream, &data);
+                self.on_complete(now, measured, complete);
             }
             SessionEvent::Object { stream, object } => {
-                let complete = self.on_object(config, stream, &object);
-                self.on_complete(now, config, measured, complete);
+                let complete = self.on_object(&measured.config, stream, &object);
+                self.on_complete(now, measured, complete);
             }
             SessionEvent::Subgroup {
                 stream,
                 request,
                 header,
             } => {
-                self.on_subgroup(now, (endpoint, client), stream, request, &header);
+                let incoming = (header.group, header.subgroup);
+                self.on_stream(turn, client, stream, request, incoming);
             }
             SessionEvent::Fetched { stream, request } => {
-                self.on_fetched(now, (endpoint, client), stream, request);
+                let incoming = (0, SubgroupId::Zero);
+                self.on_stream(turn, client, stream, request, incoming);
             }
             SessionEvent::FetchObject { stream, entry } => {
-                let complete = self.on_fetch_entry(config, stream, &entry);
-                self.on_complete(now, config, measured, complete);
+                let complete = self.on_fetch_entry(&measured.config, stream, &entry);
+                self.on_complete(now, measured, complete);
             }
             SessionEvent::StreamEnd { stream, end } => {
-                self.on_stream_end(config, measured, stream, end);
+                self.on_stream_end(measured, stream, end);
             }
             SessionEvent::Datagram { request, datagram } => {
-                self.on_datagram(now, config, measured, request, &datagram);
+                self.on_datagram(now, measured, request, &datagram);
             }
-            SessionEvent::Ready { .. } => self.subscribe(now, (endpoint, client), config, measured),
+            SessionEvent::Ready { .. } => self.subscribe(turn, client, measured),
             SessionEvent::Accepted { id, .. } => self.on_accepted(measured, id),
             SessionEvent::Rejected { id, error } => self.on_rejected(measured, id, &error),
             SessionEvent::Namespace { id, suffix } => {
-                self.on_namespace(now, (endpoint, client), config, measured, (id, &suffix));
+                self.on_namespace(turn, client, measured, (id, &suffix));
             }
             SessionEvent::Request {
                 id,
                 request: Request::Publish(publish),
-            } => self.on_publish(now, (endpoint, client), config, measured, (id, &publish)),
+            } => self.on_publish(turn, client, measured, (id, &publish)),
             SessionEvent::Done { id, .. } | SessionEvent::Closed { id, .. } => {
-                self.on_done(now, config, measured, id);
+                self.on_done(now, measured, id);
             }
             SessionEvent::Violated(violation) => {
                 self.fail(
@@ -322,10 +322,8 @@ impl SubscriberClient {
                     format!("the relay broke the protocol: {violation}"),
                 );
             }
-            SessionEvent::Request { id, .. } => refuse(now, (endpoint, client), id),
-            SessionEvent::Update { id, .. } => {
-                accept_update(now, (endpoint, client), id);
-            }
+            SessionEvent::Request { id, .. } => refuse(turn, client, id),
+            SessionEvent::Update { id, .. } => client.accept_update(turn, id),
             // The relay may announce its leave; the run goes on for as long as it lasts. The rest
             // answers what a subscriber never asks.
             SessionEvent::GoAway(_)
@@ -367,9 +365,8 @@ impl SubscriberClient {
     /// Asks for every track, once the session is open.
     pub(super) fn subscribe(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
     ) {
         self.sessions += 1;
@@ -379,14 +376,14 @@ impl SubscriberClient {
         } else {
             measured.progress.rejoined += 1;
         }
-        self.wait_for_fetches(config);
-        match config.flow {
+        self.wait_for_fetches(&measured.config);
+        match measured.config.flow {
             SubscribeFlow::Subscribe => {
                 let all = 0..self.wanted.len();
-                self.ask_for(now, (endpoint, client), config, measured, all);
+                self.ask_for(turn, client, measured, all);
             }
             SubscribeFlow::SubscribeNamespace | SubscribeFlow::SubscribeTracks => {
-                self.discover(now, (endpoint, client), config, measured);
+                self.discover(turn, client, measured);
             }
         }
     }
@@ -394,13 +391,13 @@ impl SubscriberClient {
     /// SUBSCRIBE for the tracks of these numbers that were not asked for yet.
     pub(super) fn ask_for(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
         numbers: impl IntoIterator<Item = usize>,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let now = turn.now;
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         for number in numbers {
@@ -409,7 +406,10 @@ impl SubscriberClient {
                 continue;
             }
             subscription.on_requested(now);
-            let parameters = config.request.parameters(&config.plans[wanted.plan]);
+            let parameters = measured
+                .config
+                .request
+                .parameters(&measured.config.plans[wanted.plan]);
             match session.subscribe(&mut connection, wanted.name.clone(), parameters) {
                 Ok(request) => insert_request(&mut self.requests, request, number),
                 Err(refused) => {
@@ -452,34 +452,29 @@ impl SubscriberClient {
     }
 
     /// The relay says that the track is over, or leaves the subscription without saying so.
-    fn on_done(
-        &mut self,
-        now: Instant,
-        config: &SubscriberConfig,
-        measured: &mut Measurements,
-        id: RequestId,
-    ) {
+    fn on_done(&mut self, now: Instant, measured: &mut Measurements, id: RequestId) {
         if let Some(number) = self.number_of(id) {
-            let plan = &config.plans[self.wanted[number].plan];
+            let plan = &measured.config.plans[self.wanted[number].plan];
             measured.receivers[self.first + number].handle_publish_done(now, plan);
         }
     }
 
-    fn on_subgroup(
+    /// A stream of a subgroup or of a fetch begins.
+    fn on_stream(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         stream: StreamId,
         request: RequestId,
-        header: &SubgroupHeader,
+        (group, subgroup): (u64, SubgroupId),
     ) {
         match self.number_of(request) {
             Some(number) if self.streams.len() < INCOMING_STREAMS_MAX => {
-                let incoming = Incoming::new(stream, number, header.group, header.subgroup);
+                let incoming = Incoming::new(stream, number, group, subgroup);
                 self.streams.push(incoming);
             }
             Some(_) | None => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
+                if let Some((session, mut connection)) = client.open(turn) {
                     session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
@@ -489,22 +484,15 @@ impl SubscriberClient {
     pub(super) fn on_complete(
         &mut self,
         now: Instant,
-        config: &SubscriberConfig,
         measured: &mut Measurements,
         complete: Option<(usize, Complete)>,
     ) {
         if let Some((number, complete)) = complete {
-            self.on_delivered(now, config, measured, number, &complete.delivered());
+            self.on_delivered(now, measured, number, &complete.delivered());
         }
     }
 
-    fn on_stream_end(
-        &mut self,
-        config: &SubscriberConfig,
-        measured: &mut Measurements,
-        stream: StreamId,
-        end: StreamEnd,
-    ) {
+    fn on_stream_end(&mut self, measured: &mut Measurements, stream: StreamId, end: StreamEnd) {
         let Some(position) = self.streams.iter().position(|one| one.stream == stream) else {
             return;
         };
@@ -513,7 +501,7 @@ impl SubscriberClient {
             StreamEnd::Fin => {}
             StreamEnd::Reset(_) => {
                 let (group, subgroup, next_object) = incoming.position();
-                let plan = &config.plans[self.wanted[incoming.subscription].plan];
+                let plan = &measured.config.plans[self.wanted[incoming.subscription].plan];
                 let receiver = &mut measured.receivers[self.first + incoming.subscription];
                 receiver.handle_reset(plan, group, subgroup, next_object);
             }
@@ -540,28 +528,11 @@ impl SubscriberClient {
     }
 }
 
-/// Updates of requests change nothing for a subscriber.
-fn accept_update(now: Instant, (endpoint, client): (&mut Endpoint, &mut Client), id: RequestId) {
-    if let Some((session, mut connection)) = client.open(now, endpoint) {
-        session.update_ok(&mut connection, id, RequestOk::default());
-    }
-}
-
 /// A subscriber serves nobody.
-pub(super) fn refuse(
-    now: Instant,
-    (endpoint, client): (&mut Endpoint, &mut Client),
-    id: RequestId,
-) {
-    let error = RequestError {
-        code: RequestErrorCode::UNINTERESTED,
-        retry_after: None,
-        reason: "a benchmark subscriber asks for what it wants".to_owned(),
-        redirect: None,
-    };
-    if let Some((session, mut connection)) = client.open(now, endpoint) {
-        session.request_error(&mut connection, id, error);
-    }
+pub(super) fn refuse(turn: &mut Turn<'_>, client: &mut Client, id: RequestId) {
+    let reason = "a benchmark subscriber asks for what it wants";
+    let error = RequestError::new(RequestErrorCode::UNINTERESTED, reason);
+    client.refuse(turn, id, error);
 }
 
 /// Notes the subscription that a request belongs to. Requests come in ascending order, but for those of the relay.

@@ -1,37 +1,34 @@
 //! How a subscriber finds its tracks where it does not ask for them by name (decision 33).
 
-use std::time::Instant;
-
 use weir_moqt::message::{Publish, RequestOk};
 use weir_moqt::name::Namespace;
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 
+use super::SubscribeFlow;
 use super::client::{SubscriberClient, insert_request, refuse};
 use super::measurements::Measurements;
-use super::{SubscribeFlow, SubscriberConfig};
 use crate::metrics::{End, Failure};
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 
 impl SubscriberClient {
     /// Asks what there is under the prefix that all wanted tracks share.
     pub(super) fn discover(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
     ) {
         let Some(prefix) = self.prefix() else { return };
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         let parameters = Parameters {
-            authorization_tokens: config.request.tokens.clone(),
+            authorization_tokens: measured.config.request.tokens.clone(),
             ..Parameters::default()
         };
-        let asked = if config.flow == SubscribeFlow::SubscribeTracks {
+        let asked = if measured.config.flow == SubscribeFlow::SubscribeTracks {
             session.subscribe_tracks(&mut connection, prefix, parameters)
         } else {
             session.subscribe_namespace(&mut connection, prefix, parameters)
@@ -45,9 +42,8 @@ impl SubscriberClient {
     /// A namespace exists: asks for the wanted tracks in it.
     pub(super) fn on_namespace(
         &mut self,
-        now: Instant,
-        on: (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
         (id, suffix): (RequestId, &Namespace),
     ) {
@@ -59,15 +55,14 @@ impl SubscriberClient {
         };
         let found = |number: &usize| self.wanted[*number].name.namespace == whole;
         let numbers: Vec<usize> = (0..self.wanted.len()).filter(found).collect();
-        self.ask_for(now, on, config, measured, numbers);
+        self.ask_for(turn, client, measured, numbers);
     }
 
     /// The relay offers a track under the prefix.
     pub(super) fn on_publish(
         &mut self,
-        now: Instant,
-        on: (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
         (id, publish): (RequestId, &Publish),
     ) {
@@ -75,20 +70,19 @@ impl SubscriberClient {
             .wanted
             .iter()
             .position(|one| one.name == publish.track)
-            .filter(|_| config.flow == SubscribeFlow::SubscribeTracks);
+            .filter(|_| measured.config.flow == SubscribeFlow::SubscribeTracks);
         let Some(number) = wanted.filter(|number| !self.subscriptions[*number].is_requested())
         else {
-            return refuse(now, on, id);
+            return refuse(turn, client, id);
         };
-        let (endpoint, client) = on;
-        self.subscriptions[number].on_requested(now);
+        self.subscriptions[number].on_requested(turn.now);
         insert_request(&mut self.requests, id, number);
-        let plan = &config.plans[self.wanted[number].plan];
-        let mut parameters = config.request.parameters(plan);
+        let plan = &measured.config.plans[self.wanted[number].plan];
+        let mut parameters = measured.config.request.parameters(plan);
         // Who offers waits for nobody.
         parameters.rendezvous_timeout = None;
         parameters.forward = Some(true);
-        if let Some((session, mut connection)) = client.open(now, endpoint) {
+        if let Some((session, mut connection)) = client.open(turn) {
             let ok = RequestOk {
                 parameters,
                 ..RequestOk::default()

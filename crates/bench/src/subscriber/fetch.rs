@@ -1,24 +1,19 @@
 //! Tracks that are fetched in whole instead of subscribed to. [evens-00 §3.3]
 
-use std::time::Instant;
-
-use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus, SubgroupId};
-use weir_moqt::error::ResetCode;
+use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::location::Location;
 use weir_moqt::message::FetchKind;
 use weir_moqt::parameter::Parameters;
-use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::SubscriberConfig;
 use super::client::{SubscriberClient, insert_request};
-use super::incoming::{Complete, Incoming, carries};
+use super::incoming::{Complete, carries};
 use super::measurements::Measurements;
-use crate::limits::INCOMING_STREAMS_MAX;
 use crate::metrics::{End, Failure};
 use crate::profile::Pattern;
 use weir_client::client::Client;
+use weir_client::turn::Turn;
 
 impl SubscriberClient {
     /// Notes which tracks are fetched when the schedules begin.
@@ -31,12 +26,12 @@ impl SubscriberClient {
     /// FETCH for every track that waits for it.
     pub(super) fn fetch_all(
         &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        config: &SubscriberConfig,
+        turn: &mut Turn<'_>,
+        client: &mut Client,
         measured: &mut Measurements,
     ) {
-        let Some((session, mut connection)) = client.open(now, endpoint) else {
+        let now = turn.now;
+        let Some((session, mut connection)) = client.open(turn) else {
             return;
         };
         for (number, subscription) in self.subscriptions.iter_mut().enumerate() {
@@ -45,7 +40,7 @@ impl SubscriberClient {
             }
             subscription.on_requested(now);
             let wanted = &self.wanted[number];
-            let schedule = config.plans[wanted.plan].schedule();
+            let schedule = measured.config.plans[wanted.plan].schedule();
             let kind = FetchKind::Standalone {
                 track: wanted.name.clone(),
                 start: Location {
@@ -58,8 +53,8 @@ impl SubscriberClient {
                 },
             };
             let parameters = Parameters {
-                subscriber_priority: config.request.priority,
-                authorization_tokens: config.request.tokens.clone(),
+                subscriber_priority: measured.config.request.priority,
+                authorization_tokens: measured.config.request.tokens.clone(),
                 ..Parameters::default()
             };
             match session.fetch(&mut connection, kind, parameters) {
@@ -70,27 +65,6 @@ impl SubscriberClient {
                     receiver.fail(Failure::Refused);
                     receiver.end(End::Disconnected);
                     subscription.note_end(receiver, &mut measured.progress);
-                }
-            }
-        }
-    }
-
-    /// The stream of a fetch begins.
-    pub(super) fn on_fetched(
-        &mut self,
-        now: Instant,
-        (endpoint, client): (&mut Endpoint, &mut Client),
-        stream: StreamId,
-        request: RequestId,
-    ) {
-        match self.number_of(request) {
-            Some(number) if self.streams.len() < INCOMING_STREAMS_MAX => {
-                let incoming = Incoming::new(stream, number, 0, SubgroupId::Zero);
-                self.streams.push(incoming);
-            }
-            Some(_) | None => {
-                if let Some((session, mut connection)) = client.open(now, endpoint) {
-                    session.stop_data(&mut connection, stream, ResetCode::EXCESSIVE_LOAD);
                 }
             }
         }

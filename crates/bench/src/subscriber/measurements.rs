@@ -3,13 +3,14 @@
 use weir_client::client::Client;
 use weir_moqt::draft::Draft;
 
-use super::SubscriberProgress;
+use super::{SubscriberConfig, SubscriberProgress};
 use crate::metrics::{Heat, TrackReceiver};
 use weir_histogram::Series;
 
-/// What all subscribers of a role write to.
+/// What all subscribers of a role write to, and the configuration that they read.
 #[derive(Debug)]
 pub(super) struct Measurements {
+    pub(super) config: SubscriberConfig,
     /// One for each subscription, those of a subscriber side by side.
     pub(super) receivers: Vec<TrackReceiver>,
     /// Latency over time, one for each plan.

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 use weir_moqt::data::ObjectDatagram;
 use weir_moqt::session::{Event as SessionEvent, RequestId};
-use weir_quic::Endpoint;
 
 use super::client::SubscriberClient;
 use super::measurements::Measurements;
 use super::{SubscriberConfig, SubscriberProgress};
+use crate::clock::ramp_time;
 use crate::metrics::{End, Heat, TrackPlan, TrackReceiver};
 use weir_client::client::Client;
 use weir_client::clients::Clients;
+use weir_client::turn::Turn;
 use weir_histogram::Series;
 use weir_report::relay::Conduct;
 
 /// Subscribers whose connections are handed in.
 #[derive(Debug)]
 pub(crate) struct Subscribers {
-    pub(crate) config: SubscriberConfig,
     pub(super) clients: Vec<SubscriberClient>,
     pub(super) measured: Measurements,
     /// When the first of them began; `None` before [`SubscriberRole::start`].
@@ -64,9 +64,9 @@ impl Subscribers {
                 ..SubscriberProgress::default()
             },
             relay: None,
+            config,
         };
         Self {
-            config,
             clients,
             measured,
             started: None,
@@ -105,12 +105,7 @@ impl Subscribers {
 
     /// When client number `client` begins.
     fn joins_at(&self, started: Instant, client: u64) -> Instant {
-        let rate = u64::from(self.config.ramp_per_second);
-        let ns = client
-            .saturating_mul(1_000_000_000)
-            .checked_div(rate)
-            .unwrap_or(0);
-        started + Duration::from_nanos(ns)
+        ramp_time(started, self.measured.config.ramp_per_second, client)
     }
 
     /// When the next client begins.
@@ -156,7 +151,7 @@ impl Subscribers {
         let last = self.clients.len().saturating_sub(1) as u64;
         let give_up = self
             .started
-            .is_some_and(|at| now >= self.joins_at(at, last) + self.config.start_timeout);
+            .is_some_and(|at| now >= self.joins_at(at, last) + self.measured.config.start_timeout);
         let mut done = Vec::new();
         for (number, client) in self.clients.iter_mut().enumerate() {
             if client.is_closed() {
@@ -165,7 +160,7 @@ impl Subscribers {
             if give_up {
                 client.give_up_search(&mut self.measured);
             }
-            if client.on_check(now, &self.config, &mut self.measured, give_up) {
+            if client.on_check(now, &mut self.measured, give_up) {
                 client.on_closed();
                 done.push(number);
             }
@@ -175,28 +170,17 @@ impl Subscribers {
     }
 
     /// Lets a client ask for its tracks, on a connection that is open.
-    pub(crate) fn subscribe(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        client: &mut Client,
-        number: usize,
-    ) {
+    pub(crate) fn subscribe(&mut self, turn: &mut Turn<'_>, client: &mut Client, number: usize) {
         let subscriber = &mut self.clients[number];
         subscriber.note_connection(client, &mut self.measured);
-        subscriber.subscribe(now, (endpoint, client), &self.config, &mut self.measured);
+        subscriber.subscribe(turn, client, &mut self.measured);
     }
 
     /// Lets the clients fetch what they did not subscribe to.
-    pub(crate) fn release(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        connections: &mut Clients,
-    ) {
+    pub(crate) fn release(&mut self, turn: &mut Turn<'_>, connections: &mut Clients) {
         for (number, subscriber) in self.clients.iter_mut().enumerate() {
-            let on = (&mut *endpoint, &mut connections[number]);
-            subscriber.fetch_all(now, on, &self.config, &mut self.measured);
+            let client = &mut connections[number];
+            subscriber.fetch_all(turn, client, &mut self.measured);
         }
     }
 
@@ -208,14 +192,13 @@ impl Subscribers {
     /// Takes an event of the session of a client.
     pub(crate) fn on_session_event(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         client: &mut Client,
         number: usize,
         event: SessionEvent,
     ) {
         let (subscriber, measured) = (&mut self.clients[number], &mut self.measured);
-        subscriber.on_session_event(now, (endpoint, client), &self.config, measured, event);
+        subscriber.on_session_event(turn, client, measured, event);
     }
 
     /// Takes an object that came in a datagram.
@@ -228,7 +211,7 @@ impl Subscribers {
         datagram: &ObjectDatagram,
     ) {
         let client = &mut self.clients[number];
-        client.on_datagram(now, &self.config, &mut self.measured, request, datagram);
+        client.on_datagram(now, &mut self.measured, request, datagram);
     }
 
     /// Takes note of how far the connection of a client has come.

@@ -84,7 +84,7 @@ impl Subscription {
     }
 
     /// Whether nothing has to come before the schedules can begin.
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn is_ready(&self) -> bool {
         self.was_accepted || self.has_ended || self.is_fetched_later
     }
 

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use weir_client::turn::Turn;
 use weir_moqt::error::PublishDoneCode;
 use weir_moqt::message::PublishDone;
-use weir_quic::{ConnectionStats, Endpoint};
+use weir_quic::ConnectionStats;
 
 use super::Origin;
 use super::publication::RequestState;
@@ -47,21 +48,22 @@ impl Drain {
 impl Origin {
     /// Finishes open streams after the end of the source, and closes the session when they are acknowledged or the relay
     /// acknowledges nothing any more.
-    pub(super) fn drain(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn drain(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let Some(drain) = &self.drain else {
             self.drain = Some(Drain::new(now));
             self.streams.finish_all();
-            self.flush(now, endpoint);
-            return self.end_tracks(now, endpoint);
+            self.flush(turn);
+            return self.end_tracks(turn);
         };
         if now < drain.look_at {
-            return self.end_tracks(now, endpoint);
+            return self.end_tracks(turn);
         }
         let left = self.streams.len() + self.fetch_responses.len();
-        let stats = self.client.open(now, endpoint);
+        let stats = self.client.open(turn);
         let stats = stats.map(|(_, connection)| connection.stats());
         let Some(drain) = self.drain.as_mut().filter(|_| left > 0) else {
-            return self.client.close(now, endpoint, "the stream is over");
+            return self.client.close(turn, "the stream is over");
         };
         if drain.is_stuck(now, left, stats.unwrap_or_default()) {
             let waiting = self.streams.waiting_bytes();
@@ -70,22 +72,23 @@ impl Origin {
                  of which {waiting} bytes were never sent",
                 STANDSTILL_MAX.as_secs()
             );
-            self.client.close(now, endpoint, "nothing arrives");
+            self.client.close(turn, "nothing arrives");
             self.client.fail(reason);
         }
     }
 
     /// Ends tracks if the source is over; called when a stream was acknowledged or takes bytes again.
-    pub(super) fn end_tracks_if_over(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn end_tracks_if_over(&mut self, turn: &mut Turn<'_>) {
         if self.drain.is_some() {
-            self.end_tracks(now, endpoint);
+            self.end_tracks(turn);
         }
     }
 
     /// Sends `PUBLISH_DONE` for each track of which everything is acknowledged. A subscriber that is told earlier would not wait
     /// long for the rest.
-    fn end_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+    fn end_tracks(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         for (track, publication) in self.publications.iter_mut().enumerate() {

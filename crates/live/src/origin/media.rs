@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_client::turn::Turn;
 use weir_moqt::error::ResetCode;
 use weir_moqt::location::Location;
-use weir_quic::Endpoint;
 
 use super::Origin;
 use super::send_stream::{Object, SendOrder};
@@ -15,13 +15,7 @@ use crate::strategy::{Step, StreamKey};
 
 impl Origin {
     /// Publishes a frame as the strategy says.
-    pub(super) fn on_frame(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        at: Instant,
-        frame: &Frame,
-    ) {
+    pub(super) fn on_frame(&mut self, turn: &mut Turn<'_>, at: Instant, frame: &Frame) {
         let number = self.counters.frames;
         self.counters.frames += 1;
         self.group = frame.group;
@@ -43,13 +37,13 @@ impl Origin {
                         payload,
                     };
                     self.counters.frames_written += 1;
-                    self.write(now, endpoint, stream, priority, object);
+                    self.write(turn, stream, priority, object);
                     if let Some(after) = reset_after {
-                        self.streams.reset_at(now + after, stream);
+                        self.streams.reset_at(turn.now + after, stream);
                     }
                 }
                 Step::Finish(stream) => self.streams.finish(stream),
-                Step::Reset(stream) => self.reset(now, endpoint, stream),
+                Step::Reset(stream) => self.reset(turn, stream),
             }
         }
         self.steps = steps;
@@ -58,8 +52,7 @@ impl Origin {
     /// Publishes sound, in groups of its own that begin with those of the video, each on one stream.
     pub(super) fn on_audio(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         track: u32,
         tag: FrameTag,
         fragment: &Bytes,
@@ -95,14 +88,13 @@ impl Origin {
             payload,
         };
         let key = key(self.group);
-        self.write(now, endpoint, key, AUDIO_PRIORITY, object);
+        self.write(turn, key, AUDIO_PRIORITY, object);
     }
 
     /// Queues an object for its stream, and gives up streams for which too much waits.
     pub(super) fn write(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         key: StreamKey,
         priority: u8,
         object: Object,
@@ -121,7 +113,7 @@ impl Origin {
         if !publication.note(key.group, location) {
             return;
         }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         if publication.begins_over(numbered.group) {

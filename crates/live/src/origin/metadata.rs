@@ -3,6 +3,7 @@
 //! The origin keeps these objects. A relay that no longer has them fetches them for late subscribers.
 
 use bytes::{Bytes, BytesMut};
+use weir_client::send_queue::SendQueue;
 use weir_moqt::data::{FetchEncoder, FetchEntry, FetchHeader, FetchObject};
 use weir_moqt::draft::Draft;
 use weir_moqt::location::Location;
@@ -11,7 +12,7 @@ use weir_moqt::name::{FullTrackName, TrackName};
 use weir_moqt::parameter::{GroupOrder, Parameters};
 use weir_moqt::priority::{SUBSCRIBER_PRIORITY_DEFAULT, rank};
 use weir_moqt::property::Properties;
-use weir_transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::Transport;
 
 /// A metadata track and its one object.
 #[derive(Debug)]
@@ -22,12 +23,9 @@ pub(super) struct MetadataTrack {
     pub(super) payload: Bytes,
 }
 
-/// The response to a FETCH: a stream, and what it has not taken yet.
+/// The response to a FETCH.
 #[derive(Debug)]
-pub(super) struct FetchResponse {
-    stream: Option<StreamId>,
-    waiting: Bytes,
-}
+pub(super) struct FetchResponse(SendQueue);
 
 impl MetadataTrack {
     /// Whether a FETCH asks for the object of this track.
@@ -63,39 +61,19 @@ impl MetadataTrack {
         FetchEncoder::new(draft, GroupOrder::Ascending)
             .encode(&FetchEntry::Object(object), &mut bytes);
         bytes.extend_from_slice(&self.payload);
-        let waiting = bytes.freeze();
-        (
-            ok,
-            FetchResponse {
-                stream: None,
-                waiting,
-            },
-        )
+        let order = GroupOrder::Ascending;
+        let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, METADATA_PRIORITY, order, 0, 0);
+        let mut queue = SendQueue::new(rank);
+        queue.push(bytes.freeze(), ());
+        queue.finish();
+        (ok, FetchResponse(queue))
     }
 }
 
 impl FetchResponse {
     /// Writes what the connection takes; returns true if something remains to be written.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport) -> bool {
-        if self.stream.is_none() {
-            self.stream = connection.open(Direction::Uni);
-            if let Some(stream) = self.stream {
-                let order = GroupOrder::Ascending;
-                let rank = rank(SUBSCRIBER_PRIORITY_DEFAULT, METADATA_PRIORITY, order, 0, 0);
-                connection.set_priority(stream, rank);
-            }
-        }
-        let Some(stream) = self.stream else {
-            return true;
-        };
-        match connection.write(stream, &mut self.waiting) {
-            Ok(()) => {
-                connection.finish(stream);
-                false
-            }
-            Err(WriteError::Blocked) => true,
-            Err(WriteError::Stopped(_) | WriteError::Closed) => false,
-        }
+        self.0.flush(connection, |()| {}).is_ok() && !self.0.is_over()
     }
 }
 

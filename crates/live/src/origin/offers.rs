@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use weir_client::turn::Turn;
 use weir_moqt::error::RequestErrorCode;
-use weir_moqt::message::Subscribe;
+use weir_moqt::message::{RequestError, Subscribe};
 use weir_moqt::parameter::Parameters;
 use weir_moqt::session::{Request, RequestId};
-use weir_quic::Endpoint;
 
 use super::metadata::FETCH_RESPONSES_MAX;
-use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for, refusal};
+use super::publication::{Publication, PublishFlow, RequestState, Terms, asked_for};
 use super::{Origin, track};
 
 impl Origin {
     /// The relay ended a request before the end of its track.
-    pub(super) fn on_closed(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) {
+    pub(super) fn on_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         self.waiting_subscribes.retain(|(early, _)| *early != id);
         if self.namespace_offer.id() == Some(id) {
             self.client
@@ -30,20 +30,21 @@ impl Origin {
             PublishFlow::Namespace => {
                 publication.request = RequestState::None;
                 for key in self.streams.of_track(track) {
-                    self.reset(now, endpoint, key);
+                    self.reset(turn, key);
                 }
             }
         }
     }
 
     /// Offers the tracks of the strategy.
-    pub(super) fn publish(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn publish(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let milliseconds = self.timebase.microseconds(now) / 1000;
         self.first_group = u64::try_from(milliseconds).unwrap_or(0);
         self.answer_by = Some(now + ANSWER_TIME_MAX);
         if self.flow == PublishFlow::Namespace {
             let namespace = self.namespace.clone();
-            if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+            if let Some((session, mut connection)) = self.client.open(turn) {
                 let parameters = Parameters::default();
                 match session.publish_namespace(&mut connection, namespace, parameters) {
                     Ok(request) => self.namespace_offer = RequestState::Offered(request),
@@ -61,9 +62,9 @@ impl Origin {
                 subgroup_timeout: one.subgroup_timeout,
                 ..Terms::PLAIN
             };
-            self.offer(now, endpoint, one.name, terms);
+            self.offer(turn, one.name, terms);
         }
-        self.advance(now, endpoint);
+        self.advance(turn);
     }
 
     /// Fails the origin if the relay did not accept the offer in time.
@@ -82,13 +83,7 @@ impl Origin {
     }
 
     /// Offers a track under the next alias; returns that.
-    pub(super) fn offer(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        terms: Terms,
-    ) -> Option<usize> {
+    pub(super) fn offer(&mut self, turn: &mut Turn<'_>, name: &str, terms: Terms) -> Option<usize> {
         let alias = self.publications.len();
         let failure = match track(&self.namespace, name) {
             Err(error) => format!("the track {name} has no name: {error}"),
@@ -98,7 +93,7 @@ impl Origin {
                     self.publications.push(publication);
                     return Some(alias);
                 }
-                let (session, mut connection) = self.client.open(now, endpoint)?;
+                let (session, mut connection) = self.client.open(turn)?;
                 let parameters = Parameters::default();
                 let properties = publication.properties();
                 let connection = &mut connection;
@@ -117,13 +112,7 @@ impl Origin {
     }
 
     /// Accepts a SUBSCRIBE for a track that was not offered with PUBLISH. The object of a metadata track is sent at once.
-    pub(super) fn on_subscribe(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-        asked: &Subscribe,
-    ) {
+    pub(super) fn on_subscribe(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Subscribe) {
         let found = asked_for(&self.publications, asked);
         if found.is_err() && !self.knows_tracks() {
             if self.waiting_subscribes.len() < WAITING_SUBSCRIBES_MAX {
@@ -136,7 +125,7 @@ impl Origin {
             .iter()
             .find(|one| asked.track.name == one.name);
         let payload = metadata.map(|track| track.payload.clone());
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         let alias = match found {
@@ -150,8 +139,8 @@ impl Origin {
         let ok = publication.accept(id, &asked.parameters, alias as u64, self.group);
         session.subscribe_ok(&mut connection, id, ok);
         if let Some(payload) = payload {
-            self.write_metadata(now, endpoint, alias, payload);
-            self.flush(now, endpoint);
+            self.write_metadata(turn, alias, payload);
+            self.flush(turn);
         }
     }
 
@@ -161,26 +150,20 @@ impl Origin {
     }
 
     /// Answers the SUBSCRIBEs that came before the tracks were known.
-    pub(super) fn answer_waiting(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn answer_waiting(&mut self, turn: &mut Turn<'_>) {
         if self.knows_tracks() {
             for (id, asked) in std::mem::take(&mut self.waiting_subscribes) {
-                self.on_subscribe(now, endpoint, id, &asked);
+                self.on_subscribe(turn, id, &asked);
             }
         }
     }
 
     /// Answers a SUBSCRIBE, and a FETCH of metadata; refuses all else.
-    pub(super) fn answer(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-        asked: &Request,
-    ) {
+    pub(super) fn answer(&mut self, turn: &mut Turn<'_>, id: RequestId, asked: &Request) {
         if let (Request::Subscribe(asked), PublishFlow::Namespace) = (asked, self.flow) {
-            return self.on_subscribe(now, endpoint, id, asked);
+            return self.on_subscribe(turn, id, asked);
         }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
+        let Some((session, mut connection)) = self.client.open(turn) else {
             return;
         };
         if let Request::Fetch(fetch) = asked
@@ -195,7 +178,7 @@ impl Origin {
             }
             return;
         }
-        let error = refusal(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
+        let error = RequestError::new(RequestErrorCode::NOT_SUPPORTED, "an origin only publishes");
         session.request_error(&mut connection, id, error);
     }
 }

@@ -226,24 +226,14 @@ pub(super) fn asked_for(
         .position(|one| one.name == subscribe.track);
     match found {
         Some(place) if publications[place].request.id().is_none() => Ok(place),
-        Some(_) => Err(Box::new(refusal(
+        Some(_) => Err(Box::new(RequestError::new(
             RequestErrorCode::DUPLICATE_SUBSCRIPTION,
             "the track is subscribed to already",
         ))),
-        None => Err(Box::new(refusal(
+        None => Err(Box::new(RequestError::new(
             RequestErrorCode::DOES_NOT_EXIST,
             "there is no such track",
         ))),
-    }
-}
-
-/// A refusal for this reason.
-pub(super) fn refusal(code: RequestErrorCode, reason: &str) -> RequestError {
-    RequestError {
-        code,
-        retry_after: None,
-        reason: reason.to_owned(),
-        redirect: None,
     }
 }
 

@@ -1,31 +1,22 @@
 //! One stream of an origin: what waits for it, and what became of that.
 
-use std::collections::VecDeque;
-
 use bytes::{Bytes, BytesMut};
+use weir_client::send_queue::SendQueue;
 use weir_moqt::data::{ObjectHeader, ObjectStatus, SubgroupHeader, SubgroupId};
 use weir_moqt::draft::Draft;
 use weir_moqt::error::ResetCode;
 use weir_moqt::property::Properties;
-use weir_transport::{Direction, StreamId, Transport, WriteError};
+use weir_transport::Transport;
 
 use crate::strategy::StreamKey;
 
 /// A stream with what waits for it.
 #[derive(Debug)]
 pub(super) struct SendStream {
-    pub(super) stream: Option<StreamId>,
+    pub(super) queue: SendQueue,
     /// The group as it is on the wire, and what the strategy says of the stream.
     pub(super) order: SendOrder,
     previous: Option<u64>,
-    waiting: VecDeque<Bytes>,
-    pub(super) waiting_bytes: usize,
-    /// Nothing more comes.
-    pub(super) is_finished: bool,
-    /// All of it was handed to the connection, and its end.
-    is_sent: bool,
-    /// What is still to come of it is not sent: no other stream may be opened for its rest [moqt-18 §8].
-    pub(super) is_given_up: bool,
 }
 
 /// Where a stream belongs, and when it goes.
@@ -52,20 +43,15 @@ impl SendStream {
     /// A stream that is yet to be opened.
     pub(super) fn new(order: SendOrder) -> Self {
         Self {
-            stream: None,
+            queue: SendQueue::new(order.rank),
             order,
             previous: None,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            is_finished: false,
-            is_sent: false,
-            is_given_up: false,
         }
     }
 
     /// Puts an object behind what waits; the first one begins the stream.
     pub(super) fn push(&mut self, draft: Draft, object: Object) {
-        if self.is_given_up {
+        if self.queue.is_given_up() {
             return;
         }
         let mut head = BytesMut::new();
@@ -80,72 +66,21 @@ impl SendStream {
         }
         .encode_in_subgroup(self.previous, true, draft, &mut head);
         self.previous = Some(object.id);
-        self.waiting_bytes += head.len() + object.payload.len();
-        self.waiting.push_back(head.freeze());
+        self.queue.push(head.freeze(), ());
         if !object.payload.is_empty() {
-            self.waiting.push_back(object.payload);
-        }
-    }
-
-    /// Whether there is something to do as soon as the connection takes something.
-    pub(super) fn has_work(&self) -> bool {
-        let is_ending = self.is_finished && !self.is_sent && !self.is_given_up;
-        is_ending || !self.waiting.is_empty()
-    }
-
-    /// Opens the stream if there is something to write and the peer permits it; returns whether it did.
-    pub(super) fn open(&mut self, connection: &mut dyn Transport) -> bool {
-        if self.stream.is_some() || self.waiting.is_empty() {
-            return false;
-        }
-        self.stream = connection.open(Direction::Uni);
-        if let Some(stream) = self.stream {
-            connection.set_priority(stream, self.order.rank);
-        }
-        self.stream.is_some()
-    }
-
-    /// Writes what the connection takes.
-    pub(super) fn flush(&mut self, connection: &mut dyn Transport) {
-        let Some(stream) = self.stream.filter(|_| self.has_work()) else {
-            return;
-        };
-        while let Some(data) = self.waiting.front_mut() {
-            let before = data.len();
-            let result = connection.write(stream, data);
-            self.waiting_bytes -= before - data.len();
-            match result {
-                Ok(()) => {
-                    self.waiting.pop_front();
-                }
-                Err(WriteError::Blocked) => return,
-                Err(WriteError::Stopped(_) | WriteError::Closed) => {
-                    return self.give_up(connection, ResetCode::CANCELLED);
-                }
-            }
-        }
-        if self.is_finished {
-            connection.finish(stream);
-            self.is_sent = true;
+            self.queue.push(object.payload, ());
         }
     }
 
     /// Sends nothing more of it.
     pub(super) fn give_up(&mut self, connection: &mut dyn Transport, code: ResetCode) {
-        if let Some(stream) = self.stream.take() {
-            connection.reset(stream, code.0);
-        }
-        self.waiting.clear();
-        self.waiting_bytes = 0;
-        self.is_given_up = true;
+        drop(self.queue.give_up(connection, code, ()));
     }
 
     /// It goes by another rank from now on.
     pub(super) fn set_rank(&mut self, connection: &mut dyn Transport, rank: i32) {
         self.order.rank = rank;
-        if let Some(stream) = self.stream {
-            connection.set_priority(stream, rank);
-        }
+        self.queue.set_rank(connection, rank);
     }
 }
 

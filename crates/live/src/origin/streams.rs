@@ -33,9 +33,9 @@ impl Streams {
     ) -> bool {
         let outgoing = self.streams.entry(key);
         let outgoing = outgoing.or_insert_with(|| SendStream::new(order));
-        let is_alone = outgoing.waiting_bytes == 0;
+        let is_alone = outgoing.queue.waiting_bytes() == 0;
         outgoing.push(draft, object);
-        !is_alone && outgoing.waiting_bytes > WAITING_BYTES_MAX
+        !is_alone && outgoing.queue.waiting_bytes() > WAITING_BYTES_MAX
     }
 
     /// A stream is reset at `at` if it has not arrived.
@@ -46,8 +46,8 @@ impl Streams {
     /// Nothing more comes on a stream.
     pub(super) fn finish(&mut self, key: StreamKey) {
         if let Some(outgoing) = self.streams.get_mut(&key) {
-            outgoing.is_finished = true;
-            if outgoing.is_given_up {
+            outgoing.queue.finish();
+            if outgoing.queue.is_given_up() {
                 self.streams.remove(&key);
             }
         }
@@ -56,15 +56,15 @@ impl Streams {
     /// Nothing more comes on any stream.
     pub(super) fn finish_all(&mut self) {
         self.streams.retain(|_, outgoing| {
-            outgoing.is_finished = true;
-            !outgoing.is_given_up
+            outgoing.queue.finish();
+            !outgoing.queue.is_given_up()
         });
     }
 
     /// A stream is not worth sending, and nothing more comes of it; returns whether it had not arrived.
     pub(super) fn reset(&mut self, connection: &mut dyn Transport, key: StreamKey) -> bool {
         let outgoing = self.streams.remove(&key);
-        let outgoing = outgoing.filter(|outgoing| !outgoing.is_given_up);
+        let outgoing = outgoing.filter(|outgoing| !outgoing.queue.is_given_up());
         outgoing.is_some_and(|mut outgoing| {
             outgoing.give_up(connection, ResetCode::DELIVERY_TIMEOUT);
             true
@@ -79,11 +79,11 @@ impl Streams {
         code: ResetCode,
     ) -> bool {
         let outgoing = self.streams.get_mut(&key);
-        let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.is_given_up) else {
+        let Some(outgoing) = outgoing.filter(|outgoing| !outgoing.queue.is_given_up()) else {
             return false;
         };
         outgoing.give_up(connection, code);
-        if outgoing.is_finished {
+        if outgoing.queue.is_over() {
             self.streams.remove(&key);
         }
         true
@@ -105,7 +105,7 @@ impl Streams {
     /// Writes what waits, as far as the connection takes it: what goes first is written first, for what it has taken it keeps.
     /// Calls `opened` for each stream that begins, with its track.
     pub(super) fn flush(&mut self, connection: &mut dyn Transport, mut opened: impl FnMut(usize)) {
-        let working = self.streams.iter().filter(|(_, one)| one.has_work());
+        let working = self.streams.iter().filter(|(_, one)| one.queue.has_work());
         let working = working.map(|(key, one)| (Reverse(one.order.rank), *key));
         let mut working: Vec<(Reverse<i32>, StreamKey)> = working.collect();
         working.sort_unstable();
@@ -113,12 +113,13 @@ impl Streams {
             let Some(outgoing) = self.streams.get_mut(&key) else {
                 continue;
             };
-            if outgoing.open(connection) {
+            let was_open = outgoing.queue.stream().is_some();
+            let flushed = outgoing.queue.flush(connection, |()| {});
+            if !was_open && outgoing.queue.stream().is_some() {
                 opened(key.track);
             }
-            outgoing.flush(connection);
-            if outgoing.is_given_up && outgoing.is_finished {
-                self.streams.remove(&key);
+            if flushed.is_err() {
+                self.give_up(connection, key, ResetCode::CANCELLED);
             }
         }
     }
@@ -165,7 +166,10 @@ impl Streams {
 
     /// Bytes that the connection has not taken.
     pub(super) fn waiting_bytes(&self) -> usize {
-        self.streams.values().map(|one| one.waiting_bytes).sum()
+        self.streams
+            .values()
+            .map(|one| one.queue.waiting_bytes())
+            .sum()
     }
 
     /// Whether so much waits that nothing more is taken in.
@@ -179,14 +183,17 @@ impl Streams {
         if !self.is_full() {
             return None;
         }
-        let waiting = self.streams.iter().filter(|(_, one)| one.waiting_bytes > 0);
+        let waiting = self
+            .streams
+            .iter()
+            .filter(|(_, one)| one.queue.waiting_bytes() > 0);
         let last = waiting.min_by_key(|(_, one)| one.order.rank)?;
         (last.0.group < group).then_some(*last.0)
     }
 
     fn key_of(&self, stream: StreamId) -> Option<StreamKey> {
         let mut streams = self.streams.iter();
-        let found = streams.find(|(_, one)| one.stream == Some(stream));
+        let found = streams.find(|(_, one)| one.queue.stream() == Some(stream));
         found.map(|(key, _)| *key)
     }
 }

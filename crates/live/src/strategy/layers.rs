@@ -1,4 +1,4 @@
-//! `deprioritize-b` and `combined`: frames that others need on one track, the rest on another.
+//! `baseline`, `skip`, `deprioritize-b` and `combined`: a stream for each group; the latter two have disposable frames apart.
 
 use weir_moqt::parameter::GroupOrder;
 
@@ -6,20 +6,50 @@ use super::{SNAP_US, Step, Strategy, StreamKey, THESIS_PLAYER, TrackTerms};
 use crate::Frame;
 use crate::playout::PlayerSettings;
 
-/// A base layer and a layer of disposable frames, each of these on a stream of its own.
+/// A layer with a stream for each group. If there is a second layer, it has the disposable frames, each on a stream of its own.
 #[derive(Debug)]
 pub(super) struct Layers {
     name: &'static str,
-    tracks: [TrackTerms; 2],
+    tracks: &'static [TrackTerms],
+    /// The publisher priority of the first layer.
+    priority: u8,
     player: PlayerSettings,
 }
 
 impl Layers {
+    /// Everything in the order in which it was made. The thesis uses one stream for all; a stream of MOQT
+    /// ends with its group, and streams of equal priority in ascending order are one after the other.
+    pub(super) fn baseline() -> Self {
+        Self {
+            name: "baseline",
+            tracks: const { &[video(GroupOrder::Ascending)] },
+            priority: PRIORITY,
+            player: PlayerSettings {
+                in_sequence: true,
+                ..THESIS_PLAYER
+            },
+        }
+    }
+
+    /// New groups before old ones (section 5 of the thesis).
+    pub(super) fn skip() -> Self {
+        Self {
+            name: "skip",
+            tracks: const { &[video(GroupOrder::Descending)] },
+            priority: PRIORITY,
+            player: PlayerSettings {
+                snap_us: Some(SNAP_US),
+                ..THESIS_PLAYER
+            },
+        }
+    }
+
     /// The base layer first and in order, then the newest disposable frames (section 4 of the thesis).
     pub(super) fn deprioritize() -> Self {
         Self {
             name: "deprioritize-b",
-            tracks: tracks(GroupOrder::Ascending),
+            tracks: const { &[video(GroupOrder::Ascending), DISPOSABLE] },
+            priority: BASE_PRIORITY,
             player: PlayerSettings {
                 reorders: true,
                 in_sequence: true,
@@ -32,7 +62,8 @@ impl Layers {
     pub(super) fn combined() -> Self {
         Self {
             name: "combined",
-            tracks: tracks(GroupOrder::Descending),
+            tracks: const { &[video(GroupOrder::Descending), DISPOSABLE] },
+            priority: BASE_PRIORITY,
             player: PlayerSettings {
                 reorders: true,
                 snap_us: Some(SNAP_US),
@@ -48,7 +79,7 @@ impl Strategy for Layers {
     }
 
     fn tracks(&self) -> &[TrackTerms] {
-        &self.tracks
+        self.tracks
     }
 
     fn place(&mut self, frame: &Frame, steps: &mut Vec<Step>) {
@@ -60,10 +91,10 @@ impl Strategy for Layers {
         if frame.index == 0 && frame.group > 0 {
             steps.push(Step::Finish(base(frame.group - 1)));
         }
-        if !frame.is_disposable {
+        if !frame.is_disposable || self.tracks.len() == 1 {
             steps.push(Step::Write {
                 stream: base(frame.group),
-                priority: BASE_PRIORITY,
+                priority: self.priority,
                 reset_after: None,
             });
             return;
@@ -90,28 +121,27 @@ impl Strategy for Layers {
     }
 }
 
-fn tracks(order: GroupOrder) -> [TrackTerms; 2] {
-    let disposable = TrackTerms {
-        name: "video-disposable",
-        order: GroupOrder::Descending,
-        subgroup_timeout: None,
-    };
-    [
-        TrackTerms {
-            name: "video",
-            order,
-            subgroup_timeout: None,
-        },
-        disposable,
-    ]
-}
-
-/// The subgroup of a frame, by its place in its group. Among subgroups of a group and a priority the lowest goes first
+/// The subgroup of a disposable frame, by its place in its group. Among subgroups of a group and a priority the lowest goes first
 /// [moqt-18 §7.2], so the newest frame gets the lowest. Those that have no lower one left come behind them.
 fn subgroup(index: u64) -> u64 {
     RANKED_MAX.checked_sub(index).unwrap_or(index)
 }
 
+const fn video(order: GroupOrder) -> TrackTerms {
+    TrackTerms {
+        name: "video",
+        order,
+        subgroup_timeout: None,
+    }
+}
+
+const DISPOSABLE: TrackTerms = TrackTerms {
+    name: "video-disposable",
+    order: GroupOrder::Descending,
+    subgroup_timeout: None,
+};
+/// Of a stream that has all frames of its group.
+const PRIORITY: u8 = 128;
 const BASE_PRIORITY: u8 = 64;
 const DISPOSABLE_PRIORITY: u8 = 192;
 /// The highest subgroup whose place our relay still tells from that of the next; groups of the thesis have 15 frames.

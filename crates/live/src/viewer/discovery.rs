@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use weir_client::turn::Turn;
 use weir_moqt::error::RequestErrorCode;
 use weir_moqt::location::Location;
-use weir_moqt::message::{FetchKind, RequestError};
-use weir_moqt::parameter::{Filter, Parameters};
+use weir_moqt::message::RequestError;
+use weir_moqt::parameter::Filter;
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 
 use super::Viewer;
 use super::answer_timeout::{answer_by, unanswered_reason};
 use super::incoming::{Retries, StreamContent};
 use crate::catalog::CATALOG_TRACK;
-use crate::origin::track;
 use crate::plan::{EARLIER_CATALOG_TRACK, Plan, init_tracks};
 
 /// The metadata tracks that were requested, and what has come of them.
@@ -37,11 +36,51 @@ struct MetadataRequest {
     name: String,
     request: RequestId,
     is_catalog: bool,
-    /// Whether the relay accepted the request.
-    is_accepted: bool,
-    /// Whether nothing more is awaited for this request.
-    is_answered: bool,
+    state: RequestState,
     retries: Retries,
+}
+
+/// How far the request for a metadata track has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RequestState {
+    /// The relay's answer is awaited.
+    Requested,
+    /// The relay has accepted the request; the object is awaited.
+    Accepted,
+    /// Nothing more is awaited.
+    Answered {
+        /// Whether the relay has accepted the request.
+        is_accepted: bool,
+    },
+}
+
+/// What happens to the request for a metadata track.
+#[derive(Clone, Copy, Debug)]
+enum RequestEvent {
+    /// The relay accepts it.
+    Accept,
+    /// Its object has come, will not come, or is not needed.
+    Answer,
+}
+
+impl RequestState {
+    fn after(self, event: RequestEvent) -> Self {
+        match (self, event) {
+            (Self::Requested | Self::Accepted, RequestEvent::Accept) => Self::Accepted,
+            (Self::Answered { .. }, RequestEvent::Accept) => Self::Answered { is_accepted: true },
+            (_, RequestEvent::Answer) => Self::Answered {
+                is_accepted: self.is_accepted(),
+            },
+        }
+    }
+
+    fn is_accepted(self) -> bool {
+        matches!(self, Self::Accepted | Self::Answered { is_accepted: true })
+    }
+
+    fn is_answered(self) -> bool {
+        matches!(self, Self::Answered { .. })
+    }
 }
 
 /// The catalog that came last.
@@ -97,7 +136,7 @@ impl Discovery {
         let over = self.asked.extract_if(.., |asked| !asked.is_catalog);
         let over = over.map(|asked| asked.request).collect();
         for asked in &mut self.asked {
-            asked.is_answered = true;
+            asked.state = asked.state.after(RequestEvent::Answer);
         }
         over
     }
@@ -105,125 +144,73 @@ impl Discovery {
     /// Notes that nothing more is awaited from a request; returns the name of its track, if that is news.
     fn answer(&mut self, request: RequestId) -> Option<String> {
         let mut asked = self.asked.iter_mut();
-        let asked = asked.find(|asked| asked.request == request && !asked.is_answered)?;
-        asked.is_answered = true;
+        let asked = asked.find(|asked| asked.request == request && !asked.state.is_answered())?;
+        asked.state = asked.state.after(RequestEvent::Answer);
         Some(asked.name.clone())
     }
 
     fn is_answered(&self) -> bool {
-        self.asked.iter().all(|asked| asked.is_answered)
+        self.asked.iter().all(|asked| asked.state.is_answered())
     }
 }
 
 impl Viewer {
     /// Requests the catalog; the relay may wait for a publisher for `wait`.
-    pub(super) fn discover(&mut self, now: Instant, endpoint: &mut Endpoint, wait: Duration) {
+    pub(super) fn discover(&mut self, turn: &mut Turn<'_>, wait: Duration) {
         for name in [CATALOG_TRACK, EARLIER_CATALOG_TRACK] {
-            self.ask(now, endpoint, name, wait, true);
+            self.ask(turn, name, wait, true);
         }
-        self.discovery.give_up_at = answer_by(now, wait);
+        self.discovery.give_up_at = answer_by(turn.now, wait);
     }
 
-    fn ask(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        wait: Duration,
-        is_catalog: bool,
-    ) {
-        if let Some(request) = self.ask_for(now, endpoint, name, wait) {
+    fn ask(&mut self, turn: &mut Turn<'_>, name: &str, wait: Duration, is_catalog: bool) {
+        if let Some(request) = self.subscribe_to(turn, name, Filter::LargestObject, wait) {
             self.discovery.asked.push(MetadataRequest {
                 name: name.to_owned(),
                 request,
                 is_catalog,
-                is_accepted: false,
-                is_answered: false,
+                state: RequestState::Requested,
                 retries: Retries::default(),
             });
-        }
-    }
-
-    /// Sends SUBSCRIBE for a metadata track; the player fails if that is impossible.
-    fn ask_for(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        name: &str,
-        wait: Duration,
-    ) -> Option<RequestId> {
-        let full_name = match track(&self.config.namespace, name) {
-            Ok(full_name) => full_name,
-            Err(error) => {
-                let reason = format!("the track {name:?} has no name: {error}");
-                self.client.fail(reason);
-                return None;
-            }
-        };
-        let parameters = Parameters {
-            filter: Some(Filter::LargestObject),
-            rendezvous_timeout: Some(wait).filter(|time| !time.is_zero()),
-            ..Parameters::default()
-        };
-        let (session, mut connection) = self.client.open(now, endpoint)?;
-        match session.subscribe(&mut connection, full_name, parameters) {
-            Ok(request) => Some(request),
-            Err(refused) => {
-                let reason = format!("the track {name:?} cannot be asked for: {refused}");
-                self.client.fail(reason);
-                None
-            }
         }
     }
 
     /// The relay has a metadata track: its object is fetched, unless it is still to come.
     pub(super) fn on_metadata_accepted(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         largest: Option<Location>,
     ) {
-        self.discovery.give_up_at = Some(now + METADATA_TIME_MAX);
+        self.discovery.give_up_at = Some(turn.now + METADATA_TIME_MAX);
         let mut asked = self.discovery.asked.iter_mut();
         if let Some(asked) = asked.find(|asked| asked.request == id) {
-            asked.is_accepted = true;
+            asked.state = asked.state.after(RequestEvent::Accept);
         }
-        let Some((session, mut connection)) = self.client.open(now, endpoint) else {
-            return;
-        };
-        if largest.is_none() {
-            return;
-        }
-        let kind = FetchKind::RelativeJoining {
-            request_id: id.0,
-            groups: 0,
-        };
-        if let Ok(fetch) = session.fetch(&mut connection, kind, Parameters::default()) {
-            self.fetches.push((fetch, StreamContent::Metadata(id)));
+        if largest.is_some() {
+            self.fetch_past(turn, id, StreamContent::Metadata(id));
         }
     }
 
     /// The relay refused a metadata track.
     pub(super) fn on_metadata_rejected(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         error: &RequestError,
     ) {
         let is_early = error.code == RequestErrorCode::DUPLICATE_SUBSCRIPTION;
-        if is_early && self.request_again(now, endpoint, id) {
+        if is_early && self.request_again(turn, id) {
             return;
         }
         if self.discovery.answer(id).is_none() || self.discovery.is_over {
             return;
         }
         match self.discovery.catalog {
-            Some(_) => self.plan_if_answered(now, endpoint),
+            Some(_) => self.plan_if_answered(turn),
             None if !self.discovery.is_answered() => {}
             None if self.phase.waits_until().is_some() => {
-                self.discovery.ask_at = Some(now + ASK_PAUSE);
+                self.discovery.ask_at = Some(turn.now + ASK_PAUSE);
             }
             None => {
                 let RequestError { code, reason, .. } = error;
@@ -234,26 +221,17 @@ impl Viewer {
     }
 
     /// A request for a metadata track has ended. Without an answer before, this counts as a refusal.
-    pub(super) fn on_metadata_closed(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        id: RequestId,
-    ) {
+    pub(super) fn on_metadata_closed(&mut self, turn: &mut Turn<'_>, id: RequestId) {
         let mut asked = self.discovery.asked.iter();
-        if asked.any(|asked| asked.request == id && !asked.is_accepted) {
-            let error = RequestError {
-                code: RequestErrorCode::INTERNAL_ERROR,
-                retry_after: None,
-                reason: "it ended the request without an answer".to_owned(),
-                redirect: None,
-            };
-            self.on_metadata_rejected(now, endpoint, id, &error);
+        if asked.any(|asked| asked.request == id && !asked.state.is_accepted()) {
+            let reason = "it ended the request without an answer";
+            let error = RequestError::new(RequestErrorCode::INTERNAL_ERROR, reason);
+            self.on_metadata_rejected(turn, id, &error);
         }
     }
 
     /// Asks for a track again whose end of the subscription before was overtaken; returns whether that may be.
-    fn request_again(&mut self, now: Instant, endpoint: &mut Endpoint, id: RequestId) -> bool {
+    fn request_again(&mut self, turn: &mut Turn<'_>, id: RequestId) -> bool {
         let mut asked = self.discovery.asked.iter_mut();
         let Some(asked) = asked.find(|asked| asked.request == id) else {
             return false;
@@ -263,8 +241,10 @@ impl Viewer {
         }
         let (name, is_catalog) = (asked.name.clone(), asked.is_catalog);
         let left = self.phase.waits_until().filter(|_| is_catalog);
-        let left = left.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        let request = self.ask_for(now, endpoint, &name, left);
+        let left = left.map_or(Duration::ZERO, |until| {
+            until.saturating_duration_since(turn.now)
+        });
+        let request = self.subscribe_to(turn, &name, Filter::LargestObject, left);
         let mut asked = self.discovery.asked.iter_mut();
         let asked = asked.find(|asked| asked.request == id);
         asked.zip(request).is_some_and(|(asked, request)| {
@@ -276,8 +256,7 @@ impl Viewer {
     /// The object of a metadata track has arrived.
     pub(super) fn on_metadata(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         id: RequestId,
         group: u64,
         payload: Bytes,
@@ -288,17 +267,17 @@ impl Viewer {
                 group,
                 json: payload,
             };
-            return self.on_catalog(now, endpoint, found);
+            return self.on_catalog(turn, found);
         }
         if let Some(name) = self.discovery.answer(id)
             && !self.discovery.is_over
         {
             self.discovery.segments.insert(name, payload);
-            self.plan_if_answered(now, endpoint);
+            self.plan_if_answered(turn);
         }
     }
 
-    fn on_catalog(&mut self, now: Instant, endpoint: &mut Endpoint, found: CatalogObject) {
+    fn on_catalog(&mut self, turn: &mut Turn<'_>, found: CatalogObject) {
         if !self.discovery.is_news(&found) {
             return;
         }
@@ -309,14 +288,14 @@ impl Viewer {
             }
             Err(error) => return self.on_useless(error.to_string()),
         };
-        let over = self.discovery.begin(now, found);
+        let over = self.discovery.begin(turn.now, found);
         self.fetches
             .retain(|(_, of)| !over.iter().any(|id| *of == StreamContent::Metadata(*id)));
-        self.forget(now, endpoint, &over);
+        self.forget(turn, &over);
         for name in names {
-            self.ask(now, endpoint, &name, Duration::ZERO, false);
+            self.ask(turn, &name, Duration::ZERO, false);
         }
-        self.plan_if_answered(now, endpoint);
+        self.plan_if_answered(turn);
     }
 
     /// An answer, or the object of an accepted track, did not come in time.
@@ -325,9 +304,17 @@ impl Viewer {
         if !self.discovery.poll_timeout().is_some_and(is_due) {
             return;
         }
-        let unanswered = self.discovery.asked.iter().find(|asked| !asked.is_answered);
+        let unanswered = self
+            .discovery
+            .asked
+            .iter()
+            .find(|asked| !asked.state.is_answered());
         let name = unanswered.map_or(CATALOG_TRACK, |asked| &*asked.name);
-        let is_there = self.discovery.asked.iter().any(|asked| asked.is_accepted);
+        let is_there = self
+            .discovery
+            .asked
+            .iter()
+            .any(|asked| asked.state.is_accepted());
         let reason = if is_there {
             format!("the track {name:?} is there, but what it holds did not come")
         } else {
@@ -337,7 +324,7 @@ impl Viewer {
         self.discovery.ask_at = self.phase.waits_until().map(|_| now + ASK_PAUSE);
     }
 
-    fn plan_if_answered(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    fn plan_if_answered(&mut self, turn: &mut Turn<'_>) {
         if !self.discovery.is_answered() {
             return;
         }
@@ -348,7 +335,7 @@ impl Viewer {
             Ok(plan) => {
                 self.discovery.is_over = true;
                 if !self.is_played(&plan) {
-                    self.apply(now, endpoint, plan);
+                    self.apply(turn, plan);
                 }
             }
             Err(error) => self.on_useless(error.to_string()),
@@ -370,3 +357,25 @@ impl Viewer {
 const METADATA_TIME_MAX: Duration = Duration::from_secs(5);
 /// The pause between two requests for a catalog that nobody had.
 const ASK_PAUSE: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_of_a_request_has_one_outcome() {
+        let mut table = String::new();
+        for state in [
+            RequestState::Requested,
+            RequestState::Accepted,
+            RequestState::Answered { is_accepted: false },
+            RequestState::Answered { is_accepted: true },
+        ] {
+            for event in [RequestEvent::Accept, RequestEvent::Answer] {
+                let row = format!("{state:?} + {event:?} -> {:?}\n", state.after(event));
+                table.push_str(&row);
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+}

@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use weir_client::turn::Turn;
 use weir_moqt::data::{FetchEntry, ObjectHeader, ObjectStatus};
 use weir_moqt::error::ResetCode;
-use weir_quic::Endpoint;
 use weir_transport::StreamId;
 
 use super::Viewer;
@@ -19,8 +19,7 @@ impl Viewer {
     /// An object of a fetch begins; an entry that only tells of a gap changes nothing.
     pub(super) fn on_fetch_entry(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: StreamId,
         entry: FetchEntry,
     ) {
@@ -36,13 +35,12 @@ impl Viewer {
             status: ObjectStatus::Normal,
             payload_len: object.payload_len,
         };
-        self.on_object(now, endpoint, stream, &header);
+        self.on_object(turn, stream, &header);
     }
 
     pub(super) fn on_object(
         &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
+        turn: &mut Turn<'_>,
         stream: StreamId,
         object: &ObjectHeader,
     ) {
@@ -68,13 +66,13 @@ impl Viewer {
             Err(error) => return self.on_unknown(&error.to_string()),
         };
         incoming.current = Some(PartialObject::new(tag, object));
-        let now_us = self.config.timebase.microseconds(now);
+        let now_us = self.config.timebase.microseconds(turn.now);
         if let (Some(freshness), Some(tag)) = (&mut self.freshness, &tag)
             && !freshness.is_wanted(now_us, group, tag)
         {
-            return self.refuse(now, endpoint, stream, ResetCode::CANCELLED);
+            return self.refuse(turn, stream, ResetCode::CANCELLED);
         }
-        self.on_payload(now, endpoint, stream, &Bytes::new());
+        self.on_payload(turn, stream, &Bytes::new());
     }
 
     pub(super) fn on_unknown(&mut self, reason: &str) {
@@ -82,15 +80,10 @@ impl Viewer {
         self.complaint = Some(reason.to_owned());
     }
 
-    pub(super) fn on_payload(
-        &mut self,
-        now: Instant,
-        endpoint: &mut Endpoint,
-        stream: StreamId,
-        data: &Bytes,
-    ) {
+    pub(super) fn on_payload(&mut self, turn: &mut Turn<'_>, stream: StreamId, data: &Bytes) {
+        let now = turn.now;
         if !has_room(&self.streams, stream, data.len()) {
-            return self.refuse(now, endpoint, stream, ResetCode::EXCESSIVE_LOAD);
+            return self.refuse(turn, stream, ResetCode::EXCESSIVE_LOAD);
         }
         let Some(incoming) = self.streams.get_mut(&stream) else {
             return;
@@ -102,7 +95,7 @@ impl Viewer {
         match (of, current.tag) {
             (StreamContent::Metadata(request), _) => {
                 let payload = current.payload.freeze();
-                self.on_metadata(now, endpoint, request, group, payload);
+                self.on_metadata(turn, request, group, payload);
             }
             (StreamContent::Track(place), Some(tag)) => {
                 let bytes = current.bytes;

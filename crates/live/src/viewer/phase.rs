@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weir_quic::Endpoint;
+use weir_client::turn::Turn;
 
 use super::incoming::Track;
 use super::{Choice, Viewer};
@@ -69,10 +69,11 @@ impl Phase {
 
 impl Viewer {
     /// Leaves, or waits for another publisher, once all tracks have ended and everything was shown or will not come any more.
-    pub(super) fn leave(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
         let ended_at = match self.phase {
             Phase::Playing { .. } => return,
-            Phase::Waiting { until, .. } => return self.wait(now, endpoint, until),
+            Phase::Waiting { until, .. } => return self.wait(turn, until),
             Phase::Ended { at } => at,
         };
         let is_complete = self.streams.is_empty() && self.tracks.iter().all(Track::is_complete);
@@ -82,7 +83,7 @@ impl Viewer {
         }
         let is_done = is_complete && self.wake_at.is_none();
         if is_done || now >= ended_at + LINGER {
-            self.on_over(now, endpoint, ended_at);
+            self.on_over(turn, ended_at);
         }
     }
 
@@ -98,7 +99,7 @@ impl Viewer {
     }
 
     /// The stream is over: waits for another publisher if the stream was found by its catalog.
-    fn on_over(&mut self, now: Instant, endpoint: &mut Endpoint, ended_at: Instant) {
+    fn on_over(&mut self, turn: &mut Turn<'_>, ended_at: Instant) {
         let is_found = matches!(self.config.choice, Choice::Catalog);
         let until = if is_found {
             ended_at + self.config.reconnect_timeout
@@ -106,30 +107,31 @@ impl Viewer {
             ended_at
         };
         self.phase = Phase::Waiting { ended_at, until };
-        self.drop_tracks(now, endpoint);
-        self.discover_again(now, endpoint, until);
+        self.drop_tracks(turn);
+        self.discover_again(turn, until);
     }
 
     /// Waits for another publisher; leaves if none came.
-    fn wait(&mut self, now: Instant, endpoint: &mut Endpoint, until: Instant) {
+    fn wait(&mut self, turn: &mut Turn<'_>, until: Instant) {
+        let now = turn.now;
         if until <= now {
-            self.client.close(now, endpoint, "the stream is over");
+            self.client.close(turn, "the stream is over");
         } else if self.discovery.ask_at().is_some_and(|at| at <= now) {
-            self.discover_again(now, endpoint, until);
+            self.discover_again(turn, until);
         }
     }
 
     /// Requests the catalog again, if there is time left.
-    fn discover_again(&mut self, now: Instant, endpoint: &mut Endpoint, until: Instant) {
+    fn discover_again(&mut self, turn: &mut Turn<'_>, until: Instant) {
         let over = std::mem::take(&mut self.discovery).into_requests();
         self.fetches.clear();
         self.streams.clear();
-        self.forget(now, endpoint, &over);
-        let left = until.saturating_duration_since(now);
+        self.forget(turn, &over);
+        let left = until.saturating_duration_since(turn.now);
         if left.is_zero() {
-            self.client.close(now, endpoint, "the stream is over");
+            self.client.close(turn, "the stream is over");
         } else {
-            self.discover(now, endpoint, left);
+            self.discover(turn, left);
         }
     }
 }

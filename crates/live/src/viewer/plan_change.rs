@@ -1,9 +1,7 @@
 //! How a player begins to play what a catalog says, and changes to the next catalog or publisher.
 
-use std::time::Instant;
-
+use weir_client::turn::Turn;
 use weir_moqt::session::RequestId;
-use weir_quic::Endpoint;
 
 use super::incoming::{StreamContent, Track};
 use super::numbering::Numbering;
@@ -18,8 +16,8 @@ use crate::strategy;
 
 impl Viewer {
     /// Plays what a catalog says, in place of what was played before.
-    pub(super) fn apply(&mut self, now: Instant, endpoint: &mut Endpoint, plan: Plan) {
-        self.drop_tracks(now, endpoint);
+    pub(super) fn apply(&mut self, turn: &mut Turn<'_>, plan: Plan) {
+        self.drop_tracks(turn);
         self.phase = Phase::default();
         let named = plan.strategy.as_deref().and_then(strategy::by_name);
         let settings = named.unwrap_or_else(strategy::usual).player();
@@ -32,7 +30,7 @@ impl Viewer {
         if self.plan.replace(plan).is_some() {
             self.catalogs_followed += 1;
         }
-        self.subscribe(now, endpoint, tracks);
+        self.subscribe(turn, tracks);
     }
 
     /// Follows another publisher with an equal catalog: frames of the former one that wait are dropped, and playout restarts.
@@ -64,7 +62,7 @@ impl Viewer {
     }
 
     /// Ends the subscriptions and fetches of the tracks that were played.
-    pub(super) fn drop_tracks(&mut self, now: Instant, endpoint: &mut Endpoint) {
+    pub(super) fn drop_tracks(&mut self, turn: &mut Turn<'_>) {
         self.count_on();
         self.phase.on_answered();
         let is_track = |of: StreamContent| matches!(of, StreamContent::Track(_));
@@ -73,12 +71,12 @@ impl Viewer {
         let tracks = self.tracks.drain(..).map(|track| track.request);
         let over: Vec<RequestId> = fetches.chain(tracks).collect();
         self.streams.retain(|_, incoming| !is_track(incoming.of));
-        self.forget(now, endpoint, &over);
+        self.forget(turn, &over);
     }
 
     /// Ends requests, and drops what still comes for them.
-    pub(super) fn forget(&mut self, now: Instant, endpoint: &mut Endpoint, over: &[RequestId]) {
-        if let Some((session, mut connection)) = self.client.open(now, endpoint) {
+    pub(super) fn forget(&mut self, turn: &mut Turn<'_>, over: &[RequestId]) {
+        if let Some((session, mut connection)) = self.client.open(turn) {
             for request in over {
                 session.forget(&mut connection, *request);
             }

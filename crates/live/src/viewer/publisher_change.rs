@@ -158,6 +158,7 @@ const SILENCE_US: i64 = 2_000_000;
 
 #[cfg(test)]
 mod tests {
+    use super::FramePublisher::{Current, Former, Successor};
     use super::*;
     use crate::packaging::FrameTag;
 
@@ -217,18 +218,10 @@ mod tests {
                 }
             }
             let senders = all(frames);
-            assert!(
-                senders
-                    .iter()
-                    .all(|sender| *sender == FramePublisher::Current)
-            );
+            assert!(senders.iter().all(|sender| *sender == Current));
         }
         let one_frame_each = (0..9).map(|group| whole(group, group, 0, 0));
-        assert!(
-            all(one_frame_each)
-                .iter()
-                .all(|one| *one == FramePublisher::Current)
-        );
+        assert!(all(one_frame_each).iter().all(|one| *one == Current));
     }
 
     #[test]
@@ -244,13 +237,7 @@ mod tests {
             whole(11_002, 30, 12_200_000, 1_200_000),
         ]);
         let expected = [
-            FramePublisher::Current,
-            FramePublisher::Current,
-            FramePublisher::Successor,
-            FramePublisher::Former,
-            FramePublisher::Former,
-            FramePublisher::Current,
-            FramePublisher::Current,
+            Current, Current, Successor, Former, Former, Current, Current,
         ];
         assert_eq!(senders, expected);
     }
@@ -261,10 +248,7 @@ mod tests {
             whole(1_000, 0, 1_000_000, 0),
             whole(4_001, 15, 4_600_000, 600_000),
         ]);
-        assert_eq!(
-            senders,
-            [FramePublisher::Current, FramePublisher::Successor]
-        );
+        assert_eq!(senders, [Current, Successor]);
     }
 
     #[test]
@@ -275,12 +259,7 @@ mod tests {
             whole(51, 715, 30_600_000, 29_600_000),
             whole(1, 15, 40_600_000, 600_000),
         ]);
-        let expected = [
-            FramePublisher::Current,
-            FramePublisher::Successor,
-            FramePublisher::Former,
-            FramePublisher::Current,
-        ];
+        let expected = [Current, Successor, Former, Current];
         assert_eq!(senders, expected);
     }
 
@@ -298,14 +277,7 @@ mod tests {
             timed(8, 9_600_000),
             timed(21, 700_000),
         ]);
-        let expected = [
-            FramePublisher::Current,
-            FramePublisher::Current,
-            FramePublisher::Current,
-            FramePublisher::Successor,
-            FramePublisher::Former,
-            FramePublisher::Current,
-        ];
+        let expected = [Current, Current, Current, Successor, Former, Current];
         assert_eq!(senders, expected);
     }
 
@@ -326,18 +298,15 @@ mod tests {
         let frames = both.chain(alone);
         let senders = all_at(frames.map(|frame| (at_us(&frame), frame)));
         let changes: Vec<usize> = (0..senders.len())
-            .filter(|place| senders[*place] == FramePublisher::Successor)
+            .filter(|place| senders[*place] == Successor)
             .collect();
         // To the second with its first frame, and back two seconds after its last.
         assert_eq!(changes, [1, 450]);
-        let heard = |place: &usize| senders[*place] == FramePublisher::Current;
+        let heard = |place: &usize| senders[*place] == Current;
         assert!((3..400).step_by(2).all(|place| heard(&place)));
         assert!((451..500).all(|place| heard(&place)));
         let left = (2..400).step_by(2).chain(400..450);
-        assert!(
-            left.into_iter()
-                .all(|place| senders[place] == FramePublisher::Former)
-        );
+        assert!(left.into_iter().all(|place| senders[place] == Former));
     }
 
     #[test]
@@ -348,12 +317,7 @@ mod tests {
             (2_000_000, whole(9_500, 1, 32_000_000, 40_000)),
             (2_040_000, whole(9_500, 2, 32_040_000, 80_000)),
         ];
-        let expected = [
-            FramePublisher::Current,
-            FramePublisher::Former,
-            FramePublisher::Successor,
-            FramePublisher::Current,
-        ];
+        let expected = [Current, Former, Successor, Current];
         assert_eq!(all_at(frames), expected);
     }
 

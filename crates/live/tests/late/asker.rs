@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use weir_client::peer::Peer;
+use weir_client::turn::Turn;
 use weir_moqt::limits::Limits;
 use weir_moqt::message::{RequestOk, Setup};
 use weir_moqt::name::{FullTrackName, Namespace, TrackName};
@@ -34,14 +35,14 @@ impl Asker {
         }
     }
 
-    fn on_session_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: SessionEvent) {
+    fn on_session_event(&mut self, turn: &mut Turn<'_>, event: SessionEvent) {
         match event {
             SessionEvent::Request {
                 id,
                 request: Request::PublishNamespace(offer),
             } => {
                 let peer = self.peer.as_mut().expect("it asks");
-                let (session, mut connection) = peer.open(now, endpoint).expect("it is open");
+                let (session, mut connection) = peer.open(turn).expect("it is open");
                 let connection = &mut connection;
                 session.request_ok(connection, id, RequestOk::default());
                 let asked = ask(session, connection, offer.namespace, self.track);
@@ -94,8 +95,9 @@ fn ask(
 
 impl App for Asker {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         if let Event::Connected { handle } = event {
-            let mut connection = endpoint.connection(now, handle).expect("it is connected");
+            let mut connection = turn.connection(handle).expect("it is connected");
             let (setup, limits) = (Setup::default(), Limits::default());
             self.peer = Peer::start(now, &mut connection, Side::Server, setup, limits);
         }
@@ -103,11 +105,11 @@ impl App for Asker {
             return;
         };
         // Nothing is sent but answers, so no data stream is its own.
-        let _nothing = peer.handle_event(now, endpoint, event);
+        let _nothing = peer.handle_event(turn, event);
         while let Some(peer) = &mut self.peer
             && let Some(event) = peer.poll_event()
         {
-            self.on_session_event(now, endpoint, event);
+            self.on_session_event(turn, event);
         }
     }
 

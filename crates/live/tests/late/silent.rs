@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use weir_client::peer::Peer;
+use weir_client::turn::Turn;
 use weir_live::{Choice, Origin, PublishFlow, Viewer, ViewerConfig};
 use weir_moqt::error::ResetCode;
 use weir_moqt::limits::Limits;
@@ -28,8 +29,9 @@ impl Silent {
 
 impl App for Silent {
     fn handle_event(&mut self, now: Instant, endpoint: &mut Endpoint, event: Event) {
+        let turn = &mut Turn { now, endpoint };
         if let Event::Connected { handle } = event {
-            let mut connection = endpoint.connection(now, handle).expect("it is connected");
+            let mut connection = turn.connection(handle).expect("it is connected");
             let (setup, limits) = (Setup::default(), Limits::default());
             self.peer = Peer::start(now, &mut connection, Side::Server, setup, limits);
         }
@@ -37,11 +39,11 @@ impl App for Silent {
             return;
         };
         // Nothing is sent but answers, so no data stream is its own.
-        let _nothing = peer.handle_event(now, endpoint, event);
+        let _nothing = peer.handle_event(turn, event);
         while let Some(event) = peer.poll_event() {
             if let SessionEvent::Request { id, .. } = event
                 && self.resets
-                && let Some((session, mut connection)) = peer.open(now, endpoint)
+                && let Some((session, mut connection)) = peer.open(turn)
             {
                 session.cancel(&mut connection, id, ResetCode::INTERNAL_ERROR);
             }

@@ -17,11 +17,14 @@
     reason = "a program that prints figures"
 )]
 
+#[path = "../arguments/mod.rs"]
+mod arguments;
 mod options;
 mod roles;
 
 use std::{error::Error, io, net::SocketAddr, sync::Arc, thread};
 
+use clap::Parser as _;
 use options::Options;
 use roles::{Clients, Server, Tally};
 use weir_net::{
@@ -33,7 +36,7 @@ use weir_quic::{
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::from_arguments(std::env::args().skip(1))?;
+    let options = Options::parse();
     let made = Certificate::self_made(&["localhost".to_owned()])?;
     let tls = ServerTls::new(made.chain, made.key, &[roles::PROTOCOL])?;
     let client = ClientConfig {

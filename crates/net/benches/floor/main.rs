@@ -20,6 +20,8 @@
     reason = "a program that prints figures"
 )]
 
+#[path = "../arguments/mod.rs"]
+mod arguments;
 mod options;
 mod traffic;
 
@@ -32,12 +34,13 @@ use std::{
     time::Duration,
 };
 
+use clap::Parser as _;
 use options::Options;
 use traffic::{Case, READ_TIMEOUT, Sender, bind, drain, shrink_receive_buffer};
 use weir_net::{pin_to_core, raise_open_files_limit};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let options = Options::from_arguments(std::env::args().skip(1))?;
+    let options = Options::parse();
     raise_open_files_limit()?;
     let reader = bind()?;
     reader.set_read_timeout(Some(READ_TIMEOUT))?;

@@ -1,70 +1,28 @@
 //! The command line.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
+use crate::arguments::{seconds, within};
 use crate::traffic::{PACKET_BYTES_MAX, PACKET_BYTES_MIN};
 
 /// What to measure, and how long.
+#[derive(clap::Parser)]
 pub(crate) struct Options {
-    /// UDP payload of a packet: header, sealed payload and tag.
+    /// UDP payload of a packet: header, sealed payload and tag
+    #[arg(long, default_value_t = 160, value_parser = within(PACKET_BYTES_MIN as u64..=PACKET_BYTES_MAX as u64))]
     pub(crate) bytes: usize,
+    #[arg(long, default_value_t = 1000, value_parser = within(1..=u64::MAX))]
     pub(crate) destinations: usize,
-    /// CPU time of one measurement.
+    /// CPU time of one measurement
+    #[arg(long, default_value = "0.4", value_parser = seconds)]
     pub(crate) seconds: Duration,
+    #[arg(long, default_value_t = 9, value_parser = within(1..=u64::MAX))]
     pub(crate) rounds: usize,
+    #[arg(long, default_value_t = 0)]
     pub(crate) core: usize,
+    #[arg(long)]
     pub(crate) json: bool,
-}
-
-impl Options {
-    pub(crate) fn from_arguments(
-        mut arguments: impl Iterator<Item = String>,
-    ) -> Result<Self, String> {
-        let mut options = Self {
-            bytes: 160,
-            destinations: 1000,
-            seconds: Duration::from_millis(400),
-            rounds: 9,
-            core: 0,
-            json: false,
-        };
-        while let Some(name) = arguments.next() {
-            let value = &mut arguments;
-            match name.as_str() {
-                "--bytes" => options.bytes = number(&name, value)?,
-                "--destinations" => options.destinations = number(&name, value)?,
-                "--rounds" => options.rounds = number(&name, value)?,
-                "--core" => options.core = number(&name, value)?,
-                "--seconds" => {
-                    options.seconds = Duration::try_from_secs_f64(number(&name, value)?)
-                        .map_err(|error| format!("--seconds: {error}"))?;
-                }
-                "--json" => options.json = true,
-                // Cargo passes this to every benchmark.
-                "--bench" => {}
-                _ => return Err(format!("unknown argument: {name}")),
-            }
-        }
-        options.check()
-    }
-
-    fn check(self) -> Result<Self, String> {
-        if !(PACKET_BYTES_MIN..=PACKET_BYTES_MAX).contains(&self.bytes) {
-            return Err(format!(
-                "--bytes: expected {PACKET_BYTES_MIN} to {PACKET_BYTES_MAX}"
-            ));
-        }
-        if self.destinations == 0 || self.rounds == 0 || self.seconds.is_zero() {
-            return Err("--destinations, --rounds and --seconds: expected more than zero".into());
-        }
-        Ok(self)
-    }
-}
-
-fn number<T: FromStr>(
-    name: &str,
-    arguments: &mut impl Iterator<Item = String>,
-) -> Result<T, String> {
-    let value = arguments.next().and_then(|value| value.parse().ok());
-    value.ok_or_else(|| format!("{name}: expected a number"))
+    /// Cargo passes this to every benchmark
+    #[arg(long = "bench", hide = true)]
+    _bench: bool,
 }

@@ -26,12 +26,52 @@ const CONTROL_BYTES: usize = 128;
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Memory for sending one batch, used again and again.
-pub(crate) struct SendBatch {
+/// What the system needs to know of each message of a batch: where its bytes, its address and its control messages are.
+struct Messages {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
+}
+
+impl Messages {
+    fn new() -> Self {
+        // SAFETY: all-zero is a valid value of these plain C structures.
+        let (header, vector, name) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
+        Self {
+            headers: vec![header; BATCH],
+            vectors: vec![vector; BATCH],
+            names: vec![name; BATCH],
+            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+        }
+    }
+
+    /// Points the header of message number `index` to its address of `name_len` bytes and to its data, without control messages.
+    fn point(&mut self, index: usize, name_len: libc::socklen_t, data: *mut c_void, len: usize) {
+        self.vectors[index] = libc::iovec {
+            iov_base: data,
+            iov_len: len,
+        };
+        let header = &mut self.headers[index].msg_hdr;
+        header.msg_name = ptr::from_mut(&mut self.names[index]).cast();
+        header.msg_namelen = name_len;
+        header.msg_iov = ptr::from_mut(&mut self.vectors[index]);
+        header.msg_iovlen = 1;
+        header.msg_control = ptr::null_mut();
+        header.msg_controllen = 0;
+    }
+
+    /// Points the header of message number `index` to `len` bytes of its control messages.
+    fn point_control(&mut self, index: usize, len: usize) {
+        let header = &mut self.headers[index].msg_hdr;
+        header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+        header.msg_controllen = len;
+    }
+}
+
+/// Memory for sending one batch, used again and again.
+pub(crate) struct SendBatch {
+    messages: Messages,
     len: usize,
     /// One bit for each packet that is several in truth (GSO).
     trains: u64,
@@ -49,19 +89,8 @@ pub(crate) struct Outgoing<'a> {
 
 impl SendBatch {
     pub(crate) fn new() -> Self {
-        // SAFETY: all-zero is a valid value of these plain C structures.
-        let (header, name) = unsafe { (mem::zeroed(), mem::zeroed()) };
         Self {
-            headers: vec![header; BATCH],
-            vectors: vec![
-                libc::iovec {
-                    iov_base: ptr::null_mut(),
-                    iov_len: 0
-                };
-                BATCH
-            ],
-            names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            messages: Messages::new(),
             len: 0,
             trains: 0,
         }
@@ -85,23 +114,15 @@ impl SendBatch {
     pub(crate) fn push(&mut self, packet: &Outgoing<'_>) {
         let index = self.len;
         self.len += 1;
-        let name_len = write_address(&mut self.names[index], packet.destination);
-        self.vectors[index] = libc::iovec {
-            iov_base: packet.data.as_ptr().cast::<c_void>().cast_mut(),
-            iov_len: packet.data.len(),
-        };
-        let header = &mut self.headers[index].msg_hdr;
-        header.msg_name = ptr::from_mut(&mut self.names[index]).cast();
-        header.msg_namelen = name_len;
-        header.msg_iov = ptr::from_mut(&mut self.vectors[index]);
-        header.msg_iovlen = 1;
-        header.msg_control = ptr::null_mut();
-        header.msg_controllen = 0;
+        let name_len = write_address(&mut self.messages.names[index], packet.destination);
+        let data = packet.data.as_ptr().cast::<c_void>().cast_mut();
+        self.messages
+            .point(index, name_len, data, packet.data.len());
         if packet.segment_size.is_none() && packet.tos.is_none() && packet.source.is_none() {
             return;
         }
         let mut control = ControlWriter {
-            buffer: &mut self.controls[index].0,
+            buffer: &mut self.messages.controls[index].0,
             len: 0,
         };
         if let Some(size) = packet.segment_size {
@@ -134,13 +155,13 @@ impl SendBatch {
             }
             Some(IpAddr::V4(_) | IpAddr::V6(_)) | None => {}
         }
-        header.msg_controllen = control.len;
-        header.msg_control = self.controls[index].0.as_mut_ptr().cast();
+        let control_len = control.len;
+        self.messages.point_control(index, control_len);
     }
 
     /// Sends packets from number `from` on; returns how many the system took.
     pub(crate) fn send(&mut self, socket: RawFd, from: usize) -> io::Result<usize> {
-        let headers = &mut self.headers[from..self.len];
+        let headers = &mut self.messages.headers[from..self.len];
         let count = u32::try_from(headers.len()).unwrap_or(0);
         // SAFETY: `headers` has `count` entries; each points to a name, a vector and a control buffer in
         // `self`, which is borrowed, and to data that the caller of `push` keeps alive.
@@ -184,10 +205,7 @@ impl ControlWriter<'_> {
 
 /// Memory for receiving one batch, used again and again.
 pub(crate) struct ReceiveBatch {
-    headers: Vec<libc::mmsghdr>,
-    vectors: Vec<libc::iovec>,
-    names: Vec<libc::sockaddr_storage>,
-    controls: Vec<Control>,
+    messages: Messages,
     /// Where each message is written, apart from what is lent.
     buffers: Vec<BytesMut>,
     len: usize,
@@ -207,8 +225,6 @@ pub(crate) struct Incoming<'a> {
 
 impl ReceiveBatch {
     pub(crate) fn new() -> Self {
-        // SAFETY: all-zero is a valid value of these plain C structures.
-        let (header, name) = unsafe { (mem::zeroed(), mem::zeroed()) };
         let mut all = BytesMut::with_capacity(BATCH * RECEIVE_STRIDE);
         let buffers = (0..BATCH).map(|_| {
             let rest = all.split_off(RECEIVE_STRIDE);
@@ -216,16 +232,7 @@ impl ReceiveBatch {
         });
         let buffers = buffers.collect();
         Self {
-            headers: vec![header; BATCH],
-            vectors: vec![
-                libc::iovec {
-                    iov_base: ptr::null_mut(),
-                    iov_len: 0
-                };
-                BATCH
-            ],
-            names: vec![name; BATCH],
-            controls: vec![Control([0; CONTROL_BYTES]); BATCH],
+            messages: Messages::new(),
             buffers,
             len: 0,
             stale: BATCH,
@@ -242,24 +249,18 @@ impl ReceiveBatch {
             if buffer.capacity() < DATAGRAM_BYTES_MAX && !buffer.try_reclaim(DATAGRAM_BYTES_MAX) {
                 *buffer = BytesMut::with_capacity(RECEIVE_STRIDE);
             }
-            self.vectors[index] = libc::iovec {
-                iov_base: buffer.spare_capacity_mut().as_mut_ptr().cast(),
-                iov_len: DATAGRAM_BYTES_MAX,
-            };
-            let header = &mut self.headers[index].msg_hdr;
-            header.msg_name = ptr::from_mut(&mut self.names[index]).cast();
-            header.msg_namelen = size_of_socklen::<libc::sockaddr_storage>();
-            header.msg_iov = ptr::from_mut(&mut self.vectors[index]);
-            header.msg_iovlen = 1;
-            header.msg_control = self.controls[index].0.as_mut_ptr().cast();
-            header.msg_controllen = CONTROL_BYTES;
-            header.msg_flags = 0;
+            let data = buffer.spare_capacity_mut().as_mut_ptr().cast();
+            let name_len = size_of_socklen::<libc::sockaddr_storage>();
+            self.messages
+                .point(index, name_len, data, DATAGRAM_BYTES_MAX);
+            self.messages.point_control(index, CONTROL_BYTES);
+            self.messages.headers[index].msg_hdr.msg_flags = 0;
         }
         // SAFETY: BATCH headers, each with name, vector, data and control buffer in `self`, borrowed.
         let received = unsafe {
             libc::recvmmsg(
                 socket,
-                self.headers.as_mut_ptr(),
+                self.messages.headers.as_mut_ptr(),
                 u32::try_from(BATCH).unwrap_or(0),
                 libc::MSG_DONTWAIT,
                 ptr::null_mut(),
@@ -279,7 +280,7 @@ impl ReceiveBatch {
         };
         self.len = count;
         self.stale = count;
-        for (header, buffer) in self.headers[..count].iter().zip(&mut self.buffers) {
+        for (header, buffer) in self.messages.headers[..count].iter().zip(&mut self.buffers) {
             let size = (header.msg_len as usize).min(DATAGRAM_BYTES_MAX);
             // SAFETY: the kernel wrote so many bytes to the start of the buffer, which has room for
             // DATAGRAM_BYTES_MAX.
@@ -295,9 +296,9 @@ impl ReceiveBatch {
 
     /// Message number `index` of the last call, unless it came from no address that there is.
     pub(crate) fn message(&self, index: usize) -> Option<Incoming<'_>> {
-        let header = &self.headers[index];
+        let header = &self.messages.headers[index];
         let data = &self.buffers[index][..];
-        let remote = read_address(&self.names[index])?;
+        let remote = read_address(&self.messages.names[index])?;
         let mut incoming = Incoming {
             remote,
             local: None,
@@ -306,7 +307,7 @@ impl ReceiveBatch {
             data,
         };
         let used = header.msg_hdr.msg_controllen.min(CONTROL_BYTES);
-        read_control(&self.controls[index].0[..used], &mut incoming);
+        read_control(&self.messages.controls[index].0[..used], &mut incoming);
         Some(incoming)
     }
 

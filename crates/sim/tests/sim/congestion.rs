@@ -109,15 +109,15 @@ impl App for Drain {
 
 /// A source of a story: its controller, and the seconds in which it has something to send.
 #[derive(Clone, Copy)]
-struct Part {
+struct SourcePlan {
     congestion: Congestion,
     from: u64,
     until: u64,
 }
 
 /// A source that begins at this second and goes on.
-fn from(from: u64, congestion: Congestion) -> Part {
-    Part {
+fn from(from: u64, congestion: Congestion) -> SourcePlan {
+    SourcePlan {
         congestion,
         from,
         until: u64::MAX,
@@ -133,7 +133,7 @@ struct Meeting {
 
 impl Meeting {
     /// The seed draws when within its second each source begins, and what QUIC leaves to chance.
-    fn new(seed: u64, parts: &[Part]) -> Self {
+    fn new(seed: u64, plans: &[SourcePlan]) -> Self {
         let mut sim = Sim::new(seed);
         let delay = Delay::fixed(millis(50)).expect("short");
         sim.set_default_link(Config {
@@ -141,14 +141,14 @@ impl Meeting {
             ..Config::default()
         });
         let (mut sources, mut drains) = (Vec::new(), Vec::new());
-        for part in parts {
+        for plan in plans {
             let server = Some(sim.server_tls(&[PROTOCOL]));
             drains.push(sim.add_node(NodeConfig {
                 server,
                 ..NodeConfig::default()
             }));
             let limits = Limits {
-                congestion: part.congestion,
+                congestion: plan.congestion,
                 ..Limits::default()
             };
             sources.push(sim.add_node(NodeConfig {
@@ -171,12 +171,12 @@ impl Meeting {
             ..Config::default()
         };
         sim.share_link(&pairs, link);
-        for (place, (part, (source, drain))) in (1..).zip(parts.iter().zip(pairs)) {
+        for (place, (plan, (source, drain))) in (1..).zip(plans.iter().zip(pairs)) {
             sim.start(drain, Drain::default());
-            let part = *part;
-            let begin = secs(part.from) + millis((seed * 131 + place * 57) % 1000);
+            let plan = *plan;
+            let begin = secs(plan.from) + millis((seed * 131 + place * 57) % 1000);
             sim.at(begin, move |sim| {
-                let pump = Pump::new(sim, drain, part.until);
+                let pump = Pump::new(sim, drain, plan.until);
                 sim.start(source, pump);
             });
         }

@@ -144,6 +144,13 @@ pub(crate) fn named_strategy(name: &str) -> anyhow::Result<Box<dyn Strategy>> {
         .with_context(|| format!("there is no strategy {name:?}; there are {}", names()))
 }
 
+/// The help of an option that names a strategy, with all their names.
+pub(crate) fn strategy_help(of_what: &str) -> String {
+    let [names @ .., last] = strategy::NAMES;
+    let names = names.join(", ");
+    format!("How the stream is delivered{of_what}: {names} or {last}")
+}
+
 /// The congestion controller that a strategy's connections are to use.
 pub(crate) fn wanted_congestion(strategy: &dyn Strategy) -> Congestion {
     if strategy.wants_short_queues() {

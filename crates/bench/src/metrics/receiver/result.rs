@@ -208,19 +208,13 @@ impl TrackReceiver {
     /// between them are fewer than the gaps.
     fn place_of_loss(&self, objects: u64, lost: u64) -> PlaceOfLoss {
         if lost == 0 {
-            return PlaceOfLoss {
-                join: 0,
-                middle: 0,
-                tail: 0,
-                first: None,
-            };
+            return PlaceOfLoss::default();
         }
         let Some((lowest, highest)) = self.sequence.range() else {
             return PlaceOfLoss {
-                join: 0,
-                middle: 0,
                 tail: lost,
                 first: Some(0),
+                ..PlaceOfLoss::default()
             };
         };
         let join = lowest.min(lost);
@@ -273,6 +267,7 @@ fn published(plan: &TrackPlan, sent: Option<SentTotals>) -> Option<SentTotals> {
 }
 
 /// Where objects were lost.
+#[derive(Default)]
 struct PlaceOfLoss {
     join: u64,
     middle: u64,

@@ -183,7 +183,7 @@ fn an_honest_completion_is_as_it_was_sent() {
             ..profile(2, 4)
         });
         let sent = bench.send_all();
-        bench.sender = TrackSender::new();
+        bench.sender = TrackSender::default();
         for _ in 0..times {
             bench.send_all();
         }

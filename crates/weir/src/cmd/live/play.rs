@@ -16,7 +16,7 @@ use weir_report::lab::{Figures, line, summary};
 
 use super::{TrustArguments, namespace};
 use crate::live::hosting::{host, timebase};
-use crate::live::lab::{named_strategy, wanted_congestion};
+use crate::live::lab::{named_strategy, strategy_help, wanted_congestion};
 use crate::output::print_out;
 use crate::run::RelayUrl;
 use crate::signals;
@@ -35,9 +35,7 @@ pub(crate) struct PlayArguments {
     /// Namespace of the tracks, with / between its parts
     #[arg(long, value_name = "NAME", default_value = "live", value_parser = namespace)]
     namespace: Namespace,
-    /// How the stream is delivered, for one of ours without a catalog: baseline, deprioritize-b, skip, combined or weir
-    /// [default: what its catalog says]
-    #[arg(long, value_name = "NAME", conflicts_with = "patience_again")]
+    #[arg(long, value_name = "NAME", conflicts_with = "patience_again", help = strategy_help(", for one of ours without a catalog") + " [default: what its catalog says]")]
     strategy: Option<String>,
     /// Where to begin
     #[arg(long, value_enum, value_name = "WHERE", default_value_t = JoinChoice::Next)]

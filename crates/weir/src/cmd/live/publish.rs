@@ -21,7 +21,7 @@ use super::{TrustArguments, namespace};
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
-    lab::{named_strategy, wanted_congestion},
+    lab::{named_strategy, strategy_help, wanted_congestion},
 };
 use crate::output::{print_line, print_out};
 use crate::signals;
@@ -50,8 +50,7 @@ pub(crate) struct PublishArguments {
     /// Send frames when they would be made, not as fast as they can be read: for files
     #[arg(long)]
     realtime: bool,
-    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
-    #[arg(long, value_name = "NAME", default_value = "weir")]
+    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
     strategy: String,
     /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]

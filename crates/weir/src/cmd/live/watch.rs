@@ -21,7 +21,7 @@ use super::namespace;
 use crate::live::{
     hosting::{host, timebase},
     ingest_queue::IngestQueue,
-    lab::{named_strategy, wanted_congestion},
+    lab::{named_strategy, strategy_help, wanted_congestion},
     player_page::serve_page,
 };
 use crate::output::{print_line, print_out};
@@ -49,8 +49,7 @@ pub(crate) struct WatchArguments {
     /// Where the page is served
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     page: SocketAddr,
-    /// How the stream is delivered: baseline, deprioritize-b, skip, combined or weir
-    #[arg(long, value_name = "NAME", default_value = "weir")]
+    #[arg(long, value_name = "NAME", default_value = "weir", help = strategy_help(""))]
     strategy: String,
     /// What an object is: cmaf (a fragment as it came) or loc (the coded frame alone)
     #[arg(long, value_name = "NAME", default_value = "cmaf", value_parser = packaging)]
