@@ -13,9 +13,9 @@ use crate::{
     output::{check_writable, command_line, print_out, write_file},
     results,
     run::{
-        comparison::RelayRounds,
-        limit_comparison::LimitSearches,
+        limit_searches::LimitSearches,
         relay_file::{REPEATS_MAX, RelayFile},
+        relay_rounds::RelayRounds,
     },
     signals,
 };

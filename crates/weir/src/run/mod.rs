@@ -1,11 +1,11 @@
 //! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
 
-pub(crate) mod comparison;
 mod generator;
-pub(crate) mod limit_comparison;
+pub(crate) mod limit_searches;
 pub(crate) mod options;
 mod plan;
 pub(crate) mod relay_file;
+pub(crate) mod relay_rounds;
 mod scrape;
 pub(crate) mod search;
 mod target;

@@ -8,8 +8,8 @@ use weir_report::comparison::servers::{Comparison, markdown, page, table};
 
 use crate::{
     h3::{
-        comparison::{self, ServerRounds},
         server_file::ServerFile,
+        server_rounds::{self, ServerRounds},
     },
     harness::{contender, machine::Machine, namespace, udp::mtu_to},
     output::{check_writable, print_line, print_out, write_file},
@@ -60,7 +60,7 @@ pub(crate) struct CompareArguments {
 pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let described = described(arguments, &machine)?;
-    let checked = comparison::check(&described, &machine);
+    let checked = server_rounds::check(&described, &machine);
     let client = checked.with_context(|| arguments.file.display().to_string())?;
     let forms: [(&Option<PathBuf>, Form); 3] = [
         (&arguments.json, Comparison::to_json),

@@ -16,8 +16,8 @@ use weir_report::{
 
 use super::{
     Plan,
-    comparison::{Relays, watch},
     relay_file::{RelayEntry, RelayFile},
+    relay_rounds::{Relays, watch},
     search::{Method, Onlooker, Search},
 };
 use crate::{
