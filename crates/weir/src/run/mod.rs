@@ -10,6 +10,7 @@ mod scrape;
 pub(crate) mod search;
 mod target;
 mod threads;
+mod trust;
 mod watch;
 
 use std::time::Instant;
@@ -33,7 +34,8 @@ use crate::harness::{
 };
 
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
-pub(crate) use self::target::{RelayUrl, TrustChoice, target as client_target};
+pub(crate) use self::target::{RelayUrl, target as client_target};
+pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{
     generator::{BrokenOff, Generator},
     scrape::Scraper,
