@@ -263,62 +263,46 @@ impl Configured {
     /// What no single value shows.
     fn check(&self, problems: &mut Vec<Problem>) {
         let config = &self.config;
-        let tls = &config.tls;
+        let mut add = |key: &str, problem: &str| {
+            problems.push(format!("{}: {problem}", self.place(key)));
+        };
         let (cores, threads) = (config.cores.len(), usize::from(config.threads));
         if cores != 0 && cores != threads {
-            let place = self.place("cores");
-            problems.push(format!(
-                "{place}: expected {threads}, one for each of `threads`, not {cores}"
-            ));
+            let problem = format!("expected {threads}, one for each of `threads`, not {cores}");
+            add("cores", &problem);
         }
-        match (&tls.certificate, &tls.key) {
-            (Some(_), None) => {
-                problems.push(format!(
-                    "{}: needs tls.key too",
-                    self.place("tls.certificate")
-                ));
-            }
-            (None, Some(_)) => {
-                problems.push(format!(
-                    "{}: needs tls.certificate too",
-                    self.place("tls.key")
-                ));
-            }
+        match (&config.tls.certificate, &config.tls.key) {
+            (Some(_), None) => add("tls.certificate", "needs tls.key too"),
+            (None, Some(_)) => add("tls.key", "needs tls.certificate too"),
             (Some(_), Some(_)) | (None, None) => {}
         }
-        if !["text", "json"].contains(&config.log.format.as_str()) {
-            let (place, format) = (self.place("log.format"), &config.log.format);
-            problems.push(format!(
-                "{place}: expected text or json, not `{}`",
-                format.escape_debug()
-            ));
+        let format = config.log.format.as_str();
+        if !["text", "json"].contains(&format) {
+            let format = format.escape_debug();
+            add(
+                "log.format",
+                &format!("expected text or json, not `{format}`"),
+            );
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.filter) {
-            problems.push(format!("{}: {error}", self.place("log.filter")));
+            add("log.filter", &error.to_string());
         }
-        if let Some(successor) = &config.drain.successor
-            && successor.len() > URI_BYTES_MAX
-        {
-            let (place, bytes) = (self.place("drain.successor"), successor.len());
-            problems.push(format!(
-                "{place}: expected {URI_BYTES_MAX} bytes at most, not {bytes}"
-            ));
+        let successor = config.drain.successor.as_ref().map_or(0, String::len);
+        if successor > URI_BYTES_MAX {
+            let problem = format!("expected {URI_BYTES_MAX} bytes at most, not {successor}");
+            add("drain.successor", &problem);
         }
         let quic = &config.limits.quic;
         if quic
             .keep_alive
             .is_some_and(|every| every >= quic.idle_timeout)
         {
-            let place = self.place("limits.quic.keep_alive");
-            problems.push(format!(
-                "{place}: must be less than limits.quic.idle_timeout"
-            ));
+            let problem = "must be less than limits.quic.idle_timeout";
+            add("limits.quic.keep_alive", problem);
         }
         if (1..DATAGRAM_BYTES_MIN).contains(&quic.datagram_receive_bytes_max) {
-            let place = self.place("limits.quic.datagram_receive_bytes_max");
-            problems.push(format!(
-                "{place}: expected 0, or {DATAGRAM_BYTES_MIN} at least"
-            ));
+            let problem = format!("expected 0, or {DATAGRAM_BYTES_MIN} at least");
+            add("limits.quic.datagram_receive_bytes_max", &problem);
         }
     }
 }
@@ -344,7 +328,8 @@ macro_rules! setting {
                 maximum: *$range.end(),
             },
             read: |config, raw, shape| {
-                $crate::relay::settings::Form::read(&mut config.$first $(. $rest)*, raw, shape)
+                config.$first $(. $rest)* = $crate::relay::settings::Form::read(raw, shape)?;
+                Ok(())
             },
             show: |config, shape| {
                 $crate::relay::settings::Form::show(&config.$first $(. $rest)*, shape)
