@@ -18,7 +18,7 @@ use super::congestion;
 use crate::harness::machine::MachineTime;
 use crate::live::{
     browser,
-    lab::{self, Run},
+    lab::{self, Run, Task},
     link_conditions::Conditions,
     network_profile::NetworkProfile,
     real_time::{self, SourceChoice},
@@ -86,16 +86,6 @@ pub(crate) struct LabArguments {
     results: Option<PathBuf>,
 }
 
-/// One run that is to be made.
-struct Task {
-    profile: NetworkProfile,
-    conditions: Conditions,
-    /// The profile, with what differs from the usual link.
-    link: String,
-    strategy: String,
-    seed: u64,
-}
-
 /// A run with what it was made from.
 struct Done {
     task: Task,
@@ -114,7 +104,8 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         }
     }
     let done = if arguments.browser {
-        in_browser(arguments, tasks()?)?
+        // One at a time: a browser decodes, and so would feel another.
+        at_once(tasks()?, 1, browser::run)?
     } else if arguments.net || arguments.agreement {
         really(arguments, tasks()?, &mut disturbed)?
     } else {
@@ -230,6 +221,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
                         conditions: *conditions,
                         link: name.trim().to_owned(),
                         strategy: strategy.clone(),
+                        congestion: arguments.congestion,
                         seed,
                     });
                 }
@@ -260,15 +252,7 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
 fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.and_then(|jobs| usize::try_from(jobs).ok());
-    at_once(tasks, jobs.unwrap_or(cores), |task| {
-        lab::run(
-            &task.strategy,
-            &task.profile,
-            &task.conditions,
-            arguments.congestion,
-            task.seed,
-        )
-    })
+    at_once(tasks, jobs.unwrap_or(cores), lab::run)
 }
 
 /// In real time: strategies over one link at the same time, if that does not ask much of the machine.
@@ -285,16 +269,8 @@ fn really(
     };
     at_once(tasks, jobs, |task| {
         let make = || {
-            let (run, stolen) = MachineTime::stolen_during(|| {
-                real_time::run(
-                    &task.strategy,
-                    &task.profile,
-                    &task.conditions,
-                    arguments.congestion,
-                    arguments.source,
-                    task.seed,
-                )
-            });
+            let (run, stolen) =
+                MachineTime::stolen_during(|| real_time::run(task, arguments.source));
             anyhow::Ok((run?, stolen))
         };
         let (run, disturbed) = undisturbed(make)?;
@@ -302,19 +278,6 @@ fn really(
         noted.again += disturbed.again;
         noted.kept += disturbed.kept;
         Ok(run)
-    })
-}
-
-/// In real time, to a browser. One at a time: a browser decodes, and so would feel another.
-fn in_browser(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
-    at_once(tasks, 1, |task| {
-        browser::run(
-            &task.strategy,
-            &task.profile,
-            &task.conditions,
-            arguments.congestion,
-            task.seed,
-        )
     })
 }
 
