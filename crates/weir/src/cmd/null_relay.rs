@@ -11,7 +11,7 @@ use weir_quic::{EndpointConfig, Limits, tls::ServerTls};
 
 use crate::{
     event_loop::{self, EventLoop},
-    output::print_out,
+    output::print_json,
     run, signals,
 };
 
@@ -47,11 +47,11 @@ pub(super) fn run(arguments: &NullRelayArguments) -> anyhow::Result<ExitCode> {
         pin_to_core(core).with_context(|| format!("--cores: cannot run on core {core}"))?;
     }
     let event_loop = EventLoop::new(vec![socket], endpoint, stop)?;
-    say(&json!({ "listening": address.to_string() }))?;
+    print_json(&json!({ "listening": address.to_string() }))?;
     let mut relay = NullRelay::new();
     event_loop.run(&mut relay)?;
     let done = relay.forwarding();
-    say(&json!({ "counters": {
+    print_json(&json!({ "counters": {
         "streams_forwarded": done.streams,
         "copies_given_up": done.copies_given_up,
     } }))?;
@@ -66,10 +66,6 @@ fn tls() -> anyhow::Result<ServerTls> {
     let mut protocols = run::protocols();
     protocols.push(weir_h3::ALPN);
     ServerTls::new(vec![made.cert.der().clone()], key.into(), &protocols).context("TLS")
-}
-
-fn say(value: &serde_json::Value) -> anyhow::Result<()> {
-    print_out(&format!("{value}\n"))
 }
 
 /// As many as a load generator opens.

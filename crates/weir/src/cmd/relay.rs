@@ -16,7 +16,7 @@ use weir_net::{SocketConfig, Telemetry, raise_open_files_limit};
 use crate::{
     cmd::{LogFormat, start_log},
     event_loop,
-    output::{print_line, print_out},
+    output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
         certificates::Certificates,
@@ -271,10 +271,6 @@ fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
         bail!("{name}: larger than {FILE_BYTES_MAX} bytes");
     }
     Ok((name, text))
-}
-
-fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    print_out(&format!("{value}\n"))
 }
 
 /// A configuration has some hundred lines.

@@ -14,7 +14,7 @@ use weir_quic::{
 
 use crate::{
     h3::{folder, server::Plan},
-    output::print_out,
+    output::print_json,
     signals,
     time::{time, time_limit},
 };
@@ -99,13 +99,13 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         "certificate_sha256": hash,
         "threads": threads,
     });
-    print_out(&format!("{ready}\n"))?;
+    print_json(&ready)?;
     let counters: serde_json::Map<String, serde_json::Value> = serving
         .serve()?
         .iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
-    print_out(&format!("{}\n", json!({ "counters": counters })))?;
+    print_json(&json!({ "counters": counters }))?;
     Ok(ExitCode::SUCCESS)
 }
 
