@@ -165,7 +165,7 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
     let json = file("followed.json");
     let mut play = vec!["live", "play", &url, "--insecure", "--json"];
     play.extend([json.to_str().unwrap(), "--join", "current"]);
-    play.extend(["--patience", "5min", "--patience-again", "10s"]);
+    play.extend(["--patience", "5min", "--patience-again", "5min"]);
     let player = weir(&play);
     for (strategy, packaging) in [("weir", "loc"), ("combined", "cmaf")] {
         let mut publish = vec!["live", "publish", &url, "--insecure", "--realtime"];
@@ -176,6 +176,9 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
         let errors = text(&published.stderr);
         assert_eq!(published.status.code(), Some(0), "{errors}");
     }
+    // It has seen the end of the second, and waits for a third.
+    expect_player(relay.admin());
+    terminate(i32::try_from(player.id()).unwrap());
     let played = player.wait_with_output().unwrap();
     assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
     let summary = text(&played.stdout);
