@@ -71,6 +71,36 @@ pub(crate) struct Setting<C> {
     pub(crate) show: fn(&C, Shape) -> Option<toml::Value>,
 }
 
+/// A [`Setting`] whose key is the path of its field.
+macro_rules! setting {
+    ([$($section:ident)+] $field:ident $(in $range:expr)?, $about:literal) => {
+        setting!($($section .)+ $field $(in $range)?, $about)
+    };
+    ($first:ident $(. $rest:ident)*, $about:literal) => {
+        setting!($first $(. $rest)* in 0..=u64::MAX, $about)
+    };
+    ($first:ident $(. $rest:ident)* in $range:expr, $about:literal) => {{
+        let key = concat!(stringify!($first) $(, ".", stringify!($rest))*);
+        $crate::relay::settings::Setting {
+            key,
+            about: $about,
+            shape: $crate::relay::settings::Shape {
+                is_bytes: key.contains("_bytes"),
+                minimum: *$range.start(),
+                maximum: *$range.end(),
+            },
+            read: |config, raw, shape| {
+                config.$first $(. $rest)* = $crate::relay::settings::Form::read(raw, shape)?;
+                Ok(())
+            },
+            show: |config, shape| {
+                $crate::relay::settings::Form::show(&config.$first $(. $rest)*, shape)
+            },
+        }
+    }};
+}
+pub(crate) use setting;
+
 /// The place of each value that is not a default, by key.
 pub(crate) type Places = BTreeMap<&'static str, Place>;
 

@@ -1,5 +1,4 @@
 use super::*;
-use crate::relay::config::setting;
 
 #[derive(Debug, Default, PartialEq)]
 struct Sample {
