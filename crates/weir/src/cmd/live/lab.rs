@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use weir_live::strategy;
@@ -23,7 +23,7 @@ use crate::live::{
     network_profile::NetworkProfile,
     real_time::{self, SourceChoice},
 };
-use crate::output::{print_line, print_out};
+use crate::output::{exit_code, print_line, print_out, write_file, write_named};
 use crate::results;
 use crate::time::time;
 
@@ -131,10 +131,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         text = format!("{text}\n{}\n", quiet.trim_start());
     }
     print_out(&text)?;
-    if let Some(path) = &arguments.html {
-        let text = page(&rows, &drawn(&done), &command());
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    write_named(arguments.html.as_deref(), || {
+        page(&rows, &drawn(&done), &command())
+    })?;
     if let Some(path) = &arguments.json {
         let runs = done.iter().map(|Done { task, run }| {
             json!({
@@ -142,34 +141,27 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
             })
         });
         let text = serde_json::to_string_pretty(&runs.collect::<Vec<_>>())?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(path, &text)?;
     }
-    let name = match (arguments.net, arguments.sweep) {
-        _ if arguments.browser => "live-browser",
-        _ if arguments.agreement => "live-agreement",
-        (true, _) => "live-net",
-        (false, true) => "live-sweep",
-        (false, false) => "live-lab",
-    };
-    write_results(arguments, name, &text)?;
-    Ok(ExitCode::from(u8::from(arguments.require && !holds)))
-}
-
-fn write_results(arguments: &LabArguments, name: &str, text: &str) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.results {
-        let body = format!("{}\n\n{text}", heading(name));
+        let (name, heading) = section(arguments);
+        let body = format!("## {heading}\n\n{text}");
         results::write_section(path, name, &command(), &body)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit_code(holds || !arguments.require))
 }
 
-fn heading(name: &str) -> &'static str {
-    match name {
-        "live-browser" => "## Live streaming to a browser",
-        "live-net" => "## Live streaming in real time",
-        "live-sweep" => "## Live streaming over other links",
-        "live-agreement" => "## Live streaming in virtual and in real time",
-        _ => "## Live streaming in virtual time",
+/// The section of the results, and its heading.
+fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
+    match (arguments.net, arguments.sweep) {
+        _ if arguments.browser => ("live-browser", "Live streaming to a browser"),
+        _ if arguments.agreement => (
+            "live-agreement",
+            "Live streaming in virtual and in real time",
+        ),
+        (true, _) => ("live-net", "Live streaming in real time"),
+        (false, true) => ("live-sweep", "Live streaming over other links"),
+        (false, false) => ("live-lab", "Live streaming in virtual time"),
     }
 }
 
