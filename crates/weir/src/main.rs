@@ -1,7 +1,7 @@
 //! `weir`: measure Media-over-QUIC relays; be one.
 
 mod cmd;
-mod endpoints;
+mod event_loop;
 mod h3;
 mod harness;
 mod live;

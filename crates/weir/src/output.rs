@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{IsTerminal as _, Write as _},
     path::Path,
+    process::ExitCode,
 };
 
 use anyhow::Context as _;
@@ -26,6 +27,11 @@ pub(crate) fn print_out(text: &str) -> anyhow::Result<()> {
         .context("cannot write to standard output")
 }
 
+/// Writes a line of JSON to standard output.
+pub(crate) fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
+    print_out(&format!("{value}\n"))
+}
+
 /// Columns of standard output, and whether it takes colour.
 pub(crate) fn screen() -> (usize, bool) {
     let is_terminal = std::io::stdout().is_terminal();
@@ -44,6 +50,23 @@ pub(crate) fn check_writable(file: &Path) -> anyhow::Result<()> {
 /// Writes a report.
 pub(crate) fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
     fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+/// Writes a form of a report, if a flag names a file for it.
+pub(crate) fn write_named(
+    file: Option<&Path>,
+    render: impl FnOnce() -> String,
+) -> anyhow::Result<()> {
+    file.map_or(Ok(()), |file| write_file(file, &render()))
+}
+
+/// The exit code of a run that was made: 0 if what was to hold does.
+pub(crate) fn exit_code(holds: bool) -> ExitCode {
+    if holds {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// The command line for reports, which are passed on: without the token.

@@ -11,7 +11,7 @@ use weir_report::relay::{Report, html, json, terminal};
 use crate::{
     cmd::archive_file,
     harness::machine::Machine,
-    output::{check_writable, print_line, print_out, screen, write_file},
+    output::{check_writable, exit_code, print_line, print_out, screen, write_named},
     progress::Progress,
     run::{self, Ran, options::RunOptions},
     signals,
@@ -54,22 +54,14 @@ pub(super) fn run(
         archive_file::write(file, &archive)?;
     }
     let report = archive.report;
-    if let Some(file) = &outputs.json {
-        write_file(file, &json::render(&report))?;
-    }
-    if let Some(file) = &outputs.html {
-        write_file(file, &html::render(&report))?;
-    }
+    write_named(outputs.json.as_deref(), || json::render(&report))?;
+    write_named(outputs.html.as_deref(), || html::render(&report))?;
     print_report(&report)?;
     if let Some(problem) = &calibration_problem {
         print_line(&format!("weir: not calibrated: {problem}"));
     }
     let held = report.verdict.outcome.is_held();
-    Ok(if held && calibration_problem.is_none() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(held && calibration_problem.is_none()))
 }
 
 /// Shows a report on standard output, in colour on a terminal.

@@ -9,13 +9,13 @@ use clap::Args;
 use weir_report::comparison::relays::{html, markdown, terminal};
 
 use crate::{
+    cmd::comparison_files::ComparisonFiles,
     harness::contender,
-    output::{check_writable, command_line, print_out, write_file},
-    results,
+    output::{command_line, exit_code, print_out},
     run::{
-        comparison::RelayRounds,
-        limit_comparison::LimitSearches,
+        limit_searches::LimitSearches,
         relay_file::{REPEATS_MAX, RelayFile},
+        relay_rounds::RelayRounds,
     },
     signals,
 };
@@ -39,18 +39,8 @@ pub(super) struct CompareArguments {
     /// measuring all under one load
     #[arg(long, conflicts_with = "repeats")]
     find_max: bool,
-    /// Write the comparison as JSON, with every run
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write the table as one HTML file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write the table as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Write the table as a section of this Markdown file, in place of the one that is there
-    #[arg(long, value_name = "FILE")]
-    results: Option<PathBuf>,
+    #[command(flatten)]
+    files: ComparisonFiles,
 }
 
 pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
@@ -59,21 +49,14 @@ pub(super) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         described.repeats = repeats.clamp(1, REPEATS_MAX);
     }
     contender::keep_only(&mut described.relay, &arguments.only, &arguments.file)?;
-    let files = [&arguments.json, &arguments.html, &arguments.markdown];
-    for file in files.into_iter().flatten() {
-        check_writable(file)?;
-    }
+    arguments.files.check()?;
     let folder = arguments.file.parent().unwrap_or_else(|| Path::new("."));
     let is_whole = if arguments.find_max {
         find_limits(arguments, described, folder)?
     } else {
         compare(arguments, described, folder)?
     };
-    Ok(if is_whole {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(is_whole))
 }
 
 /// Measures all relays under one load; returns whether all runs were made and are calibrated.
@@ -87,14 +70,14 @@ fn compare(
     let broken_off = rounds.run(&stop)?;
     let is_calibrated = rounds.is_calibrated();
     let comparison = rounds.comparison(broken_off);
-    arguments.write(
-        [comparison.to_json(), html(&comparison)],
-        &markdown(&comparison),
+    let (files, markdown) = (&arguments.files, markdown(&comparison));
+    files.write(&comparison.to_json(), &html(&comparison), &markdown)?;
+    files.write_section(
+        "relays-compared",
+        &command_line(),
+        "Relays compared",
+        &markdown,
     )?;
-    if let Some(file) = &arguments.results {
-        let body = format!("## Relays compared\n\n{}", markdown(&comparison));
-        results::write_section(file, "relays-compared", &command_line(), &body)?;
-    }
     print_out(&terminal(&comparison))?;
     Ok(comparison.broken_off.is_none() && is_calibrated)
 }
@@ -108,11 +91,14 @@ fn find_limits(
     let searches = LimitSearches::new(described, folder)?;
     let stop = signals::stop_on_signals()?;
     let limits = searches.run(&stop)?;
-    arguments.write([limits.to_json(), limits.html()], &limits.markdown())?;
-    if let Some(file) = &arguments.results {
-        let body = format!("## What relays carry\n\n{}", limits.markdown());
-        results::write_section(file, "relay-limits", &arguments.limits_command(), &body)?;
-    }
+    let (files, markdown) = (&arguments.files, limits.markdown());
+    files.write(&limits.to_json(), &limits.html(), &markdown)?;
+    files.write_section(
+        "relay-limits",
+        &arguments.limits_command(),
+        "What relays carry",
+        &markdown,
+    )?;
     print_out(&limits.terminal())?;
     let mut searches = limits.searches.iter();
     Ok(limits.broken_off.is_none()
@@ -122,20 +108,6 @@ fn find_limits(
 }
 
 impl CompareArguments {
-    /// Writes the forms that are asked for.
-    fn write(&self, [json, html]: [String; 2], markdown: &str) -> anyhow::Result<()> {
-        for (file, text) in [
-            (&self.json, json.as_str()),
-            (&self.html, &html),
-            (&self.markdown, markdown),
-        ] {
-            if let Some(file) = file {
-                write_file(file, text)?;
-            }
-        }
-        Ok(())
-    }
-
     /// What makes the section of limits again.
     fn limits_command(&self) -> String {
         if self.file == Path::new("profiles/relays.toml") {

@@ -4,28 +4,25 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weir_net::Stop;
 use weir_report::{
     relay::{html, live_view::Moment},
-    search::{
-        Answer, Dimension, Probe, ProbeOutcome, Record, RecordedSearch, Step, heading, next, row,
-    },
+    search::{Answer, Probe, ProbeOutcome, Record, RecordedSearch, Step, heading, next, row},
 };
 
 use super::bench::Outputs;
 use crate::{
     harness::{child::ChildGroup, machine::Machine, own_relay::OwnRelay},
-    output::{check_writable, print_line, print_out, write_file},
+    output::{check_writable, exit_code, print_line, print_out, write_file},
     progress::Progress,
     run::{
         self, Plan, RelayChoice,
         options::RunOptions,
-        search::{Method, Onlooker, Search},
+        search::{By, Method, Onlooker, Search},
     },
     signals,
 };
@@ -43,61 +40,11 @@ pub(super) struct FindMaxArguments {
     options: RunOptions,
     #[command(flatten)]
     outputs: Outputs,
-    /// What the load is made of
-    #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
-    by: By,
-    /// Load of the first probe [default: 100 subscribers, 1 meeting, or the profile's kbit/s]
-    #[arg(long, value_name = "LOAD")]
-    from: Option<u64>,
-    /// Smallest load that is tried [default: 1, or the smallest bit rate that the profile can have]
-    #[arg(long, value_name = "LOAD")]
-    least: Option<u64>,
-    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings, 1000000 kbit/s, if there can be so many]
-    #[arg(long, value_name = "LOAD")]
-    most: Option<u64>,
-    /// How close the two sides of the boundary have to come, in per cent
-    #[arg(long, value_name = "PER_CENT", default_value_t = 5)]
-    precision: u64,
-    /// Probes of each side of the boundary
-    #[arg(long, value_name = "COUNT", default_value_t = 3)]
-    repeats: u32,
-    /// How many of the repeats have to hold
-    #[arg(long, value_name = "COUNT", default_value_t = 2)]
-    needed: u32,
-    /// Seconds from the last subscriber's join to the first object of a probe
-    #[arg(long, value_name = "SECONDS", default_value_t = 1)]
-    settle: u64,
-    /// Seconds that a probe sends and is judged by, after one that is not judged
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    steady: u64,
-    /// Seconds between two probes of one relay
-    #[arg(long, value_name = "SECONDS", default_value_t = 2)]
-    cool_down: u64,
-    /// Seconds after which no further probe is begun
-    #[arg(long, value_name = "SECONDS")]
-    max_time: Option<u64>,
-    /// Probes after which the search ends
-    #[arg(long, value_name = "COUNT", default_value_t = 64)]
-    probes_max: usize,
-    /// Let probes run to their end that cannot hold any more, by far
-    #[arg(long)]
-    whole_probes: bool,
-    /// Do not put the load at which the relay broke on a null relay, to prove that the generator could make it
-    #[arg(long)]
-    no_calibration: bool,
+    #[command(flatten)]
+    method: Method,
     /// Go on with the search that stands in the file of --json
     #[arg(long, requires = "json")]
     resume: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
-    /// Subscribers of one publisher
-    Subscribers,
-    /// Meetings of --clients-per-meeting clients
-    Meetings,
-    /// Bit rate of the profile, in kbit/s
-    Bitrate,
 }
 
 pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
@@ -131,11 +78,7 @@ pub(super) fn run(arguments: &FindMaxArguments) -> anyhow::Result<ExitCode> {
         Answer::Found { .. } | Answer::AtLeast { .. } => record.calibration_problem.is_none(),
         Answer::Nothing { .. } | Answer::Generator { .. } | Answer::Open { .. } => false,
     };
-    Ok(if is_found {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(is_found))
 }
 
 /// The search, with the probes of an earlier one if it is to go on.
@@ -152,7 +95,8 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
     if let Some(problem) = run::cores(&plan, &machine).problem() {
         print_line(&format!("weir: {problem}"));
     }
-    let mut search = Search::new(method(arguments)?, plan, machine, relay)?;
+    check(&arguments.method)?;
+    let mut search = Search::new(arguments.method, plan, machine, relay)?;
     let outputs = &arguments.outputs;
     let Some(file) = outputs.json.as_deref().filter(|_| arguments.resume) else {
         return Ok(search);
@@ -172,7 +116,7 @@ fn search(arguments: &FindMaxArguments) -> anyhow::Result<Search> {
 /// What probes are made from.
 fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan> {
     let mut options = arguments.options.clone();
-    match (arguments.by, options.meetings) {
+    match (arguments.method.by, options.meetings) {
         (By::Subscribers, Some(_)) => {
             bail!("--meetings: goes with --by meetings or --by bitrate")
         }
@@ -186,7 +130,7 @@ fn plan(arguments: &FindMaxArguments, machine: &Machine) -> anyhow::Result<Plan>
         bail!("--archive: a search has many runs; --json keeps what each of its probes found");
     }
     if let Some(problem) = plan.calibration_problem()
-        && !arguments.no_calibration
+        && !arguments.method.no_calibration
     {
         bail!("{problem}; say --no-calibration");
     }
@@ -219,33 +163,14 @@ fn write_best(file: &Path, is_new: bool, search: &Search) -> anyhow::Result<()> 
     Ok(())
 }
 
-fn method(arguments: &FindMaxArguments) -> anyhow::Result<Method> {
-    if arguments.steady == 0 || arguments.steady > STEADY_SECONDS_MAX {
+fn check(method: &Method) -> anyhow::Result<()> {
+    if !(1..=STEADY_SECONDS_MAX).contains(&method.steady_seconds) {
         bail!("--steady: expected 1 to {STEADY_SECONDS_MAX} seconds");
     }
-    if arguments.settle > STEADY_SECONDS_MAX {
+    if method.settle_seconds > STEADY_SECONDS_MAX {
         bail!("--settle: expected at most {STEADY_SECONDS_MAX} seconds");
     }
-    Ok(Method {
-        dimension: match arguments.by {
-            By::Subscribers => Dimension::Subscribers,
-            By::Meetings => Dimension::Meetings,
-            By::Bitrate => Dimension::BitRate,
-        },
-        from: arguments.from,
-        least: arguments.least,
-        most: arguments.most,
-        precision_percent: arguments.precision,
-        repeats: arguments.repeats,
-        needed: arguments.needed,
-        settle: Duration::from_secs(arguments.settle),
-        steady: Duration::from_secs(arguments.steady),
-        cool_down: Duration::from_secs(arguments.cool_down),
-        time_max: arguments.max_time.map(Duration::from_secs),
-        probes_max: arguments.probes_max,
-        ends_early: !arguments.whole_probes,
-        calibrate: !arguments.no_calibration,
-    })
+    Ok(())
 }
 
 /// Shows a search, and keeps its record.

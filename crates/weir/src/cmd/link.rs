@@ -12,7 +12,7 @@ use weir_link::{Bitrate, Rate, Stats};
 use weir_net::{Shaper, ShaperConfig};
 
 use crate::live::{link_conditions::Conditions, network_profile::NetworkProfile};
-use crate::output::print_out;
+use crate::output::print_json;
 use crate::signals;
 
 /// Emulate a slow link: a UDP proxy with a rate, a queue, delay, jitter and loss
@@ -71,21 +71,16 @@ pub(crate) fn run(arguments: &LinkArguments) -> anyhow::Result<ExitCode> {
     let address = shaper
         .local_address()
         .context("the socket has no address")?;
-    print_out(&format!(
-        "{}\n",
-        json!({ "listening": address.to_string(), "to": arguments.to.to_string() })
-    ))?;
+    let (address, to) = (address.to_string(), arguments.to.to_string());
+    print_json(&json!({ "listening": address, "to": to }))?;
     let report = shaper.run(&stop).context("the link failed")?;
-    print_out(&format!(
-        "{}\n",
-        json!({
-            "clients": report.clients,
-            "packets_refused": report.packets_refused,
-            "packets_orphaned": report.packets_orphaned,
-            "up": direction(&report.up),
-            "down": direction(&report.down),
-        })
-    ))?;
+    print_json(&json!({
+        "clients": report.clients,
+        "packets_refused": report.packets_refused,
+        "packets_orphaned": report.packets_orphaned,
+        "up": direction(&report.up),
+        "down": direction(&report.down),
+    }))?;
     Ok(ExitCode::SUCCESS)
 }
 

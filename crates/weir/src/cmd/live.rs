@@ -5,16 +5,14 @@ mod play;
 mod publish;
 mod watch;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use weir_client::target::Target;
 use weir_moqt::name::Namespace;
 use weir_quic::Congestion;
 
-use crate::run::{RelayUrl, TrustChoice, client_target};
+use crate::run::{RelayUrl, TrustArguments, client_target};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LiveCommand {
@@ -37,32 +35,10 @@ pub(crate) fn run(command: &LiveCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whom to trust as a relay.
-#[derive(Debug, Args)]
-struct TrustArguments {
-    /// Trust any certificate of the relay
-    #[arg(long)]
-    insecure: bool,
-    /// Trust the certificates in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    ca: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
-    #[arg(long, value_name = "HASH", conflicts_with_all = ["insecure", "ca"])]
-    certificate_hash: Option<String>,
-}
-
 impl TrustArguments {
     /// How the relay at `url` is reached.
     fn target(&self, url: &RelayUrl) -> anyhow::Result<Target> {
-        let trust = match &self.certificate_hash {
-            _ if self.insecure => TrustChoice::Anyone,
-            Some(hash) => {
-                let hash = crate::run::options::hash_of(hash).context("--certificate-hash")?;
-                TrustChoice::Hash(hash)
-            }
-            None => TrustChoice::Roots(self.ca.clone()),
-        };
-        client_target(url, &trust)
+        client_target(url, &self.choice()?)
     }
 }
 

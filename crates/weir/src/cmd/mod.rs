@@ -3,6 +3,7 @@
 mod archive_file;
 mod bench;
 mod compare;
+mod comparison_files;
 mod find_max;
 mod h3;
 mod link;
@@ -97,28 +98,20 @@ impl BenchCommand {
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let log = self.log.as_deref();
+        let is_live = matches!(self.command, Command::Live(_));
+        let usual = if is_live { LIVE_LOG } else { "warn" };
+        // The relay has settings for its log.
+        if !matches!(self.command, Command::Relay(_) | Command::Token(_)) {
+            start_log(log.unwrap_or(usual), LogFormat::Text);
+        }
         match self.command {
-            Command::Bench(arguments) => {
-                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
-                arguments.run()
-            }
-            Command::H3(command) => {
-                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
-                h3::run(&command)
-            }
-            Command::Link(arguments) => {
-                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
-                link::run(&arguments)
-            }
-            Command::Live(command) => {
-                start_log(self.log.as_deref().unwrap_or(LIVE_LOG), LogFormat::Text);
-                live::run(&command)
-            }
-            Command::NullRelay(arguments) => {
-                start_log(self.log.as_deref().unwrap_or("warn"), LogFormat::Text);
-                null_relay::run(&arguments)
-            }
-            Command::Relay(arguments) => relay::run(&arguments, self.log.as_deref()),
+            Command::Bench(arguments) => arguments.run(),
+            Command::H3(command) => h3::run(&command),
+            Command::Link(arguments) => link::run(&arguments),
+            Command::Live(command) => live::run(&command),
+            Command::NullRelay(arguments) => null_relay::run(&arguments),
+            Command::Relay(arguments) => relay::run(&arguments, log),
             Command::Token(arguments) => token::run(arguments),
         }
     }

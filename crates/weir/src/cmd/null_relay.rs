@@ -1,15 +1,19 @@
 //! `weir null-relay`: the relay that load generators are calibrated against.
 
-use std::{io::Write as _, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, process::ExitCode};
 
 use anyhow::Context as _;
 use clap::Args;
 use serde_json::json;
 use weir_bench::null_relay::NullRelay;
-use weir_net::{Host, HostConfig, SocketConfig, Telemetry, pin_to_core, raise_open_files_limit};
-use weir_quic::{Limits, tls::ServerTls};
+use weir_net::{SocketConfig, pin_to_core, raise_open_files_limit};
+use weir_quic::{EndpointConfig, Limits, tls::ServerTls};
 
-use crate::{endpoints, run, signals};
+use crate::{
+    event_loop::{self, EventLoop},
+    output::print_json,
+    run, signals,
+};
 
 /// Run a relay that does nothing but forward
 ///
@@ -26,11 +30,8 @@ pub(super) struct NullRelayArguments {
 
 pub(super) fn run(arguments: &NullRelayArguments) -> anyhow::Result<ExitCode> {
     let stop = signals::stop_on_signals()?;
-    if let Some(core) = arguments.cores {
-        pin_to_core(core).with_context(|| format!("--cores: cannot run on core {core}"))?;
-    }
     raise_open_files_limit().context("cannot raise the limit of open files")?;
-    let socket = endpoints::bind(arguments.listen, SocketConfig::default())?;
+    let socket = event_loop::bind(arguments.listen, SocketConfig::default())?;
     let address = socket
         .local_address()
         .context("the socket has no address")?;
@@ -38,17 +39,19 @@ pub(super) fn run(arguments: &NullRelayArguments) -> anyhow::Result<ExitCode> {
         connections_max: CONNECTIONS_MAX,
         ..Limits::default()
     };
-    let offload = socket.has_segmentation();
-    let endpoint = endpoints::endpoint(limits, Some(tls()?), offload, None)?;
-    let telemetry = Arc::new(Telemetry::default());
-    let host_config = HostConfig::default();
-    let mut host = Host::new(host_config, vec![socket], endpoint, telemetry, stop)
-        .context("cannot set up the event loop")?;
-    say(&json!({ "listening": address.to_string() }))?;
+    let endpoint = EndpointConfig {
+        server: Some(tls()?),
+        ..event_loop::endpoint(limits)?
+    };
+    if let Some(core) = arguments.cores {
+        pin_to_core(core).with_context(|| format!("--cores: cannot run on core {core}"))?;
+    }
+    let event_loop = EventLoop::new(vec![socket], endpoint, stop)?;
+    print_json(&json!({ "listening": address.to_string() }))?;
     let mut relay = NullRelay::new();
-    host.run(&mut relay).context("the event loop failed")?;
+    event_loop.run(&mut relay)?;
     let done = relay.forwarding();
-    say(&json!({ "counters": {
+    print_json(&json!({ "counters": {
         "streams_forwarded": done.streams,
         "copies_given_up": done.copies_given_up,
     } }))?;
@@ -63,13 +66,6 @@ fn tls() -> anyhow::Result<ServerTls> {
     let mut protocols = run::protocols();
     protocols.push(weir_h3::ALPN);
     ServerTls::new(vec![made.cert.der().clone()], key.into(), &protocols).context("TLS")
-}
-
-fn say(value: &serde_json::Value) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{value}")
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
 
 /// As many as a load generator opens.

@@ -1,7 +1,7 @@
 //! `weir relay`: the relay on real sockets.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::Read as _,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -11,12 +11,12 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use serde_json::json;
 use weir_moqt::draft::Draft;
-use weir_net::{SocketConfig, Telemetry, UdpSocket, raise_open_files_limit};
+use weir_net::{SocketConfig, Telemetry, raise_open_files_limit};
 
 use crate::{
     cmd::{LogFormat, start_log},
-    endpoints,
-    output::print_line,
+    event_loop,
+    output::{print_json, print_line, print_out},
     relay::{
         authority::Gate,
         certificates::Certificates,
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &RelayArguments, log: Option<&str>) -> anyhow::Resu
         }
     };
     if arguments.print_config {
-        print(&configured.print())?;
+        print_out(&configured.print())?;
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.check {
@@ -180,7 +180,7 @@ fn check(configured: &Configured) -> anyhow::Result<()> {
     Gate::load(configured)?;
     let mut address = config.listen;
     address.set_port(0);
-    endpoints::bind(address, SocketConfig::default())
+    event_loop::bind(address, SocketConfig::default())
         .with_context(|| configured.place("listen"))?;
     if let Some(mut address) = config.admin.listen {
         address.set_port(0);
@@ -208,7 +208,8 @@ fn serve(configured: &Configured, shows_hash: bool) -> anyhow::Result<ExitCode> 
         offload: config.offload,
         ..SocketConfig::default()
     };
-    let sockets = bind(configured, socket_config)?;
+    let sockets = event_loop::bind_group(config.listen, socket_config, config.threads)
+        .with_context(|| configured.place("listen"))?;
     raise_open_files_limit().context("cannot raise the limit of open files")?;
     let address = sockets[0]
         .local_address()
@@ -259,22 +260,6 @@ fn by_name(
     named.collect()
 }
 
-/// A socket for each thread, all on one address.
-fn bind(configured: &Configured, socket_config: SocketConfig) -> anyhow::Result<Vec<UdpSocket>> {
-    let (address, threads) = (configured.config.listen, configured.config.threads);
-    if threads == 1 {
-        let socket = endpoints::bind(address, socket_config);
-        return Ok(vec![socket.with_context(|| configured.place("listen"))?]);
-    }
-    let group = UdpSocket::bind_group(address, socket_config, threads)
-        .with_context(|| format!("cannot bind to {address}"))
-        .with_context(|| configured.place("listen"))?;
-    if let Err(error) = group.steering {
-        tracing::warn!(%error, "the kernel does not find the thread of a packet; threads pass them on, which costs");
-    }
-    Ok(group.sockets)
-}
-
 fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
     let name = path.display().to_string();
     let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
@@ -286,17 +271,6 @@ fn read_file(path: &Path) -> anyhow::Result<(String, String)> {
         bail!("{name}: larger than {FILE_BYTES_MAX} bytes");
     }
     Ok((name, text))
-}
-
-fn print_json(value: &serde_json::Value) -> anyhow::Result<()> {
-    print(&format!("{value}\n"))
-}
-
-fn print(text: &str) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .context("cannot write to standard output")
 }
 
 /// A configuration has some hundred lines.

@@ -7,7 +7,7 @@ use clap::Args;
 use weir_report::relay::{Report, csv, html, json, prometheus, sanitize};
 
 use super::{archive_file, bench};
-use crate::output::write_file;
+use crate::output::{exit_code, write_named};
 
 /// Show a run that was kept with --archive
 ///
@@ -65,16 +65,10 @@ pub(super) fn run(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
         (&arguments.prometheus, prometheus::render),
     ];
     for (file, render) in forms {
-        if let Some(file) = file {
-            write_file(file, &render(&report))?;
-        }
+        write_named(file.as_deref(), || render(&report))?;
     }
     bench::print_report(&report)?;
-    Ok(if report.verdict.outcome.is_held() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(report.verdict.outcome.is_held()))
 }
 
 /// Renders a report.

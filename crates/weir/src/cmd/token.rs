@@ -11,6 +11,7 @@ use jsonwebtoken::{
 };
 use weir_net::clock;
 
+use crate::output::print_out;
 use crate::relay::authority::{Claims, Prefix, Prefixes};
 use crate::time::validity;
 
@@ -89,8 +90,7 @@ pub(crate) fn run(arguments: TokenArguments) -> anyhow::Result<ExitCode> {
             let mut header = Header::new(Algorithm::ES256);
             header.kid = public(&signing).with_context(name)?.common.key_id;
             let token = encode(&header, &claims, &signing).with_context(name)?;
-            writeln!(std::io::stdout().lock(), "{token}")
-                .context("cannot write to standard output")?;
+            print_out(&format!("{token}\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,11 @@
 //! The options of a measurement, and the plan that they are resolved into.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _};
 use weir_http3::client::limits::SECONDS_MAX;
-use weir_net::{certificate, raise_open_files_limit};
-use weir_quic::tls::Trust;
+use weir_net::raise_open_files_limit;
 
 use super::{
     plan::{Handshake, Plan},
@@ -14,7 +13,7 @@ use super::{
 };
 use crate::{
     harness::{machine::Machine, process, processes::Processes, udp::mtu_to},
-    run::options::hash_of,
+    run::TrustArguments,
     time::{time, time_limit},
 };
 
@@ -67,15 +66,8 @@ pub(crate) struct LoadOptions {
     /// Where the server is, instead of where its name leads
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) connect: Option<SocketAddr>,
-    /// Trust any certificate
-    #[arg(long)]
-    pub(crate) insecure: bool,
-    /// Trust the certificates in this PEM file instead of the system's
-    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
-    pub(crate) ca: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
-    #[arg(long, value_name = "HASH", conflicts_with_all = ["insecure", "ca"])]
-    pub(crate) certificate_hash: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArguments,
     /// Allow a server that is neither on this machine nor in a private network
     #[arg(long)]
     pub(crate) allow_public: bool,
@@ -122,7 +114,7 @@ impl LoadOptions {
             Some(_) => (Some(1), 1),
         };
         let plan = Plan {
-            trust: self.trust()?,
+            trust: self.trust.choice()?.load()?,
             handshake: self.short.unwrap_or(Handshake::Full),
             threads: self.threads,
             connections: self.max_concurrent_conns,
@@ -177,15 +169,6 @@ impl LoadOptions {
             bail!("--max-requests-per-conn: short connections have one request each");
         }
         Ok(())
-    }
-
-    fn trust(&self) -> anyhow::Result<Trust> {
-        Ok(match (&self.certificate_hash, &self.ca) {
-            _ if self.insecure => Trust::Anyone,
-            (Some(hash), _) => Trust::Hashes(vec![hash_of(hash).context("--certificate-hash")?]),
-            (None, Some(file)) => Trust::Roots(certificate::load_chain(file).context("--ca")?),
-            (None, None) => Trust::Roots(certificate::system_roots()?),
-        })
     }
 
     /// The processes of the server that are watched.

@@ -11,7 +11,10 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
 use super::{options::LoadOptions, plan::Handshake, url::Url};
-use crate::harness::contender::{self, Contender, Entry, refused_flag};
+use crate::{
+    harness::contender::{self, Contender, Entry, refused_flag},
+    run::TrustArguments,
+};
 
 /// What is compared, as the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -179,7 +182,10 @@ impl ServerFile {
     pub(super) fn options(&self, load: &Load) -> anyhow::Result<LoadOptions> {
         let given = LoadOptions::from_arguments(&self.arguments)?;
         Ok(LoadOptions {
-            insecure: true,
+            trust: TrustArguments {
+                insecure: true,
+                ..TrustArguments::default()
+            },
             duration: Duration::from_secs_f64(self.seconds),
             warm_up: Duration::from_secs_f64(self.warm_up_seconds),
             expect_length: Some(load.bytes),
@@ -411,7 +417,7 @@ mod tests {
         assert_eq!((long.expect_length, long.short), (Some(15_360), None));
         let at_once = |one: &LoadOptions| (one.max_concurrent_conns, one.max_concurrent_requests);
         assert_eq!(at_once(&long), (10, 10));
-        assert!(long.insecure && long.no_gro && long.cores == [3]);
+        assert!(long.trust.insecure && long.no_gro && long.cores == [3]);
         let short = options("1k-0rtt");
         assert_eq!(short.short, Some(Handshake::Early));
         assert_eq!(

@@ -3,18 +3,15 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use weir_http3::client::{Client, Progress, transport_limits};
-use weir_net::{
-    Host, HostConfig, ReceivePause, SocketConfig, Stop, Telemetry, UdpSocket, clock, pin_to_core,
-};
+use weir_net::{HostConfig, ReceivePause, SocketConfig, Stop, Telemetry, UdpSocket, clock};
 use weir_quic::{App, Endpoint, EndpointConfig, Event, Packets};
 
-use crate::endpoints;
+use crate::event_loop::{self, EventLoop, LoopThread};
 
 /// How the sockets and the endpoint of a thread are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ pub(super) struct Surroundings {
 
 /// A client on a thread of its own.
 pub(super) struct Hosted {
-    thread: JoinHandle<anyhow::Result<(Client, u64)>>,
+    thread: LoopThread<Shown>,
     seen: Arc<Mutex<Progress>>,
     pub(super) telemetry: Arc<Telemetry>,
 }
@@ -99,13 +96,13 @@ impl App for Shown {
 impl Surroundings {
     /// The sockets of a thread whose server is at `remote`.
     pub(super) fn bind(&self, remote: SocketAddr) -> anyhow::Result<Vec<UdpSocket>> {
-        let local = endpoints::local_address(remote);
+        let local = event_loop::local_address(remote);
         let config = SocketConfig {
             buffer_bytes: BUFFER_BYTES,
             offload: self.offload,
         };
         (0..self.sockets)
-            .map(|_| endpoints::bind(local, config))
+            .map(|_| event_loop::bind(local, config))
             .collect()
     }
 }
@@ -118,59 +115,32 @@ impl Hosted {
         surroundings: Surroundings,
         stop: &Stop,
     ) -> anyhow::Result<Self> {
-        let bound = surroundings.bind(remote)?;
-        let Surroundings {
-            packets,
-            idle_timeout,
-            rests,
-            core,
-            ..
-        } = surroundings;
-        let segmentation_offload = bound.iter().all(UdpSocket::has_segmentation);
-        let endpoint = Endpoint::new(EndpointConfig {
-            limits: transport_limits(idle_timeout),
-            packets,
-            server: None,
-            seed: endpoints::seed()?,
-            time_source: Arc::new(clock::SystemClock),
-            qlog: None,
-            segmentation_offload,
-        })
-        .context("the QUIC endpoint cannot be made")?;
+        let sockets = surroundings.bind(remote)?;
+        let rest = surroundings.rests.then(|| ReceivePause::new(REST_MIN));
+        let endpoint = EndpointConfig {
+            packets: surroundings.packets,
+            ..event_loop::endpoint(transport_limits(surroundings.idle_timeout))?
+        };
+        let mut event_loop = EventLoop::new(sockets, endpoint, stop.clone())?;
+        event_loop.core = surroundings.core;
+        event_loop.config = HostConfig {
+            // Answers are counted and dropped.
+            lends_buffers: true,
+            ..HostConfig::default()
+        };
+        event_loop.receive_pause.clone_from(&rest);
+        let telemetry = Arc::clone(&event_loop.telemetry);
         let seen = Arc::new(Mutex::new(Progress::default()));
-        let telemetry = Arc::new(Telemetry::default());
-        let rest = ReceivePause::new(if rests { REST_MIN } else { Duration::ZERO });
         let now = clock::now();
-        let mut shown = Shown {
+        let shown = Shown {
             client,
             seen: Arc::clone(&seen),
             looked: now,
             next_look: now,
-            rest: rests.then(|| rest.clone()),
+            rest,
         };
-        let (stop, of_thread) = (stop.clone(), Arc::clone(&telemetry));
-        let work = move || -> anyhow::Result<(Client, u64)> {
-            if let Some(core) = core {
-                pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
-            }
-            let config = HostConfig {
-                // Answers are counted and dropped.
-                lends_buffers: true,
-                ..HostConfig::default()
-            };
-            let mut host = Host::new(config, bound, endpoint, of_thread, stop)
-                .context("cannot set up the event loop")?
-                .with_receive_pause(rest);
-            host.run(&mut shown).context("the event loop failed")?;
-            let counters = host.endpoint().counters();
-            Ok((shown.client, counters.retries_received))
-        };
-        let thread = std::thread::Builder::new()
-            .name("weir-h3-load".to_owned())
-            .spawn(work)
-            .context("cannot start a thread of the load client")?;
         Ok(Self {
-            thread,
+            thread: event_loop.start("weir-h3-load", shown)?,
             seen,
             telemetry,
         })
@@ -186,11 +156,9 @@ impl Hosted {
 
     /// The client, once it is over, with the numbers of its thread and how often it got a Retry.
     pub(super) fn join(self) -> anyhow::Result<(Client, Arc<Telemetry>, u64)> {
-        let (client, retries) = self
-            .thread
-            .join()
-            .map_err(|_| anyhow!("a thread of the load client panicked"))??;
-        Ok((client, self.telemetry, retries))
+        let panicked = |_| anyhow!("a thread of the load client panicked");
+        let (shown, counters) = self.thread.join().map_err(panicked)??;
+        Ok((shown.client, self.telemetry, counters.retries_received))
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::net::sockopt;
 
-use crate::endpoints;
+use crate::event_loop;
 
 /// UDP receive-buffer errors of this network namespace so far, both of IPv4 and IPv6.
 pub(crate) fn receive_buffer_errors() -> Option<u64> {
@@ -19,7 +19,7 @@ pub(crate) fn receive_buffer_errors() -> Option<u64> {
 /// Bytes of the largest IP packet to `address`, as far as it is known here. Nothing is sent. What `/sys` says may be of
 /// another network namespace.
 pub(crate) fn mtu_to(address: SocketAddr) -> Option<u64> {
-    let socket = UdpSocket::bind(endpoints::local_address(address)).ok()?;
+    let socket = UdpSocket::bind(event_loop::local_address(address)).ok()?;
     socket.connect(address).ok()?;
     let mtu = match address {
         SocketAddr::V4(_) => sockopt::ip_mtu(&socket),

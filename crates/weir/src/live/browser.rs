@@ -12,42 +12,28 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 use weir_net::{Stop, Waker};
-use weir_quic::Congestion;
 use weir_report::lab::{Figures, FrameRecord};
 
 use super::hosting;
 use super::ingest_queue::IngestQueue;
-use super::lab::{Run, named_strategy, wanted_congestion};
-use super::link_conditions::Conditions;
-use super::network_profile::NetworkProfile;
+use super::lab::{Run, Task};
 use super::player_page::serve_page;
-use super::real_time::{Encoder, LinkSetting, NAMESPACE, RunningOrigin, join, start};
+use super::real_time::{Encoder, NAMESPACE, RunningOrigin, join, open_link, start};
 use crate::{
     harness::own_relay::ChildRelay,
     run::{RelayUrl, TrustChoice, client_target},
 };
 
-/// Streams by a strategy over a profile to a browser.
+/// Makes a run to a browser.
 ///
 /// The profile begins with the browser's first packet. Frames come from ffmpeg, because a browser decodes them. Latencies are
 /// from availability to drawing on the canvas, on the clock of this machine.
-pub(crate) fn run(
-    strategy: &str,
-    profile: &NetworkProfile,
-    conditions: &Conditions,
-    congestion: Option<Congestion>,
-    seed: u64,
-) -> anyhow::Result<Run> {
-    let strategy = named_strategy(strategy)?;
-    let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
+pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
+    let (profile, seed) = (&task.profile, task.seed);
+    let (strategy, congestion) = task.delivery()?;
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
     let stop = Stop::new().context("cannot make an event descriptor")?;
-    let link = LinkSetting {
-        start: None,
-        seed,
-        clients_max: 8,
-    };
-    let (behind_link, shaper) = link.open(relay.address, profile, conditions, &stop)?;
+    let (behind_link, shaper) = open_link(task, relay.address, None, CLIENTS_MAX, &stop)?;
 
     let config = json!({
         "relay": format!("https://{behind_link}/"),
@@ -229,6 +215,8 @@ impl Drop for Browser {
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How long browser, page and first picture may take.
 const STARTING: Duration = Duration::from_secs(30);
+/// A browser may come from several ports.
+const CLIENTS_MAX: usize = 8;
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 const REPORT_BYTES_MAX: u64 = 64 << 20;
 const HEAD_LINE_MAX: u64 = 16 << 10;

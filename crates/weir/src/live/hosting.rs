@@ -1,15 +1,13 @@
 //! Origins and players on real sockets.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use weir_live::Timebase;
-use weir_net::{Host, HostConfig, SocketConfig, Stop, Telemetry, Waker, clock};
+use weir_net::{SocketConfig, Stop, Waker, clock};
 use weir_quic::{App, Congestion, Limits};
 
-use crate::endpoints;
+use crate::event_loop::{self, EventLoop};
 
 /// Runs a role that connects to `remote`, until it is finished or asked to stop.
 pub(crate) fn host(
@@ -19,25 +17,15 @@ pub(crate) fn host(
     waker: Option<Waker>,
     stop: &Stop,
 ) -> anyhow::Result<()> {
-    let socket = endpoints::bind(endpoints::local_address(remote), SocketConfig::default())?;
+    let socket = event_loop::bind(event_loop::local_address(remote), SocketConfig::default())?;
     let limits = Limits {
         keep_alive: Some(KEEP_ALIVE),
         congestion,
         ..Limits::default()
     };
-    let endpoint = endpoints::endpoint(limits, None, socket.has_segmentation(), None)?;
-    let mut host = Host::new(
-        HostConfig::default(),
-        vec![socket],
-        endpoint,
-        Arc::new(Telemetry::default()),
-        stop.clone(),
-    )
-    .context("cannot set up the event loop")?;
-    if let Some(waker) = waker {
-        host = host.with_waker(waker);
-    }
-    host.run(app).context("the event loop failed")
+    let mut event_loop = EventLoop::new(vec![socket], event_loop::endpoint(limits)?, stop.clone())?;
+    event_loop.waker = waker;
+    event_loop.run(app).map(drop)
 }
 
 /// The time of day, as all on one machine share it.

@@ -26,17 +26,34 @@ pub(crate) struct Run {
     pub(crate) records: Vec<FrameRecord>,
 }
 
-/// Streams by a strategy over a profile.
-pub(crate) fn run(
-    strategy: &str,
-    profile: &NetworkProfile,
-    conditions: &Conditions,
-    congestion: Option<Congestion>,
-    seed: u64,
-) -> anyhow::Result<Run> {
-    let strategy = named_strategy(strategy)?;
-    let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
-    let (mut sim, [origin, relay, viewer]) = nodes(profile, conditions, congestion, seed)?;
+/// One run that is to be made: a stream by a strategy over a link that is too slow.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) profile: NetworkProfile,
+    pub(crate) conditions: Conditions,
+    /// The profile, with what differs from the usual link.
+    pub(crate) link: String,
+    pub(crate) strategy: String,
+    /// What the relay and the origin send by, if not by what the strategy asks for.
+    pub(crate) congestion: Option<Congestion>,
+    pub(crate) seed: u64,
+}
+
+impl Task {
+    /// The strategy, and the congestion controller that is used with it.
+    pub(super) fn delivery(&self) -> anyhow::Result<(Box<dyn Strategy>, Congestion)> {
+        let strategy = named_strategy(&self.strategy)?;
+        let wanted = || wanted_congestion(&*strategy);
+        let congestion = self.congestion.unwrap_or_else(wanted);
+        Ok((strategy, congestion))
+    }
+}
+
+/// Makes a run in virtual time.
+pub(crate) fn run(task: &Task) -> anyhow::Result<Run> {
+    let (profile, seed) = (&task.profile, task.seed);
+    let (strategy, congestion) = task.delivery()?;
+    let (mut sim, [origin, relay, viewer]) = nodes(profile, &task.conditions, congestion, seed)?;
     sim.start(relay, Relay::new(Config::default()));
 
     let namespace = Namespace::new(["live"])?;

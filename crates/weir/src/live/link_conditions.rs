@@ -49,37 +49,27 @@ impl Conditions {
 
     /// Links that differ from this one in one thing each, and how.
     pub(crate) fn sweep(&self) -> Vec<(String, Self)> {
-        let mut links = vec![(String::new(), *self)];
-        let milliseconds = Duration::from_millis;
-        for delay in [5, 50, 100]
-            .map(milliseconds)
-            .into_iter()
-            .filter(|delay| *delay >= self.jitter)
-        {
-            links.push((
-                format!("delay {} ms", delay.as_millis()),
-                Self { delay, ..*self },
-            ));
+        let mut links = Vec::new();
+        for delay in [5, 50, 100] {
+            let name = format!("delay {delay} ms");
+            let delay = Duration::from_millis(delay);
+            links.push((name, Self { delay, ..*self }));
         }
         for queue in [15_000, 30_000, 125_000, 250_000] {
-            links.push((
-                format!("queue {} kB", queue / 1000),
-                Self { queue, ..*self },
-            ));
+            let name = format!("queue {} kB", queue / 1000);
+            links.push((name, Self { queue, ..*self }));
         }
-        for jitter in [2, 5, 10]
-            .map(milliseconds)
-            .into_iter()
-            .filter(|jitter| *jitter <= self.delay)
-        {
-            links.push((
-                format!("jitter {} ms", jitter.as_millis()),
-                Self { jitter, ..*self },
-            ));
+        for jitter in [2, 5, 10] {
+            let name = format!("jitter {jitter} ms");
+            let jitter = Duration::from_millis(jitter);
+            links.push((name, Self { jitter, ..*self }));
         }
         for loss in [0.001, 0.01, 0.03] {
             links.push((format!("loss {} %", loss * 100.0), Self { loss, ..*self }));
         }
+        // A packet cannot come before it was sent.
+        links.retain(|(_, link)| link.jitter <= link.delay);
+        links.insert(0, (String::new(), *self));
         links
     }
 }

@@ -22,8 +22,7 @@ use weir_report::lab::Figures;
 
 use super::hosting;
 use super::ingest_queue::{IngestQueue, ReadError};
-use super::lab::{JOIN, Run, named_strategy, trace_source, wanted_congestion};
-use super::link_conditions::Conditions;
+use super::lab::{JOIN, Run, Task, trace_source};
 use super::network_profile::NetworkProfile;
 use crate::{
     harness::own_relay::ChildRelay,
@@ -39,26 +38,14 @@ pub(crate) enum SourceChoice {
     Ffmpeg,
 }
 
-/// Streams by a strategy over a profile.
-pub(crate) fn run(
-    strategy: &str,
-    profile: &NetworkProfile,
-    conditions: &Conditions,
-    congestion: Option<Congestion>,
-    source: SourceChoice,
-    seed: u64,
-) -> anyhow::Result<Run> {
-    let strategy = named_strategy(strategy)?;
-    let congestion = congestion.unwrap_or_else(|| wanted_congestion(&*strategy));
+/// Makes a run in real time.
+pub(crate) fn run(task: &Task, source: SourceChoice) -> anyhow::Result<Run> {
+    let (profile, seed) = (&task.profile, task.seed);
+    let (strategy, congestion) = task.delivery()?;
     let relay = ChildRelay::of_streams("127.0.0.1:0", congestion)?;
     let stop = Stop::new().context("cannot make an event descriptor")?;
     let at = clock::now();
-    let link = LinkSetting {
-        start: Some(at),
-        seed,
-        clients_max: 1,
-    };
-    let (behind_link, shaper) = link.open(relay.address, profile, conditions, &stop)?;
+    let (behind_link, shaper) = open_link(task, relay.address, Some(at), 1, &stop)?;
 
     let timebase = Timebase { at, us: 0 };
     let target = |address| client_target(&RelayUrl::of_child(address), &TrustChoice::Anyone);
@@ -195,40 +182,31 @@ impl RunningOrigin {
     }
 }
 
-/// What differs from run to run of a link between real sockets.
-pub(super) struct LinkSetting {
-    /// When the profile begins; `None`: with the first packet.
-    pub(super) start: Option<Instant>,
-    pub(super) seed: u64,
-    pub(super) clients_max: usize,
-}
-
-impl LinkSetting {
-    /// Opens a link to `target` on a thread of its own; returns where it listens.
-    pub(super) fn open(
-        &self,
-        target: SocketAddr,
-        profile: &NetworkProfile,
-        conditions: &Conditions,
-        stop: &Stop,
-    ) -> anyhow::Result<(SocketAddr, JoinHandle<io::Result<()>>)> {
-        let link = conditions.link()?;
-        let mut shaper = Shaper::bind(ShaperConfig {
-            listen: "127.0.0.1:0".parse()?,
-            target,
-            up: link.clone(),
-            down: link,
-            steps: profile.steps.clone(),
-            start: self.start,
-            seed: self.seed,
-            clients_max: self.clients_max,
-        })
-        .context("cannot bind the link")?;
-        let address = shaper.local_address()?;
-        let asked = stop.clone();
-        let thread = start("weir-link", move || shaper.run(&asked).map(drop))?;
-        Ok((address, thread))
-    }
+/// Opens the link of a run to `target` on a thread of its own, for so many clients; returns where it listens. Its profile begins at
+/// `start`, or with the first packet.
+pub(super) fn open_link(
+    task: &Task,
+    target: SocketAddr,
+    start: Option<Instant>,
+    clients_max: usize,
+    stop: &Stop,
+) -> anyhow::Result<(SocketAddr, JoinHandle<io::Result<()>>)> {
+    let link = task.conditions.link()?;
+    let mut shaper = Shaper::bind(ShaperConfig {
+        listen: "127.0.0.1:0".parse()?,
+        target,
+        up: link.clone(),
+        down: link,
+        steps: task.profile.steps.clone(),
+        start,
+        seed: task.seed,
+        clients_max,
+    })
+    .context("cannot bind the link")?;
+    let address = shaper.local_address()?;
+    let asked = stop.clone();
+    let thread = self::start("weir-link", move || shaper.run(&asked).map(drop))?;
+    Ok((address, thread))
 }
 
 /// ffmpeg at work; ended when dropped.

@@ -119,10 +119,7 @@ impl Certificates {
 
     /// The SHA-256 hash of the certificate that is shown now, in hexadecimal digits.
     pub(crate) fn hash(&self) -> String {
-        let current = self.server.current();
-        let own = current.chain().first();
-        let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
-        hash.unwrap_or_default().concat()
+        hash_of(self.server.current().chain())
     }
 
     /// TLS for a QUIC endpoint that speaks `protocols` (ALPN), and over HTTP/3 each of them in WebTransport.
@@ -153,6 +150,13 @@ impl Certificates {
         let pair = self.files.iter().flat_map(|(chain, key)| [chain, key]);
         pair.chain(&self.clients_file).map(PathBuf::as_path)
     }
+}
+
+/// The SHA-256 hash of the certificate that a chain begins with, in hexadecimal digits.
+pub(crate) fn hash_of(chain: &[CertificateDer<'_>]) -> String {
+    let own = chain.first();
+    let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
+    hash.unwrap_or_default().concat()
 }
 
 /// The origins that are allowed, each as browsers write it.

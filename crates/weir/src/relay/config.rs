@@ -1,13 +1,18 @@
 //! The configuration of `weir relay`: every setting with its key, its bounds and its default.
 
+mod sections;
 mod table;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 use weir_moqt::message::URI_BYTES_MAX;
 
-use crate::relay::settings::{self, Place, Places, Problem, Raw, SecretUrl};
+use crate::relay::settings::{self, Place, Places, Problem, Raw};
 
+pub(crate) use sections::{
+    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
+    TlsConfig, WebTransportConfig,
+};
 pub(crate) use table::table;
 
 /// All that can be set.
@@ -37,112 +42,6 @@ pub(crate) struct AuthConfig {
     pub(crate) jwt: JwtConfig,
 }
 
-/// What those may do who show nothing.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct AnonymousConfig {
-    pub(crate) publish: Option<Vec<String>>,
-    pub(crate) subscribe: Option<Vec<String>>,
-}
-
-/// What those may do who show a certificate.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClientsConfig {
-    pub(crate) ca: Option<PathBuf>,
-    pub(crate) publish: Vec<String>,
-    pub(crate) subscribe: Vec<String>,
-}
-
-/// Which tokens are good.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JwtConfig {
-    pub(crate) keys: Vec<PathBuf>,
-    pub(crate) jwks_url: Option<SecretUrl>,
-    pub(crate) jwks_ca: Option<PathBuf>,
-    pub(crate) jwks_refresh: Duration,
-    pub(crate) jwks_timeout: Duration,
-    pub(crate) algorithms: Vec<String>,
-    pub(crate) issuer: Option<String>,
-    pub(crate) audience: Option<String>,
-    pub(crate) clock_difference: Duration,
-}
-
-impl Default for ClientsConfig {
-    fn default() -> Self {
-        Self {
-            ca: None,
-            publish: vec![String::new()],
-            subscribe: vec![String::new()],
-        }
-    }
-}
-
-impl Default for JwtConfig {
-    fn default() -> Self {
-        Self {
-            keys: Vec::new(),
-            jwks_url: None,
-            jwks_ca: None,
-            jwks_refresh: Duration::from_mins(5),
-            jwks_timeout: Duration::from_secs(10),
-            algorithms: ["ES256", "ES384", "EdDSA", "RS256", "PS256"]
-                .map(str::to_owned)
-                .into(),
-            issuer: None,
-            audience: None,
-            clock_difference: Duration::from_secs(10),
-        }
-    }
-}
-
-/// Certificates.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TlsConfig {
-    pub(crate) certificate: Option<PathBuf>,
-    pub(crate) key: Option<PathBuf>,
-    pub(crate) names: Vec<String>,
-    pub(crate) watch: Duration,
-}
-
-/// Sessions over WebTransport.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct WebTransportConfig {
-    pub(crate) allowed_origins: Vec<String>,
-}
-
-/// The listener for operators.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct AdminConfig {
-    pub(crate) listen: Option<SocketAddr>,
-    pub(crate) tracks_max: usize,
-    pub(crate) connections_max: usize,
-    pub(crate) header_bytes_max: usize,
-    pub(crate) timeout: Duration,
-}
-
-/// How the relay takes leave.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DrainConfig {
-    pub(crate) delay: Duration,
-    pub(crate) time: Duration,
-    pub(crate) successor: Option<String>,
-}
-
-/// What is logged, and how.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct LogConfig {
-    pub(crate) filter: String,
-    pub(crate) format: String,
-}
-
-/// Logs of connections.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct QlogConfig {
-    pub(crate) folder: Option<PathBuf>,
-    pub(crate) sample: u64,
-    pub(crate) file_bytes_max: u64,
-    pub(crate) total_bytes_max: u64,
-}
-
 /// The limits of every layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
@@ -161,35 +60,12 @@ impl Default for RelayConfig {
             rest: Duration::from_micros(500),
             offload: true,
             pauses_publishers: false,
-            tls: TlsConfig {
-                certificate: None,
-                key: None,
-                names: ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into(),
-                watch: Duration::from_secs(10),
-            },
+            tls: TlsConfig::default(),
             web_transport: WebTransportConfig::default(),
-            admin: AdminConfig {
-                listen: None,
-                tracks_max: 0,
-                connections_max: 16,
-                header_bytes_max: 8 << 10,
-                timeout: Duration::from_secs(5),
-            },
-            drain: DrainConfig {
-                delay: Duration::ZERO,
-                time: Duration::from_secs(10),
-                successor: None,
-            },
-            log: LogConfig {
-                filter: "warn".to_owned(),
-                format: "text".to_owned(),
-            },
-            qlog: QlogConfig {
-                folder: None,
-                sample: 1,
-                file_bytes_max: 64 << 20,
-                total_bytes_max: 1 << 30,
-            },
+            admin: AdminConfig::default(),
+            drain: DrainConfig::default(),
+            log: LogConfig::default(),
+            qlog: QlogConfig::default(),
             auth: AuthConfig::default(),
             limits: Limits::default(),
         }
@@ -263,62 +139,46 @@ impl Configured {
     /// What no single value shows.
     fn check(&self, problems: &mut Vec<Problem>) {
         let config = &self.config;
-        let tls = &config.tls;
+        let mut add = |key: &str, problem: &str| {
+            problems.push(format!("{}: {problem}", self.place(key)));
+        };
         let (cores, threads) = (config.cores.len(), usize::from(config.threads));
         if cores != 0 && cores != threads {
-            let place = self.place("cores");
-            problems.push(format!(
-                "{place}: expected {threads}, one for each of `threads`, not {cores}"
-            ));
+            let problem = format!("expected {threads}, one for each of `threads`, not {cores}");
+            add("cores", &problem);
         }
-        match (&tls.certificate, &tls.key) {
-            (Some(_), None) => {
-                problems.push(format!(
-                    "{}: needs tls.key too",
-                    self.place("tls.certificate")
-                ));
-            }
-            (None, Some(_)) => {
-                problems.push(format!(
-                    "{}: needs tls.certificate too",
-                    self.place("tls.key")
-                ));
-            }
+        match (&config.tls.certificate, &config.tls.key) {
+            (Some(_), None) => add("tls.certificate", "needs tls.key too"),
+            (None, Some(_)) => add("tls.key", "needs tls.certificate too"),
             (Some(_), Some(_)) | (None, None) => {}
         }
-        if !["text", "json"].contains(&config.log.format.as_str()) {
-            let (place, format) = (self.place("log.format"), &config.log.format);
-            problems.push(format!(
-                "{place}: expected text or json, not `{}`",
-                format.escape_debug()
-            ));
+        let format = config.log.format.as_str();
+        if !["text", "json"].contains(&format) {
+            let format = format.escape_debug();
+            add(
+                "log.format",
+                &format!("expected text or json, not `{format}`"),
+            );
         }
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&config.log.filter) {
-            problems.push(format!("{}: {error}", self.place("log.filter")));
+            add("log.filter", &error.to_string());
         }
-        if let Some(successor) = &config.drain.successor
-            && successor.len() > URI_BYTES_MAX
-        {
-            let (place, bytes) = (self.place("drain.successor"), successor.len());
-            problems.push(format!(
-                "{place}: expected {URI_BYTES_MAX} bytes at most, not {bytes}"
-            ));
+        let successor = config.drain.successor.as_ref().map_or(0, String::len);
+        if successor > URI_BYTES_MAX {
+            let problem = format!("expected {URI_BYTES_MAX} bytes at most, not {successor}");
+            add("drain.successor", &problem);
         }
         let quic = &config.limits.quic;
         if quic
             .keep_alive
             .is_some_and(|every| every >= quic.idle_timeout)
         {
-            let place = self.place("limits.quic.keep_alive");
-            problems.push(format!(
-                "{place}: must be less than limits.quic.idle_timeout"
-            ));
+            let problem = "must be less than limits.quic.idle_timeout";
+            add("limits.quic.keep_alive", problem);
         }
         if (1..DATAGRAM_BYTES_MIN).contains(&quic.datagram_receive_bytes_max) {
-            let place = self.place("limits.quic.datagram_receive_bytes_max");
-            problems.push(format!(
-                "{place}: expected 0, or {DATAGRAM_BYTES_MIN} at least"
-            ));
+            let problem = format!("expected 0, or {DATAGRAM_BYTES_MIN} at least");
+            add("limits.quic.datagram_receive_bytes_max", &problem);
         }
     }
 }
@@ -327,32 +187,6 @@ impl Configured {
 pub(crate) const VARIABLE_PREFIX: &str = "WEIR_RELAY_";
 /// The least that a connection can do with, if it is to take datagrams at all.
 const DATAGRAM_BYTES_MIN: usize = 2048;
-
-/// A [`Setting`](crate::relay::settings::Setting) whose key is the path of its field.
-macro_rules! setting {
-    ($first:ident $(. $rest:ident)*, $about:literal) => {
-        setting!($first $(. $rest)* in 0..=u64::MAX, $about)
-    };
-    ($first:ident $(. $rest:ident)* in $range:expr, $about:literal) => {{
-        let key = concat!(stringify!($first) $(, ".", stringify!($rest))*);
-        $crate::relay::settings::Setting {
-            key,
-            about: $about,
-            shape: $crate::relay::settings::Shape {
-                is_bytes: key.contains("_bytes"),
-                minimum: *$range.start(),
-                maximum: *$range.end(),
-            },
-            read: |config, raw, shape| {
-                $crate::relay::settings::Form::read(&mut config.$first $(. $rest)*, raw, shape)
-            },
-            show: |config, shape| {
-                $crate::relay::settings::Form::show(&config.$first $(. $rest)*, shape)
-            },
-        }
-    }};
-}
-pub(crate) use setting;
 
 #[cfg(test)]
 mod tests;

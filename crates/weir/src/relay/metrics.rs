@@ -55,17 +55,8 @@ struct Page(String);
 
 impl Page {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
-        self.0.extend([
-            "# HELP ",
-            name,
-            " ",
-            help,
-            "\n# TYPE ",
-            name,
-            " ",
-            kind,
-            "\n",
-        ]);
+        writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}")
+            .expect("writing to a string does not fail");
     }
 
     /// `labels` is empty, or a list in braces.

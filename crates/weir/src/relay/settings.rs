@@ -71,6 +71,36 @@ pub(crate) struct Setting<C> {
     pub(crate) show: fn(&C, Shape) -> Option<toml::Value>,
 }
 
+/// A [`Setting`] whose key is the path of its field.
+macro_rules! setting {
+    ([$($section:ident)+] $field:ident $(in $range:expr)?, $about:literal) => {
+        setting!($($section .)+ $field $(in $range)?, $about)
+    };
+    ($first:ident $(. $rest:ident)*, $about:literal) => {
+        setting!($first $(. $rest)* in 0..=u64::MAX, $about)
+    };
+    ($first:ident $(. $rest:ident)* in $range:expr, $about:literal) => {{
+        let key = concat!(stringify!($first) $(, ".", stringify!($rest))*);
+        $crate::relay::settings::Setting {
+            key,
+            about: $about,
+            shape: $crate::relay::settings::Shape {
+                is_bytes: key.contains("_bytes"),
+                minimum: *$range.start(),
+                maximum: *$range.end(),
+            },
+            read: |config, raw, shape| {
+                config.$first $(. $rest)* = $crate::relay::settings::Form::read(raw, shape)?;
+                Ok(())
+            },
+            show: |config, shape| {
+                $crate::relay::settings::Form::show(&config.$first $(. $rest)*, shape)
+            },
+        }
+    }};
+}
+pub(crate) use setting;
+
 /// The place of each value that is not a default, by key.
 pub(crate) type Places = BTreeMap<&'static str, Place>;
 
@@ -219,9 +249,9 @@ impl Raw {
 }
 
 /// A type that a setting's value can have.
-pub(crate) trait Form {
-    /// Takes the value over; the error says what was expected.
-    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String>;
+pub(crate) trait Form: Sized {
+    /// The value that somebody wrote; the error says what was expected.
+    fn read(raw: &Raw, shape: Shape) -> Result<Self, String>;
 
     /// The value as it stands in a file; `None` if there is none.
     fn show(&self, shape: Shape) -> Option<toml::Value>;
@@ -273,12 +303,11 @@ const UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 <
 macro_rules! numbers {
     ($($number:ty),+) => {$(
         impl Form for $number {
-            fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+            fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
                 let largest = u64::try_from(Self::MAX).unwrap_or(u64::MAX);
                 let shape = Shape { maximum: shape.maximum.min(largest), ..shape };
                 let number = read_number(raw, shape)?;
-                *self = Self::try_from(number).map_err(|_| raw.expected("a smaller number"))?;
-                Ok(())
+                Self::try_from(number).map_err(|_| raw.expected("a smaller number"))
             }
 
             fn show(&self, shape: Shape) -> Option<toml::Value> {
@@ -291,16 +320,15 @@ macro_rules! numbers {
 numbers!(u16, u32, u64, usize);
 
 impl Form for bool {
-    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
-        *self = match raw {
-            Raw::Boolean(value) => *value,
-            Raw::Text(text) if text == "true" => true,
-            Raw::Text(text) if text == "false" => false,
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
+        match raw {
+            Raw::Boolean(value) => Ok(*value),
+            Raw::Text(text) if text == "true" => Ok(true),
+            Raw::Text(text) if text == "false" => Ok(false),
             Raw::Text(_) | Raw::String(_) | Raw::Integer(_) | Raw::List(_) | Raw::Other(_) => {
-                return Err(raw.expected("true or false"));
+                Err(raw.expected("true or false"))
             }
-        };
-        Ok(())
+        }
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -309,7 +337,7 @@ impl Form for bool {
 }
 
 impl Form for Duration {
-    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
+    fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
         let duration = raw.text().and_then(|text| match text.trim() {
             "0" => Some(Self::ZERO),
             text => humantime::parse_duration(text).ok(),
@@ -317,14 +345,13 @@ impl Form for Duration {
         let micros = |duration: &Self| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let is_in_range =
             |duration: &Self| (shape.minimum..=shape.maximum).contains(&micros(duration));
-        *self = duration.filter(is_in_range).ok_or_else(|| {
+        duration.filter(is_in_range).ok_or_else(|| {
             let from = humantime::format_duration(Self::from_micros(shape.minimum)).to_string();
             let to = humantime::format_duration(Self::from_micros(shape.maximum));
             raw.expected(&format!(
                 "a time such as \"30s\" or \"250ms\", from {from} to {to}"
             ))
-        })?;
-        Ok(())
+        })
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -333,11 +360,9 @@ impl Form for Duration {
 }
 
 impl Form for SocketAddr {
-    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
         let address = raw.text().and_then(|text| text.trim().parse().ok());
-        *self = address
-            .ok_or_else(|| raw.expected("an address and a port such as \"127.0.0.1:4443\""))?;
-        Ok(())
+        address.ok_or_else(|| raw.expected("an address and a port such as \"127.0.0.1:4443\""))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -346,11 +371,9 @@ impl Form for SocketAddr {
 }
 
 impl Form for String {
-    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
-        raw.text()
-            .ok_or_else(|| raw.expected("a string"))?
-            .clone_into(self);
-        Ok(())
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
+        let text = raw.text().ok_or_else(|| raw.expected("a string"))?;
+        Ok(text.to_owned())
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -359,7 +382,7 @@ impl Form for String {
 }
 
 impl Form for Congestion {
-    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
         let words: Vec<&str> = raw.text().unwrap_or_default().split_whitespace().collect();
         let read = match words[..] {
             ["cubic"] => Some(Self::Cubic),
@@ -371,9 +394,7 @@ impl Form for Congestion {
             }
             _ => None,
         };
-        *self =
-            read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\", up to 10 s"))?;
-        Ok(())
+        read.ok_or_else(|| raw.expected("\"cubic\", \"delay\" or \"delay 25ms\", up to 10 s"))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -392,8 +413,8 @@ impl Form for Congestion {
 pub(crate) struct SecretUrl(pub(crate) String);
 
 impl Form for SecretUrl {
-    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
-        self.0.read(raw, shape)
+    fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
+        String::read(raw, shape).map(Self)
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -416,10 +437,9 @@ impl fmt::Display for SecretUrl {
 }
 
 impl Form for PathBuf {
-    fn read(&mut self, raw: &Raw, _: Shape) -> Result<(), String> {
+    fn read(raw: &Raw, _: Shape) -> Result<Self, String> {
         let text = raw.text().filter(|text| !text.is_empty());
-        *self = text.ok_or_else(|| raw.expected("a path"))?.into();
-        Ok(())
+        text.map(Self::from).ok_or_else(|| raw.expected("a path"))
     }
 
     fn show(&self, _: Shape) -> Option<toml::Value> {
@@ -427,69 +447,40 @@ impl Form for PathBuf {
     }
 }
 
-impl<T: Form + Default> Form for Vec<T> {
+impl<T: Form> Form for Vec<T> {
     /// A list; of flags and variables, words with commas between.
-    fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
-        let words: Vec<Raw>;
-        let items = match raw {
-            Raw::List(items) => items,
+    fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
+        match raw {
+            Raw::List(items) => items.iter().map(|item| T::read(item, shape)).collect(),
             Raw::Text(text) => {
-                let split = text
-                    .split(',')
-                    .map(str::trim)
-                    .filter(|text| !text.is_empty());
-                words = split.map(|word| Raw::Text(word.to_owned())).collect();
-                &words
+                let words = text.split(',').map(str::trim);
+                let words = words.filter(|word| !word.is_empty());
+                words
+                    .map(|word| T::read(&Raw::Text(word.to_owned()), shape))
+                    .collect()
             }
             Raw::String(_) | Raw::Integer(_) | Raw::Boolean(_) | Raw::Other(_) => {
-                return Err(raw.expected("a list"));
+                Err(raw.expected("a list"))
             }
-        };
-        let read = |item: &Raw| {
-            let mut value = T::default();
-            value.read(item, shape).map(|()| value)
-        };
-        *self = items.iter().map(read).collect::<Result<_, _>>()?;
-        Ok(())
+        }
     }
 
     fn show(&self, shape: Shape) -> Option<toml::Value> {
-        Some(
-            self.iter()
-                .filter_map(|item| item.show(shape))
-                .collect::<Vec<_>>()
-                .into(),
-        )
+        let items = self.iter().filter_map(|item| item.show(shape));
+        Some(items.collect::<Vec<_>>().into())
     }
 }
 
 /// A setting with this type need not be set.
-macro_rules! optional {
-    ($($inner:ty = $start:expr),+ $(,)?) => {$(
-        impl Form for Option<$inner> {
-            fn read(&mut self, raw: &Raw, shape: Shape) -> Result<(), String> {
-                let mut value: $inner = $start;
-                value.read(raw, shape)?;
-                *self = Some(value);
-                Ok(())
-            }
+impl<T: Form> Form for Option<T> {
+    fn read(raw: &Raw, shape: Shape) -> Result<Self, String> {
+        T::read(raw, shape).map(Some)
+    }
 
-            fn show(&self, shape: Shape) -> Option<toml::Value> {
-                self.as_ref()?.show(shape)
-            }
-        }
-    )+};
+    fn show(&self, shape: Shape) -> Option<toml::Value> {
+        self.as_ref()?.show(shape)
+    }
 }
-
-optional!(
-    usize = 0,
-    Duration = Duration::ZERO,
-    String = String::new(),
-    SecretUrl = SecretUrl::default(),
-    PathBuf = PathBuf::new(),
-    SocketAddr = ([127, 0, 0, 1], 0).into(),
-    Vec<String> = Vec::new(),
-);
 
 /// No queue is meant to be longer.
 const QUEUE_TARGET_MAX: Duration = Duration::from_secs(10);

@@ -2,20 +2,15 @@
 
 use std::{
     sync::{Arc, atomic::AtomicU64},
-    thread::JoinHandle,
     time::Duration,
 };
 
-use anyhow::{Context as _, anyhow};
-use weir_net::{
-    CHANNEL_ITEMS_MAX, Host, HostConfig, Stop, Telemetry, ThreadChannels, UdpSocket, clock,
-    pin_to_core, thread_channels,
-};
-use weir_quic::{Endpoint, Shard, ThreadMessage, tls::ServerTls};
+use weir_net::{HostConfig, Stop, Telemetry, UdpSocket, clock};
+use weir_quic::{EndpointConfig, tls::ServerTls};
 use weir_relay::{Config, Relay};
 
 use crate::{
-    endpoints,
+    event_loop::{self, EventLoop},
     relay::{
         authority::Gate,
         config::{Configured, RelayConfig},
@@ -36,20 +31,7 @@ pub(crate) struct Plan<'a> {
 
 /// All threads, ready to serve.
 pub(crate) struct Crew {
-    members: Vec<Member>,
-    stop: Stop,
-}
-
-/// What one thread has.
-struct Member {
-    number: usize,
-    core: Option<usize>,
-    socket: UdpSocket,
-    endpoint: Endpoint,
-    channels: Option<ThreadChannels<ThreadMessage>>,
-    relay: Observed,
-    telemetry: Arc<Telemetry>,
-    host: HostConfig,
+    members: Vec<(EventLoop, Observed)>,
     stop: Stop,
 }
 
@@ -61,47 +43,32 @@ impl Plan<'_> {
         slots: Vec<(Arc<Slot>, Arc<Telemetry>)>,
     ) -> anyhow::Result<Crew> {
         let config = &self.configured.config;
-        let seed = endpoints::seed()?;
-        let mut channels = thread_channels(config.threads, CHANNEL_ITEMS_MAX)
-            .context("cannot make channels between threads")?
-            .into_iter();
+        let event_loops = event_loop::sharing_an_address(sockets, &self.stop, |number| {
+            Ok(EndpointConfig {
+                server: Some(self.tls.clone()),
+                qlog: self.logs.open(self.configured, number)?,
+                ..event_loop::endpoint(quic_limits(config))?
+            })
+        })?;
         let mut members = Vec::new();
-        for (((number, socket), (slot, telemetry)), index) in
-            sockets.into_iter().enumerate().zip(slots).zip(0..)
+        for ((number, mut one), (slot, telemetry)) in event_loops.into_iter().enumerate().zip(slots)
         {
-            let shard = Shard::new(index, config.threads).context("too many threads")?;
-            let endpoint = endpoints::shard(
-                quic_limits(config),
-                self.tls.clone(),
-                socket.has_segmentation(),
-                self.logs.open(self.configured, number)?,
-                seed,
-                shard,
-            )?;
+            one.core = config.cores.get(number).copied();
+            one.telemetry = Arc::clone(&telemetry);
+            one.config = HostConfig {
+                receive_pause: config.rest,
+                // The relay closes what is left by then itself; the host ends only a relay that does not.
+                shutdown_limit: config.drain.time + LEAVE_MARGIN,
+                ..HostConfig::default()
+            };
             let view = View {
                 slot,
-                telemetry: Arc::clone(&telemetry),
+                telemetry,
                 tracks_max: config.admin.tracks_max,
                 memory: Arc::clone(&self.memory),
             };
             let relay = Relay::with_authority(relay_config(config), Arc::clone(&self.gate) as _);
-            members.push(Member {
-                number,
-                core: config.cores.get(number).copied(),
-                socket,
-                endpoint,
-                // Who is alone has nobody to write to.
-                channels: channels.next().filter(|_| config.threads > 1),
-                relay: Observed::new(relay, view, clock::now()),
-                telemetry,
-                host: HostConfig {
-                    receive_pause: config.rest,
-                    // The relay closes what is left by then itself; the host ends only a relay that does not.
-                    shutdown_limit: config.drain.time + LEAVE_MARGIN,
-                    ..HostConfig::default()
-                },
-                stop: self.stop.clone(),
-            });
+            members.push((one, Observed::new(relay, view, clock::now())));
         }
         Ok(Crew {
             members,
@@ -144,72 +111,9 @@ fn relay_config(config: &RelayConfig) -> Config {
 impl Crew {
     /// Serves until the request to stop, the first member on this thread; returns what all did together.
     pub(crate) fn serve(self) -> anyhow::Result<Done> {
-        let Self { members, stop } = self;
-        let mut members = members.into_iter();
-        let first = members.next().context("a relay has a thread")?;
-        let others: anyhow::Result<Vec<_>> = members.map(Member::start).collect();
-        let mut results = Vec::new();
-        let others = match others {
-            Ok(others) => {
-                results.push(first.run());
-                others
-            }
-            Err(error) => {
-                results.push(Err(error));
-                Vec::new()
-            }
-        };
-        // One that fails takes the others along.
-        stop.request();
-        for thread in others {
-            let result = thread.join();
-            results.push(result.map_err(|_| anyhow!("a thread of the relay panicked"))?);
-        }
-        results
-            .into_iter()
-            .try_fold(Done::default(), |sum, done| Ok(sum.plus(done?)))
-    }
-}
-
-impl Member {
-    fn start(self) -> anyhow::Result<JoinHandle<anyhow::Result<Done>>> {
-        let name = format!("relay-{}", self.number);
-        std::thread::Builder::new()
-            .name(name.clone())
-            .spawn(move || {
-                let _leave = StopOnLeave(self.stop.clone());
-                self.run()
-            })
-            .with_context(|| format!("cannot start the thread {name}"))
-    }
-
-    /// Serves on the calling thread.
-    fn run(mut self) -> anyhow::Result<Done> {
-        if let Some(core) = self.core {
-            pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
-        }
-        let mut host = Host::new(
-            self.host,
-            vec![self.socket],
-            self.endpoint,
-            self.telemetry,
-            self.stop,
-        )
-        .context("cannot set up the event loop")?;
-        if let Some(channels) = self.channels {
-            host = host.with_thread_channels(channels);
-        }
-        host.run(&mut self.relay).context("the event loop failed")?;
-        Ok(self.relay.done(&host.endpoint().counters()))
-    }
-}
-
-/// Asks all threads to stop when one of them ends, however it does.
-struct StopOnLeave(Stop);
-
-impl Drop for StopOnLeave {
-    fn drop(&mut self) {
-        self.0.request();
+        let all = event_loop::serve("relay", self.members, &self.stop)?;
+        let done = all.iter().map(|(relay, quic)| relay.done(quic));
+        Ok(done.fold(Done::default(), Done::plus))
     }
 }
 

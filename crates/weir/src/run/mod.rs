@@ -1,15 +1,16 @@
 //! One benchmark run on real sockets: who runs where, in which order, and what is watched meanwhile.
 
-pub(crate) mod comparison;
 mod generator;
-pub(crate) mod limit_comparison;
+pub(crate) mod limit_searches;
 pub(crate) mod options;
 mod plan;
 pub(crate) mod relay_file;
+pub(crate) mod relay_rounds;
 mod scrape;
 pub(crate) mod search;
 mod target;
 mod threads;
+mod trust;
 mod watch;
 
 use std::time::Instant;
@@ -33,7 +34,8 @@ use crate::harness::{
 };
 
 pub(crate) use self::plan::{CoreChoice, Meetings, Plan, RelayChoice};
-pub(crate) use self::target::{RelayUrl, TrustChoice, target as client_target};
+pub(crate) use self::target::{RelayUrl, target as client_target};
+pub(crate) use self::trust::{TrustArguments, TrustChoice};
 use self::{
     generator::{BrokenOff, Generator},
     scrape::Scraper,

@@ -2,10 +2,7 @@
 
 mod cores;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::Path, time::Duration};
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Command, FromArgMatches as _, ValueEnum, builder::Resettable};
@@ -22,8 +19,9 @@ use weir_bench::{
 };
 use weir_moqt::token::Token;
 
-use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustChoice};
+use super::{Meetings, Plan, RelayChoice, RelayUrl, TrustArguments, TrustChoice};
 use crate::{
+    event_loop,
     harness::{machine::Machine, process},
     output::command_line,
 };
@@ -31,6 +29,7 @@ use crate::{
 // How a relay is measured: the flags of `weir bench`, and what files of comparisons say instead of them. (A doc comment would
 // take the place of the help of the command that has these flags.)
 #[derive(Clone, Debug, Args)]
+#[command(mut_group("TrustArguments", |group| group.requires("relay")))]
 pub(crate) struct RunOptions {
     /// Relay to measure, moqt://HOST:PORT[/PATH] or https://HOST:PORT[/PATH] for WebTransport
     #[arg(long, value_name = "URL", env = "WEIR_RELAY")]
@@ -87,20 +86,8 @@ pub(crate) struct RunOptions {
     /// What the relay has to achieve [default: loss=0,failed=0,p99<100ms, as far as the profile lets that be seen]
     #[arg(long, value_name = "CLAUSES")]
     pub(crate) slo: Option<String>,
-    /// Trust any certificate of the relay (its own relay needs no flag)
-    #[arg(long, requires = "relay")]
-    pub(crate) insecure: bool,
-    /// Trust the certificates in this PEM file instead of the system's
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "relay",
-        conflicts_with = "insecure"
-    )]
-    pub(crate) ca: Option<PathBuf>,
-    /// Trust the certificate with this SHA-256 hash, in hexadecimal digits, and no other
-    #[arg(long, value_name = "HASH", requires = "relay", conflicts_with_all = ["insecure", "ca"])]
-    pub(crate) certificate_hash: Option<String>,
+    #[command(flatten)]
+    pub(crate) trust: TrustArguments,
     /// Allow a relay that is neither on this machine nor in a private network
     #[arg(long, requires = "relay")]
     pub(crate) allow_public: bool,
@@ -179,15 +166,12 @@ impl RunOptions {
     pub(crate) fn from_arguments(arguments: &[String]) -> anyhow::Result<Self> {
         let command = Self::augment_args(Command::new("weir bench").no_binary_name(true));
         // The relay is named elsewhere in the file.
-        let command = command.mut_args(|argument| argument.requires(Resettable::Reset));
+        let command = command
+            .mut_args(|argument| argument.requires(Resettable::Reset))
+            .mut_group("TrustArguments", |group| group.requires(Resettable::Reset));
         let matches = command.try_get_matches_from(arguments);
         let matches = matches.map_err(|error| anyhow::anyhow!("{}", error.render()))?;
         Ok(Self::from_arg_matches(&matches)?)
-    }
-
-    /// Whether an option says whose certificates are trusted.
-    pub(crate) fn names_trust(&self) -> bool {
-        self.insecure || self.ca.is_some() || self.certificate_hash.is_some()
     }
 
     /// The plan of a run of the profile in `file`. Everything that can be wrong is found here, before anything is started.
@@ -217,7 +201,11 @@ impl RunOptions {
         let plan = Plan {
             level,
             cores: cores::choose(self, machine, &relay)?,
-            trust: self.trust(&relay)?,
+            trust: match &relay {
+                // Its certificate is made a moment before, for this run only.
+                RelayChoice::Own(_) => TrustChoice::Anyone,
+                RelayChoice::At { .. } => self.trust.choice()?,
+            },
             profile_name: name,
             profile,
             relay,
@@ -269,19 +257,6 @@ impl RunOptions {
             );
         }
         Ok(())
-    }
-
-    /// Whom the clients trust.
-    fn trust(&self, relay: &RelayChoice) -> anyhow::Result<TrustChoice> {
-        Ok(match (relay, &self.certificate_hash) {
-            // Its certificate is made a moment before, for this run only.
-            (RelayChoice::Own(_), _) => TrustChoice::Anyone,
-            (RelayChoice::At { .. }, _) if self.insecure => TrustChoice::Anyone,
-            (RelayChoice::At { .. }, Some(hash)) => {
-                TrustChoice::Hash(hash_of(hash).context("--certificate-hash")?)
-            }
-            (RelayChoice::At { .. }, None) => TrustChoice::Roots(self.ca.clone()),
-        })
     }
 
     fn meetings(&self) -> anyhow::Result<Option<Meetings>> {
@@ -386,26 +361,6 @@ impl Role {
     }
 }
 
-/// The 32 bytes of a hash.
-pub(crate) fn hash_of(text: &str) -> anyhow::Result<[u8; 32]> {
-    let mut hash = [0; 32];
-    let digits: Vec<u8> = text
-        .chars()
-        .filter(|character| *character != ':')
-        .map(|character| {
-            character
-                .to_digit(16)
-                .and_then(|digit| u8::try_from(digit).ok())
-        })
-        .collect::<Option<_>>()
-        .filter(|digits: &Vec<u8>| digits.len() == 2 * hash.len())
-        .context("expected 64 hexadecimal digits")?;
-    for (byte, pair) in hash.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = pair[0] << 4 | pair[1];
-    }
-    Ok(hash)
-}
-
 fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).with_context(|| format!("{name}: cannot be opened"))?;
@@ -419,10 +374,7 @@ fn read_profile(path: &Path, name: &str) -> anyhow::Result<Profile> {
 }
 
 fn random_seed() -> anyhow::Result<u64> {
-    let mut seed = [0; 8];
-    aws_lc_rs::rand::fill(&mut seed)
-        .map_err(|_| anyhow::anyhow!("the system gives no random bytes"))?;
-    Ok(u64::from_le_bytes(seed))
+    event_loop::seed().map(u64::from_le_bytes)
 }
 
 fn metrics_url(text: &str) -> Result<String, String> {

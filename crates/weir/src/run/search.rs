@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::{Args, ValueEnum};
 use weir_bench::{
     profile::{Profile, load},
     qperf::Wire,
@@ -20,36 +21,72 @@ use crate::harness::{
     machine::{Machine, MachineTime},
 };
 
-/// How a search goes about it.
-#[derive(Clone, Copy, Debug)]
+// How a search goes about it: the flags of `weir bench find-max`. (A doc comment would take the place of the command's own help.)
+#[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Method {
-    pub(crate) dimension: Dimension,
-    /// Load of the first probe; a usual one if none is given.
+    /// What the load is made of
+    #[arg(long, value_enum, default_value_t = By::Subscribers, value_name = "DIMENSION")]
+    pub(crate) by: By,
+    /// Load of the first probe [default: 100 subscribers, 1 meeting, or the profile's kbit/s]
+    #[arg(long, value_name = "LOAD")]
     pub(crate) from: Option<u64>,
-    /// Smallest load that is tried; the smallest that can be if none is given.
+    /// Smallest load that is tried [default: 1, or the smallest bit rate that the profile can have]
+    #[arg(long, value_name = "LOAD")]
     pub(crate) least: Option<u64>,
-    /// Largest load that is tried; a usual one if none is given.
+    /// Largest load that is tried [default: 50000 subscribers, 5000 meetings, 1000000 kbit/s, if there can be so many]
+    #[arg(long, value_name = "LOAD")]
     pub(crate) most: Option<u64>,
-    /// How close the two sides of the boundary have to come, in per cent.
+    /// How close the two sides of the boundary have to come, in per cent
+    #[arg(long = "precision", value_name = "PER_CENT", default_value_t = 5)]
     pub(crate) precision_percent: u64,
-    /// Probes of each side of the boundary.
+    /// Probes of each side of the boundary
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeats: u32,
-    /// How many of them have to hold.
+    /// How many of the repeats have to hold
+    #[arg(long, value_name = "COUNT", default_value_t = 2)]
     pub(crate) needed: u32,
-    /// From the last subscriber's join to the first object.
-    pub(crate) settle: Duration,
-    /// How long objects are sent that are judged.
-    pub(crate) steady: Duration,
-    /// Between two probes of one relay.
-    pub(crate) cool_down: Duration,
-    /// After which no further probe is begun.
-    pub(crate) time_max: Option<Duration>,
-    /// After which the search ends.
+    /// Seconds from the last subscriber's join to the first object of a probe
+    #[arg(long = "settle", value_name = "SECONDS", default_value_t = 1)]
+    pub(crate) settle_seconds: u64,
+    /// Seconds that a probe sends and is judged by, after one that is not judged
+    #[arg(long = "steady", value_name = "SECONDS", default_value_t = 10)]
+    pub(crate) steady_seconds: u64,
+    /// Seconds between two probes of one relay
+    #[arg(long = "cool-down", value_name = "SECONDS", default_value_t = 2)]
+    pub(crate) cool_down_seconds: u64,
+    /// Seconds after which no further probe is begun
+    #[arg(long = "max-time", value_name = "SECONDS")]
+    pub(crate) seconds_max: Option<u64>,
+    /// Probes after which the search ends
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
     pub(crate) probes_max: usize,
-    /// Whether a probe ends as soon as it cannot hold any more.
-    pub(crate) ends_early: bool,
-    /// Whether the answer is calibrated against a null relay.
-    pub(crate) calibrate: bool,
+    /// Let probes run to their end that cannot hold any more, by far
+    #[arg(long)]
+    pub(crate) whole_probes: bool,
+    /// Do not put the load at which the relay broke on a null relay, to prove that the generator could make it
+    #[arg(long)]
+    pub(crate) no_calibration: bool,
+}
+
+/// What the load is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// Subscribers of one publisher
+    Subscribers,
+    /// Meetings of --clients-per-meeting clients
+    Meetings,
+    /// Bit rate of the profile, in kbit/s
+    Bitrate,
+}
+
+impl By {
+    fn dimension(self) -> Dimension {
+        match self {
+            Self::Subscribers => Dimension::Subscribers,
+            Self::Meetings => Dimension::Meetings,
+            Self::Bitrate => Dimension::BitRate,
+        }
+    }
 }
 
 /// A search and what its probes are made with.
@@ -87,7 +124,9 @@ impl Search {
         machine: Machine,
         relay: String,
     ) -> anyhow::Result<Self> {
-        let profile = load::with_windows(&plan.profile, method.settle, WARM_UP + method.steady);
+        let settle = Duration::from_secs(method.settle_seconds);
+        let steady = Duration::from_secs(method.steady_seconds);
+        let profile = load::with_windows(&plan.profile, settle, WARM_UP + steady);
         let meetings = plan.meetings.unwrap_or(Meetings {
             meetings: 1,
             clients_per_meeting: 1,
@@ -95,16 +134,16 @@ impl Search {
         let settings = settings(&method, &profile, meetings)?;
         plan.profile = profile.clone();
         plan.unjudged = WARM_UP;
-        plan.ends_early = method.ends_early;
+        plan.ends_early = !method.whole_probes;
         // The answer is calibrated, not each probe.
         plan.calibrate = false;
         let recorded = RecordedSearch {
-            dimension: method.dimension,
+            dimension: method.by.dimension(),
             settings,
             profile: profile.to_ini(),
             slo: plan.level.to_string(),
             relay,
-            fixed: fixed(method.dimension, &plan),
+            fixed: fixed(method.by.dimension(), &plan),
             flow: super::flow_name(&plan).to_owned(),
             wire: match plan.wire {
                 Wire::Draft => "draft".to_owned(),
@@ -136,7 +175,7 @@ impl Search {
         let mut longest = Duration::ZERO;
         while let Step::Probe(load) = search::next(&self.recorded.settings, &self.probes) {
             let begun = clock::now();
-            if let Some(limit) = self.method.time_max
+            if let Some(limit) = self.method.seconds_max.map(Duration::from_secs)
                 && begun - started + longest > limit
             {
                 return Ok(Some("the time was used up"));
@@ -150,7 +189,8 @@ impl Search {
             onlooker.note(&probe, &self.record(None))?;
             longest = longest.max(clock::now() - begun);
             let is_own = matches!(self.plan.relay, RelayChoice::Own(_));
-            let (disturbed, cool_down) = (probe.is_disturbed(), self.method.cool_down);
+            let cool_down = Duration::from_secs(self.method.cool_down_seconds);
+            let disturbed = probe.is_disturbed();
             let least = if disturbed {
                 DISTURBED_PAUSE
             } else {
@@ -215,7 +255,7 @@ impl Search {
             Answer::AtLeast { held } => held,
             Answer::Generator { .. } | Answer::Open { .. } => return,
         };
-        if !self.method.calibrate {
+        if self.method.no_calibration {
             return;
         }
         let label = format!("{load} {}, null relay", self.recorded.dimension.unit());
@@ -284,7 +324,7 @@ impl Search {
 fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::Result<Settings> {
     let clients = meetings.clients_per_meeting as u64;
     // Loads that can be, and the first that is tried.
-    let (possible, from, most) = match method.dimension {
+    let (possible, from, most) = match method.by.dimension() {
         Dimension::Subscribers => (1..=SUBSCRIBERS_MAX, 100, SUBSCRIBERS_MAX),
         Dimension::Meetings => {
             let most = (SUBSCRIBERS_MAX / clients).max(1);
@@ -302,7 +342,7 @@ fn settings(method: &Method, profile: &Profile, meetings: Meetings) -> anyhow::R
                 "{flag}: this profile can have {} to {} {}",
                 possible.start(),
                 possible.end(),
-                method.dimension.unit(),
+                method.by.dimension().unit(),
             );
         }
     }

@@ -3,7 +3,6 @@
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
-    path::PathBuf,
     str::FromStr,
 };
 
@@ -11,13 +10,9 @@ use anyhow::Context as _;
 use url::{Position, Url};
 pub(crate) use weir_client::target::Target;
 use weir_moqt::message::Setup;
-use weir_net::certificate;
-use weir_quic::{
-    ClientConfig,
-    tls::{ClientTls, Trust},
-    web_transport::Request,
-};
+use weir_quic::{ClientConfig, tls::ClientTls, web_transport::Request};
 
+use super::TrustChoice;
 use crate::urls;
 
 /// A relay's URL: `moqt://host:port/path?query` for raw QUIC, `https://` for WebTransport [moqt-18 §3.1.2].
@@ -61,17 +56,6 @@ pub(crate) enum UrlError {
     Form(String),
     #[error("{0:?}: the host cannot be found: {1}")]
     Unknown(String, String),
-}
-
-/// Whom the clients trust.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum TrustChoice {
-    /// Anybody: for relays with self-made certificates.
-    Anyone,
-    /// The server whose certificate has this SHA-256 hash.
-    Hash([u8; 32]),
-    /// The certificates in a PEM file, or the system's if there is none.
-    Roots(Option<PathBuf>),
 }
 
 impl RelayUrl {
@@ -152,17 +136,11 @@ pub(crate) fn target_with(
     sockets: u32,
     protocols: &[&'static str],
 ) -> anyhow::Result<Target> {
-    let trust = match trust {
-        TrustChoice::Anyone => Trust::Anyone,
-        TrustChoice::Hash(hash) => Trust::Hashes(vec![*hash]),
-        TrustChoice::Roots(Some(file)) => Trust::Roots(certificate::load_chain(file)?),
-        TrustChoice::Roots(None) => Trust::Roots(certificate::system_roots()?),
-    };
     let alpns = match url.scheme {
         Scheme::Quic => protocols.to_vec(),
         Scheme::WebTransport => vec![weir_h3::ALPN],
     };
-    let tls = ClientTls::new(trust, &alpns).context("TLS")?;
+    let tls = ClientTls::new(trust.load()?, &alpns).context("TLS")?;
     let web_transport = (url.scheme == Scheme::WebTransport).then(|| Request {
         authority: url.authority(),
         path: url.path().to_owned(),

@@ -5,7 +5,6 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -16,14 +15,12 @@ use weir_bench::{
     publisher::{PublisherProgress, PublisherRole, ReleaseError},
     subscriber::{SubscriberProgress, SubscriberRole},
 };
-use weir_net::{
-    Host, HostConfig, SocketConfig, Stop, Telemetry, clock, pin_to_core, raise_open_files_limit,
-};
+use weir_net::{HostConfig, SocketConfig, Stop, Telemetry, clock, raise_open_files_limit};
 use weir_quic::{App, Endpoint, Event, Limits};
 use weir_report::{latency, relay::Clause};
 
 use super::RelayUrl;
-use crate::endpoints;
+use crate::event_loop::{self, EventLoop, LoopThread};
 
 /// What the conductor of a run lets the roles do. Clones are the same gate.
 #[derive(Clone, Debug)]
@@ -75,7 +72,7 @@ pub(crate) struct Setting<'a> {
 
 /// A role on a thread of its own.
 pub(crate) struct Hosted {
-    thread: JoinHandle<anyhow::Result<LoadHost>>,
+    thread: LoopThread<LoadHost>,
     view: View,
 }
 
@@ -375,19 +372,19 @@ impl Hosted {
 
     /// The role, once it has ended.
     pub(crate) fn join(self) -> anyhow::Result<LoadHost> {
-        self.thread
-            .join()
-            .map_err(|_| anyhow!("a thread of the load generator panicked"))?
+        let panicked = |_| anyhow!("a thread of the load generator panicked");
+        let (host, _) = self.thread.join().map_err(panicked)??;
+        Ok(host)
     }
 }
 
 fn start_thread(
-    mut app: LoadHost,
+    app: LoadHost,
     core: Option<usize>,
     stop: &Stop,
     url: &RelayUrl,
     sockets: u32,
-) -> anyhow::Result<JoinHandle<anyhow::Result<LoadHost>>> {
+) -> anyhow::Result<LoopThread<LoadHost>> {
     if sockets > 1 {
         let limit = raise_open_files_limit().context("cannot raise the limit of open files")?;
         if u64::from(sockets) + FILES_BESIDE > limit {
@@ -396,46 +393,22 @@ fn start_thread(
             ));
         }
     }
-    let local = endpoints::local_address(url.address);
-    let bound: anyhow::Result<Vec<_>> = (0..sockets)
-        .map(|_| endpoints::bind(local, socket_config(sockets)))
-        .collect();
-    let bound = bound?;
-    let offload = bound.iter().all(weir_net::UdpSocket::has_segmentation);
-    let limits = Limits {
+    let local = event_loop::local_address(url.address);
+    let bound = (0..sockets).map(|_| event_loop::bind(local, socket_config(sockets)));
+    let bound: anyhow::Result<Vec<_>> = bound.collect();
+    let endpoint = event_loop::endpoint(Limits {
         keep_alive: Some(KEEP_ALIVE),
-        ..Limits::default()
-    };
-    let limits = Limits {
         connections_max: CONNECTIONS_MAX,
-        ..limits
+        ..Limits::default()
+    })?;
+    let mut event_loop = EventLoop::new(bound?, endpoint, stop.clone())?;
+    event_loop.core = core;
+    event_loop.telemetry = Arc::clone(&app.view.telemetry);
+    event_loop.config = HostConfig {
+        receive_pause: REST,
+        ..HostConfig::default()
     };
-    let endpoint = endpoints::endpoint(limits, None, offload, None)?;
-    let telemetry = Arc::clone(&app.view.telemetry);
-    let name = format!("weir-{}", app.view.name);
-    let stop = stop.clone();
-    let work = move || -> anyhow::Result<LoadHost> {
-        if let Some(core) = core {
-            pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
-        }
-        let mut host = Host::new(
-            HostConfig {
-                receive_pause: REST,
-                ..HostConfig::default()
-            },
-            bound,
-            endpoint,
-            telemetry,
-            stop,
-        )
-        .context("cannot set up the event loop")?;
-        host.run(&mut app).context("the event loop failed")?;
-        Ok(app)
-    };
-    std::thread::Builder::new()
-        .name(name.clone())
-        .spawn(work)
-        .with_context(|| format!("cannot start the thread {name}"))
+    event_loop.start(&format!("weir-{}", app.view.name), app)
 }
 
 fn socket_config(sockets: u32) -> SocketConfig {

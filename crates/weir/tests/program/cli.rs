@@ -1,12 +1,6 @@
 //! The program as its users meet it: a run that works, and everything that can go wrong with one clear line.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Output,
-    sync::Arc,
-    time::Instant,
-};
+use std::{fs, process::Output, sync::Arc, time::Instant};
 
 use serde_json::Value;
 use weir_net::{
@@ -15,13 +9,17 @@ use weir_net::{
 };
 use weir_quic::{App, Endpoint, EndpointConfig, Event, Limits, tls::ServerTls};
 
-use crate::process::{Relay, start, wait_for_delivery};
+use crate::process::{Folder, Relay, start, text, wait_for_delivery, weir};
 
 #[test]
 fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
     let folder = Folder::new("run");
     let (json, html) = (folder.file("run.json"), folder.file("run.html"));
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     let run = ["bench", &profile, "--subscribers", "20", "--seed", "7"];
     let forms = ["--json", &json, "--html", &html];
     let level = ["--slo", "loss=0,failed=0,p99<5s"];
@@ -64,7 +62,11 @@ fn a_run_reports_what_the_relay_carried_and_what_it_cost() {
 fn a_socket_for_each_subscriber_and_publish_give_the_same_result() {
     let folder = Folder::new("sockets");
     let json = folder.file("run.json");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     let output = weir(&[
         "bench",
         &profile,
@@ -91,7 +93,11 @@ fn a_socket_for_each_subscriber_and_publish_give_the_same_result() {
 fn a_run_over_web_transport_gives_the_same_result() {
     let folder = Folder::new("web-transport");
     let json = folder.file("run.json");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     let relay = Relay::start(&[]);
     let url = format!("https://localhost:{}/live", relay.address().port());
     let hash = relay.ready["certificate_sha256"].as_str().unwrap();
@@ -115,7 +121,7 @@ fn a_run_over_web_transport_gives_the_same_result() {
     assert_eq!(report["run"]["transport"], "WebTransport");
     // What arrived, and not whether a busy machine kept the schedule.
     let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();
-    assert_eq!(subscribers.len(), 10, "{}", stdout(&output));
+    assert_eq!(subscribers.len(), 10, "{}", text(&output.stdout));
     for subscriber in subscribers {
         assert_eq!(subscriber["completion"]["objects_received"], 50);
         assert_eq!(subscriber["completion"]["lost_objects"], 0);
@@ -139,10 +145,14 @@ fn a_run_over_web_transport_gives_the_same_result() {
 #[test]
 fn everybody_in_a_meeting_is_accounted_for() {
     let folder = Folder::new("meetings");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
-    let text = fs::read_to_string(&profile).unwrap();
-    let meeting = text.replace("perf/audio/{}", "meeting/{meeting}/{client}");
-    assert_ne!(text, meeting);
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1000"],
+    );
+    let fan_out = fs::read_to_string(&profile).unwrap();
+    let meeting = fan_out.replace("perf/audio/{}", "meeting/{meeting}/{client}");
+    assert_ne!(fan_out, meeting);
     fs::write(&profile, meeting).unwrap();
     let json = folder.file("meetings.json");
     let output = weir(&[
@@ -161,7 +171,7 @@ fn everybody_in_a_meeting_is_accounted_for() {
     ]);
     let report: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let rows = report["tracks"][0]["subscribers"].as_array().unwrap();
-    assert_eq!(rows.len(), 2 * 3 * 2, "{}", stdout(&output));
+    assert_eq!(rows.len(), 2 * 3 * 2, "{}", text(&output.stdout));
     for row in rows {
         assert_eq!(row["status"], "good", "{row}");
         assert_eq!(row["completion"]["objects_received"], 25, "{row}");
@@ -171,7 +181,11 @@ fn everybody_in_a_meeting_is_accounted_for() {
 #[test]
 fn a_meeting_of_one_is_refused() {
     let folder = Folder::new("lonely");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1000"],
+    );
     let line = refusal(&[
         "bench",
         &profile,
@@ -189,7 +203,11 @@ fn a_meeting_of_one_is_refused() {
 #[test]
 fn the_older_tools_messages_give_a_run_too() {
     let folder = Folder::new("qperf");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1000");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1000"],
+    );
     let output = weir(&[
         "bench",
         &profile,
@@ -200,11 +218,10 @@ fn the_older_tools_messages_give_a_run_too() {
         "--slo",
         "loss=0,failed=0",
     ]);
-    let text = stdout(&output);
+    let (text, errors) = (text(&output.stdout), text(&output.stderr));
     assert!(
         text.contains("3 good, 0 incomplete, 0 failed"),
-        "{text}{}",
-        stderr(&output)
+        "{text}{errors}"
     );
 }
 
@@ -242,7 +259,11 @@ fn a_profile_that_is_wrong_is_named_with_line_and_key() {
 #[test]
 fn flags_that_are_wrong_are_named() {
     let folder = Folder::new("flags");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     for (flags, expected) in [
         (&["--slo", "p99<fast"][..], "--slo: `p99<fast`"),
         (&["--subscribers", "0"], "--subscribers: expected 1 to"),
@@ -289,7 +310,11 @@ fn objects_that_fit_no_datagram_are_refused_before_the_run() {
 #[test]
 fn a_relay_that_is_not_there_is_named() {
     let folder = Folder::new("unreachable");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     // A socket that nobody reads: no answer, and no refusal either.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("moqt://{}", silent.local_addr().unwrap());
@@ -303,7 +328,11 @@ fn a_relay_that_is_not_there_is_named() {
 #[test]
 fn a_server_that_speaks_something_else_is_named() {
     let folder = Folder::new("protocol");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     let stop = Stop::new().unwrap();
     let (address, server) = serve_other_protocol(&stop);
     let url = format!("moqt://{address}");
@@ -319,7 +348,11 @@ fn a_server_that_speaks_something_else_is_named() {
 #[test]
 fn a_certificate_that_nobody_vouches_for_is_refused_in_words() {
     let folder = Folder::new("certificate");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "1500");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "1500"],
+    );
     let relay = Relay::start(&[]);
     let stranger = folder.file("stranger.pem");
     fs::write(&stranger, stranger_pem()).unwrap();
@@ -334,7 +367,11 @@ fn a_certificate_that_nobody_vouches_for_is_refused_in_words() {
 #[test]
 fn a_relay_that_dies_leaves_a_partial_report() {
     let folder = Folder::new("death");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "300000");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "300000"],
+    );
     let mut relay = Relay::start(&[]);
     let url = format!("moqt://127.0.0.1:{}", relay.address().port());
     let json = folder.file("run.json");
@@ -356,7 +393,7 @@ fn a_relay_that_dies_leaves_a_partial_report() {
     relay.child.kill().unwrap();
     relay.child.wait().unwrap();
     let output = bench.wait_with_output().unwrap();
-    let text = stdout(&output);
+    let text = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     let first = text.lines().next().unwrap();
     assert!(
@@ -369,13 +406,17 @@ fn a_relay_that_dies_leaves_a_partial_report() {
 #[test]
 fn an_interrupted_run_leaves_a_partial_report() {
     let folder = Folder::new("interrupt");
-    let profile = folder.profile("start_delay", "500", "total_transmit_time", "300000");
+    let profile = profile(
+        &folder,
+        ["start_delay", "500"],
+        ["total_transmit_time", "300000"],
+    );
     let json = folder.file("run.json");
     let mut bench = start(&["bench", &profile, "--subscribers", "5", "--json", &json]);
     drop(wait_for_delivery(&mut bench));
     terminate(i32::try_from(bench.id()).unwrap());
     let output = bench.wait_with_output().unwrap();
-    let text = stdout(&output);
+    let text = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(
         text.lines().next().unwrap().contains("interrupted"),
@@ -402,10 +443,6 @@ fn assert_partial(json: &str) {
     assert!(received.as_u64().unwrap() > 0, "{received}");
 }
 
-fn weir(arguments: &[&str]) -> Output {
-    start(arguments).wait_with_output().unwrap()
-}
-
 /// The one line that a command is refused with; nothing else is printed.
 fn refusal(arguments: &[&str]) -> String {
     let output = weir(arguments);
@@ -413,10 +450,10 @@ fn refusal(arguments: &[&str]) -> String {
         output.status.code(),
         Some(2),
         "{arguments:?}: {}",
-        stderr(&output)
+        text(&output.stderr)
     );
-    assert_eq!(stdout(&output), "", "{arguments:?}");
-    let text = stderr(&output);
+    assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    let text = text(&output.stderr);
     let mut lines = text.lines().filter(|line| line.starts_with("weir: "));
     let line = lines
         .next()
@@ -429,7 +466,7 @@ fn refusal(arguments: &[&str]) -> String {
 /// that it makes no statement.
 #[track_caller]
 fn expect_held(output: &Output, sentence: &str) {
-    let (text, errors) = (stdout(output), stderr(output));
+    let (text, errors) = (text(&output.stdout), text(&output.stderr));
     if text.contains("the generator was the limit") {
         assert_eq!(output.status.code(), Some(1), "{text}{errors}");
     } else {
@@ -438,44 +475,23 @@ fn expect_held(output: &Output, sentence: &str) {
     }
 }
 
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A folder of its own for each test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{name}"));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+/// The audio profile with two of its times changed.
+fn profile(
+    folder: &Folder,
+    [key, value]: [&str; 2],
+    [other_key, other_value]: [&str; 2],
+) -> String {
+    let mut text = String::new();
+    for line in PROFILE.lines() {
+        let changed = match line.split_once('=').map(|(name, _)| name.trim()) {
+            Some(name) if name == key => format!("{key} = {value}"),
+            Some(name) if name == other_key => format!("{other_key} = {other_value}"),
+            Some(_) | None => line.to_owned(),
+        };
+        text.push_str(&changed);
+        text.push('\n');
     }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    /// The audio profile with two of its times changed.
-    fn profile(&self, key: &str, value: &str, other_key: &str, other_value: &str) -> String {
-        let mut text = String::new();
-        for line in PROFILE.lines() {
-            let changed = match line.split_once('=').map(|(name, _)| name.trim()) {
-                Some(name) if name == key => format!("{key} = {value}"),
-                Some(name) if name == other_key => format!("{other_key} = {other_value}"),
-                Some(_) | None => line.to_owned(),
-            };
-            text.push_str(&changed);
-            text.push('\n');
-        }
-        let file = self.file("good.ini");
-        fs::write(&file, text).unwrap();
-        file
-    }
+    folder.write("good.ini", &text)
 }
 
 /// A QUIC server that is no relay.

@@ -14,7 +14,7 @@ use weir_net::terminate;
 
 use crate::{
     metrics::get,
-    process::{Relay, wait_for},
+    process::{Relay, text, wait_for},
 };
 
 /// 36 frames and their sound.
@@ -24,6 +24,9 @@ const AUDIO_VIDEO: &str = concat!(
 );
 /// The last frame that others need. On a busy machine those after it may come too late to be of use, and are given up.
 const LAST_NEEDED: Option<u64> = Some(32);
+/// Those of its frames that others need, by their groups.
+const AUDIO_VIDEO_NEEDED: [&[u64]; 3] =
+    [&[0, 1, 5, 9, 13], &[15, 16, 18, 22, 25, 29], &[30, 31, 32]];
 /// 36 frames without sound.
 const VIDEO: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -87,10 +90,6 @@ fn stream(scheme: &str, more: &[&str]) -> (Value, Value) {
     (played, serde_json::from_slice(&published.stdout).unwrap())
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Asserts the form of a report, which the browser player's export has too.
 fn assert_report(played: &Value) {
     let file = include_str!("../../../../vectors/live/report.json");
@@ -112,24 +111,64 @@ fn assert_report(played: &Value) {
     }
 }
 
+/// Frames are shown in their order and not before they have arrived. One that is not shown came too late, or another of its group
+/// did: something later had been shown before. On a busy machine that may be any number of them.
+fn assert_shown(frames: &[Value]) {
+    let time = |frame: &Value, name: &str| frame[name].as_i64();
+    let mut shown: Vec<&Value> = frames
+        .iter()
+        .filter(|one| !one["shown_us"].is_null())
+        .collect();
+    assert!(!shown.is_empty());
+    shown.sort_by_key(|one| time(one, "presentation_us"));
+    for pair in shown.windows(2) {
+        assert!(
+            time(pair[0], "shown_us") <= time(pair[1], "shown_us"),
+            "{pair:?}"
+        );
+    }
+    for one in &shown {
+        assert!(time(one, "arrived_us") <= time(one, "shown_us"), "{one}");
+    }
+    let is_late = |frame: &Value| {
+        let is_beyond = |one: &&Value| {
+            time(one, "presentation_us") >= time(frame, "presentation_us")
+                && time(one, "shown_us") <= time(frame, "arrived_us")
+        };
+        shown.iter().any(is_beyond)
+    };
+    for missing in frames.iter().filter(|one| one["shown_us"].is_null()) {
+        let mut group = frames.iter().filter(|one| one["group"] == missing["group"]);
+        assert!(group.any(is_late), "{missing} of {frames:?}");
+    }
+}
+
 fn assert_whole(played: &Value, published: &Value) {
     assert_eq!(published["published"]["frames"], 36);
     assert!(published["published"]["audio_objects"].as_u64() > Some(10));
     assert_eq!(played["objects_unknown"], 0);
     let frames = played["frames"].as_array().unwrap();
+    let numbers = |frames: &[&Value]| -> Vec<u64> {
+        let numbers = frames.iter().filter_map(|frame| frame["number"].as_u64());
+        numbers.collect()
+    };
+    let all = numbers(&frames.iter().collect::<Vec<_>>());
     // It depends on the machine how early the player is there.
-    let last = frames.iter().map(|frame| frame["number"].as_u64());
-    assert!(last.max() >= Some(LAST_NEEDED), "{}", played["figures"]);
+    let last = all.iter().copied().max();
+    assert!(last >= LAST_NEEDED, "{}", played["figures"]);
     // Of a group of several tracks it may have joined one.
-    let keyframes = frames.iter().filter(|frame| frame["kind"] == "I");
-    let first = keyframes.map(|frame| frame["number"].as_u64()).min();
-    let joined = frames.iter().map(|frame| frame["number"].as_u64());
-    let count = joined.filter(|&number| Some(number) >= first).count();
+    let keyframes: Vec<&Value> = frames.iter().filter(|one| one["kind"] == "I").collect();
+    let first = numbers(&keyframes).into_iter().min();
+    let count = last.zip(first).map(|(last, first)| last - first + 1);
     assert_report(played);
-    assert_eq!(played["figures"]["frames"], count, "all have arrived");
-    let shown = frames.iter().filter(|frame| !frame["shown_us"].is_null());
-    // A busy machine may show any number of them too late.
-    assert!(shown.count() > 0, "{}", played["figures"]);
+    assert_eq!(played["figures"]["frames"].as_u64(), count);
+    // All have arrived, but for the end of a group that the next one has overtaken on a busy machine.
+    for group in AUDIO_VIDEO_NEEDED {
+        let needed = group.iter().filter(|number| Some(**number) >= first);
+        let is_missing = |number: &u64| !all.contains(number);
+        assert!(needed.is_sorted_by_key(is_missing), "{group:?}: {all:?}");
+    }
+    assert_shown(frames);
     for frame in frames {
         assert!(frame["arrived_us"].as_i64() >= frame["available_us"].as_i64());
     }
@@ -165,7 +204,7 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
     let json = file("followed.json");
     let mut play = vec!["live", "play", &url, "--insecure", "--json"];
     play.extend([json.to_str().unwrap(), "--join", "current"]);
-    play.extend(["--patience", "5min", "--patience-again", "10s"]);
+    play.extend(["--patience", "5min", "--patience-again", "5min"]);
     let player = weir(&play);
     for (strategy, packaging) in [("weir", "loc"), ("combined", "cmaf")] {
         let mut publish = vec!["live", "publish", &url, "--insecure", "--realtime"];
@@ -176,6 +215,9 @@ fn a_publisher_that_comes_back_with_other_tracks_is_followed() {
         let errors = text(&published.stderr);
         assert_eq!(published.status.code(), Some(0), "{errors}");
     }
+    // It has seen the end of the second, and waits for a third.
+    expect_player(relay.admin());
+    terminate(i32::try_from(player.id()).unwrap());
     let played = player.wait_with_output().unwrap();
     assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
     let summary = text(&played.stdout);
@@ -219,39 +261,18 @@ fn a_stream_goes_over_web_transport_in_another_packaging_and_by_another_strategy
 fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
     let relay = relay();
     let to = relay.address().to_string();
-    let mut link = weir(&["link", "--to", &to, "--rate", "5M", "--delay", "5ms"]);
-    let mut out = BufReader::new(link.stdout.take().unwrap());
-    let mut line = String::new();
-    out.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
+    let shaped = ["link", "--to", &to, "--rate", "5M", "--delay", "5ms"];
+    let mut link = Relay::launch(&shaped, &[]);
+    let url = format!("moqt://{}", link.address());
     let json = file("link.json");
-    let play = [
-        "live",
-        "play",
-        &url,
-        "--insecure",
-        "--strategy",
-        "weir",
-        "--join",
-        "current",
-        "--patience",
-        "5min",
-        "--json",
-        json.to_str().unwrap(),
-    ];
+    let mut play = vec!["live", "play", &url, "--insecure", "--strategy", "weir"];
+    play.extend(["--join", "current", "--patience", "5min"]);
+    play.extend(["--json", json.to_str().unwrap()]);
     let player = weir(&play);
     expect_player(relay.admin());
     let url = format!("moqt://{to}");
-    let published = weir(&[
-        "live",
-        "publish",
-        &url,
-        "--insecure",
-        "--realtime",
-        "--input",
-        VIDEO,
-    ]);
+    let publish = ["live", "publish", &url, "--insecure", "--realtime"];
+    let published = weir(&[&publish[..], &["--input", VIDEO]].concat());
     let published = published.wait_with_output().unwrap();
     assert_eq!(
         published.status.code(),
@@ -261,11 +282,9 @@ fn a_slow_link_lets_the_stream_through_and_says_what_it_did() {
     );
     let played = player.wait_with_output().unwrap();
     assert_eq!(played.status.code(), Some(0), "{}", text(&played.stderr));
-    terminate(i32::try_from(link.id()).unwrap());
-    line.clear();
-    out.read_line(&mut line).unwrap();
-    assert_eq!(link.wait().unwrap().code(), Some(0));
-    let report: Value = serde_json::from_str(&line).unwrap();
+    link.signal("TERM");
+    let (code, report) = link.wait();
+    assert_eq!(code, Some(0));
     assert_eq!(report["clients"], 1, "only the player is behind the link");
     let played: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     let frames = played["frames"].as_array().unwrap();
@@ -414,42 +433,15 @@ fn what_cannot_be_reached_or_is_not_there_is_named() {
 
 #[test]
 fn what_watch_started_ends_with_it_even_if_it_is_killed() {
-    let mut watch = weir(&["live", "watch", "--page", "127.0.0.1:0", "--no-source"]);
-    let mut line = String::new();
-    let mut out = BufReader::new(watch.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let relay = ready["relay"].as_str().unwrap();
+    let arguments = ["live", "watch", "--page", "127.0.0.1:0", "--no-source"];
+    let mut watch = Relay::launch(&arguments, &[]);
+    let relay = watch.ready["relay"].as_str().unwrap().to_owned();
     let relay = relay.trim_start_matches("https://").trim_end_matches('/');
     assert!(UdpSocket::bind(relay).is_err(), "a relay is at {relay}");
-    watch.kill().unwrap();
-    watch.wait().unwrap();
+    watch.child.kill().unwrap();
+    watch.child.wait().unwrap();
     let is_gone = wait_for(|| UdpSocket::bind(relay).ok());
     assert!(is_gone.is_some(), "the relay at {relay} is still there");
-}
-
-#[test]
-fn a_run_whose_encoder_dies_fails_with_its_words() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let folder = file("encoder-that-dies");
-    fs::create_dir_all(&folder).unwrap();
-    let encoder = folder.join("ffmpeg");
-    fs::write(&encoder, "#!/bin/sh\necho no such generator >&2\nexit 3\n").unwrap();
-    fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
-    let path = std::env::var("PATH").unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(["live", "lab", "--net", "--source", "ffmpeg"])
-        .args(["--profiles", "SPIKE", "--strategies", "weir"])
-        .env("PATH", format!("{}:{path}", folder.display()))
-        .output()
-        .unwrap();
-    let errors = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{errors}");
-    assert!(
-        errors
-            .contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
-        "{errors}"
-    );
 }
 
 #[test]
@@ -462,93 +454,6 @@ fn the_demo_does_not_wait_for_what_does_not_start() {
     let errors = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert_eq!(errors, "the relay ended before it listened\n");
-}
-
-/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
-fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = weir(&[&["live", "lab"][..], arguments].concat());
-    let output = output.wait_with_output().unwrap();
-    (
-        output.status.code(),
-        text(&output.stdout),
-        text(&output.stderr),
-    )
-}
-
-#[test]
-fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
-    let (json, html) = (file("hole.json"), file("hole.html"));
-    let (code, table, errors) = lab(&[
-        "--strategies",
-        "skip,weir",
-        "--profiles",
-        "INTRA_CASCADE",
-        "--seeds",
-        "2",
-        "--require",
-        "--json",
-        json.to_str().unwrap(),
-        "--html",
-        html.to_str().unwrap(),
-    ]);
-    assert_eq!(code, Some(0), "{table}{errors}");
-    assert!(!table.contains("fails"), "{table}");
-    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    let runs = runs.as_array().unwrap();
-    let of = |name: &str| runs.iter().filter(|run| run["strategy"] == name).count();
-    assert_eq!((runs.len(), of("skip"), of("weir")), (4, 2, 2));
-    for run in runs {
-        assert_eq!(run["link"], "INTRA_CASCADE");
-        assert!(run["seed"] == 1 || run["seed"] == 2);
-        let figures = &run["figures"];
-        assert!(figures["frames"].as_u64() > Some(3000), "{run}");
-        for name in ["shown", "latency_mean", "age_mean", "freeze_longest"] {
-            assert!(figures[name].as_f64() > Some(0.0), "{run}");
-        }
-    }
-    let html = fs::read_to_string(html).unwrap();
-    assert!(html.contains("live lab --strategies skip,weir"));
-    // The sign of the program, three figures of both, and what was received of ours by kind.
-    assert_eq!(html.matches("<svg").count(), 5);
-    assert!(html.ends_with("</body></html>\n"));
-}
-
-#[test]
-fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
-    let (trace, json) = (file("link.mahimahi"), file("trace.json"));
-    // A packet each 12 ms: a megabit per second.
-    let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
-    fs::write(&trace, lines.join("\n")).unwrap();
-    let path = trace.to_str().unwrap();
-    let only = ["--strategies", "weir", "--trace"];
-    let json_at = json.to_str().unwrap();
-    let arguments = [&only[..], &[path, "--trace-time", "8s", "--json", json_at]].concat();
-    let (code, table, errors) = lab(&arguments);
-    assert_eq!(code, Some(0), "{errors}");
-    assert!(table.contains(path), "{table}");
-    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
-    assert_eq!(runs.as_array().unwrap().len(), 1, "no other profile");
-    let figures = &runs[0]["figures"];
-    assert_eq!(figures["frames"], 168);
-    assert!(figures["shown"].as_f64() > Some(0.9), "{figures}");
-    for (lines, more, error) in [
-        ("12\n24\nsoon\n", &[][..], "line 3"),
-        ("", &[], path),
-        ("12\n", &["--trace-time", "1s"], "is too short"),
-        ("12\n", &["--require"], "--require compares weir with skip"),
-        (
-            "12\n",
-            &["--strategies", "fast"],
-            "there is no strategy \"fast\"",
-        ),
-        ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
-        ("12\n", &["--loss", "nan"], "--loss"),
-    ] {
-        fs::write(&trace, lines).unwrap();
-        let (code, _, errors) = lab(&[&only[..], &[path], more].concat());
-        assert_eq!(code, Some(2), "{more:?}: {errors}");
-        assert!(errors.contains(error), "{more:?}: {errors}");
-    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod cli;
 mod h3;
 mod kept;
+mod lab;
 mod live;
 mod metrics;
 mod operations;

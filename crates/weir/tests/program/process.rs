@@ -170,25 +170,50 @@ impl Drop for Relay {
     }
 }
 
-/// A folder of its own for each test.
+/// A folder of its own for each test; gone when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     pub(crate) fn new(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("operations-{name}"));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder = folder.join(format!("{name}-{process}-{number}"));
         fs::create_dir_all(&folder).unwrap();
         Self(folder)
     }
 
-    /// The path of a file in it.
+    /// Where a file of that name lies, or would.
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
     /// Writes a file and returns its path.
-    pub(crate) fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, content: &(impl AsRef<[u8]> + ?Sized)) -> String {
         let path = self.file(name);
-        fs::write(&path, text).unwrap();
+        fs::write(&path, content).unwrap();
         path
     }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.file(name)).unwrap()
+    }
+
+    pub(crate) fn json(&self, name: &str) -> Value {
+        let text = self.text(name);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A service level that holds on every machine, so that what is tested is not the machine.
+pub(crate) const ANY: &str = "loss<100%,p99<600s";
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,19 +1,13 @@
 //! Searches for the largest load as their users start them, and relays that are watched from outside: on real sockets, small,
 //! and without a word about how fast the machine is.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Output, Stdio},
-};
+use std::{fs, path::Path};
 
 use serde_json::Value;
 
-const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles");
+use crate::process::{ANY, Folder, Relay, text, weir};
 
-/// A service level that holds on every machine, so that what is tested is not the machine.
-const ANY: &str = "loss<100%,p99<600s";
+const PROFILES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../profiles");
 
 /// The arguments of a search of a few short probes.
 const SHORT: [&str; 10] = [
@@ -97,12 +91,12 @@ fn a_search_that_cannot_be_is_refused_in_words() {
         ),
     ] {
         let output = weir(&[&["bench", "find-max", &profile], arguments].concat());
-        let text = text_of(&output.stderr);
+        let text = text(&output.stderr);
         assert!(text.starts_with(problem), "{arguments:?}: {text}");
         assert_eq!(output.status.code(), Some(2));
     }
     let lonely = ["bench", &profile, "--clients-per-meeting", "3"];
-    let text = text_of(&weir(&lonely).stderr);
+    let text = text(&weir(&lonely).stderr);
     assert!(
         text.starts_with("weir: --clients-per-meeting: goes with --meetings"),
         "{text}"
@@ -124,12 +118,12 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
     };
     let refused = |more: &[&str], problem: &str| {
         let output = find_max(more);
-        let text = text_of(&output.stderr);
+        let text = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains(problem), "{more:?}: {text}");
     };
     find_max(&["--probes-max", "1"]);
-    let first = read(&json);
+    let first = folder.json("search.json");
     assert_eq!(first["answer"]["kind"], "open", "{first}");
     refused(
         &["--resume", "--wire", "qperf"],
@@ -144,7 +138,7 @@ fn a_search_goes_on_where_it_was_broken_off_and_no_other_does() {
         "its relay differs: weir there, weir on 2 threads here",
     );
     find_max(&["--resume"]);
-    let whole = read(&json);
+    let whole = folder.json("search.json");
     let (before, after) = (loads(&first), loads(&whole));
     // A machine that leaves the generator no time is found out with no further probe.
     assert!(
@@ -172,7 +166,7 @@ fn a_page_that_cannot_be_is_not_left_empty() {
     let run = ["bench", "find-max", &profile, "--html", &html];
     let never = ["--waste-cpu", "100", "--from", "1", "--probes-max", "1"];
     let output = weir(&[&run[..], &SHORT, &[ANY], &never].concat());
-    let text = text_of(&output.stderr);
+    let text = text(&output.stderr);
     assert!(
         text.contains("best.html: not written: no load held"),
         "{text}"
@@ -202,9 +196,9 @@ fn a_relay_of_two_threads_serves_everybody() {
     ];
     let run = ["bench", &profile, "--json", &json, "--slo", ANY];
     let output = weir(&[&run[..], &arguments].concat());
-    let report = read(&json);
+    let report = folder.json("run.json");
     let subscribers = report["tracks"][0]["subscribers"].as_array().unwrap();
-    assert_eq!(subscribers.len(), 8, "{}", text_of(&output.stderr));
+    assert_eq!(subscribers.len(), 8, "{}", text(&output.stderr));
     for one in subscribers {
         assert_eq!(one["completion"]["objects_received"], 150, "{one}");
     }
@@ -220,9 +214,9 @@ fn what_a_relay_says_of_itself_stands_in_the_report_and_its_process_is_watched()
         folder.file("run.json"),
         format!("{PROFILES}/audio-short.ini"),
     );
-    let relay = Served::start(&["relay", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
-    let url = format!("moqt://{}", relay.said("listening"));
-    let metrics = format!("http://{}/metrics", relay.said("admin"));
+    let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
+    let url = format!("moqt://{}", relay.address());
+    let metrics = format!("http://{}/metrics", relay.admin());
     let pid = relay.child.id().to_string();
     let output = weir(&[
         "bench",
@@ -241,11 +235,11 @@ fn what_a_relay_says_of_itself_stands_in_the_report_and_its_process_is_watched()
         "--slo",
         ANY,
     ]);
-    let report = read(&json);
+    let report = folder.json("run.json");
     let seen = &report["relay"]["metrics"];
     let names: Vec<&str> = seen
         .as_array()
-        .unwrap_or_else(|| panic!("{}", text_of(&output.stderr)))
+        .unwrap_or_else(|| panic!("{}", text(&output.stderr)))
         .iter()
         .filter_map(|one| one["metric"].as_str())
         .collect();
@@ -268,15 +262,15 @@ fn a_relay_behind_a_slow_link_is_the_limit_and_not_the_generator() {
         folder.file("run.json"),
         format!("{PROFILES}/audio-short.ini"),
     );
-    let relay = Served::start(&["relay", "--listen", "127.0.0.1:0"]);
-    let to = relay.said("listening");
+    let relay = Relay::start(&[]);
+    let to = relay.address().to_string();
     for (rate, outcome, clause) in [
         // 20 subscribers take 20 × 50 × (120 bytes and what is around them): some 1.5 Mbit/s.
         ("10M", "held", Value::Null),
         ("700k", "broken", Value::from("loss=0")),
     ] {
-        let link = Served::start(&["link", "--to", &to, "--rate", rate]);
-        let url = format!("moqt://{}", link.said("listening"));
+        let link = Relay::launch(&["link", "--to", &to, "--rate", rate], &[]);
+        let url = format!("moqt://{}", link.address());
         let pid = relay.child.id().to_string();
         weir(&[
             "bench",
@@ -293,7 +287,7 @@ fn a_relay_behind_a_slow_link_is_the_limit_and_not_the_generator() {
             "--slo",
             "loss=0,failed=0,p99<100ms",
         ]);
-        let report = read(&json);
+        let report = folder.json("run.json");
         assert_eq!(
             report["generator"]["healthy"], true,
             "{rate}: {}",
@@ -315,8 +309,8 @@ fn search(folder: &Folder, profile: &str, arguments: &[&str]) -> Value {
     let run = ["bench", "find-max", &profile, "--json", &json];
     let output = weir(&[&run[..], &SHORT, &[ANY], arguments].concat());
     let code = output.status.code();
-    assert!(matches!(code, Some(0 | 1)), "{}", text_of(&output.stderr));
-    read(&json)
+    assert!(matches!(code, Some(0 | 1)), "{}", text(&output.stderr));
+    folder.json("search.json")
 }
 
 /// The loads that were tried.
@@ -328,78 +322,4 @@ fn loads(record: &Value) -> Vec<u64> {
         .collect();
     assert!(!loads.is_empty(), "{record}");
     loads
-}
-
-fn read(file: &str) -> Value {
-    let text = fs::read_to_string(file).unwrap();
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{file}: {error}: {text}"))
-}
-
-fn weir(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap()
-}
-
-fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// A program that serves until the test is over, and what it said when it was ready.
-struct Served {
-    child: Child,
-    ready: Value,
-    /// Kept open: it would end if nobody read it.
-    _out: BufReader<ChildStdout>,
-}
-
-impl Served {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_weir"))
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        Self {
-            child,
-            ready: serde_json::from_str(&line).unwrap(),
-            _out: out,
-        }
-    }
-
-    fn said(&self, key: &str) -> String {
-        self.ready[key].as_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-/// A folder of its own for each test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("searching-{name}"));
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-
-    fn file(&self, name: &str) -> String {
-        let file = self.0.join(name);
-        // A search would go on with what an earlier test left.
-        drop(fs::remove_file(&file));
-        file.to_str().unwrap().to_owned()
-    }
 }

@@ -1,13 +1,13 @@
 //! A run of two processes: one publishes, the other subscribes, and both say what they saw.
 
-use std::{
-    fs,
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-};
+use std::process::Output;
 
 use serde_json::Value;
+
+use crate::{
+    metrics::expect_metric,
+    process::{Folder, Relay, start, text},
+};
 
 const PROFILE: &str = "[audio]
 namespace = perf/{run}
@@ -26,12 +26,15 @@ total_transmit_time = 4500
 
 #[test]
 fn one_process_publishes_and_another_subscribes() {
-    run("roles", |role| (PROFILE.to_owned(), vec!["--role", role]));
+    run(&Folder::new("roles"), |role| {
+        (PROFILE.to_owned(), vec!["--role", role])
+    });
 }
 
 #[test]
 fn a_profile_can_say_who_publishes_and_who_subscribes() {
-    run("modes", |role| {
+    let folder = Folder::new("modes");
+    run(&folder, |role| {
         // Whoever has the subscribers can be calibrated: a null relay gets a publisher from there too.
         let (mode, arguments) = if role == "publish" {
             ("mode = 1", Vec::new())
@@ -40,50 +43,41 @@ fn a_profile_can_say_who_publishes_and_who_subscribes() {
         };
         (PROFILE.replace("mode = 3", mode), arguments)
     });
-    let received = fs::read_to_string(folder("modes").join("received.json")).unwrap();
-    let received: Value = serde_json::from_str(&received).unwrap();
+    let received = folder.json("received.json");
     let p99 = &received["generator"]["calibration"]["latency_p99_ms"];
     assert!(p99.is_number(), "{}", received["generator"]);
 }
 
-fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("two-processes-{name}"))
-}
-
 /// A run of both, each with a profile and arguments that say what it does.
-fn run(name: &str, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
-    let folder = folder(name);
-    fs::create_dir_all(&folder).unwrap();
-    let mut relay = weir(&["relay", "--listen", "127.0.0.1:0"]);
-    let mut line = String::new();
-    let mut out = BufReader::new(relay.stdout.take().unwrap());
-    out.read_line(&mut line).unwrap();
-    let ready: Value = serde_json::from_str(&line).unwrap();
-    let url = format!("moqt://{}", ready["listening"].as_str().unwrap());
-    let bench = |role: &'static str, json: &Path| {
+fn run(folder: &Folder, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
+    let relay = Relay::start(&["--admin", "127.0.0.1:0"]);
+    let url = format!("moqt://{}", relay.address());
+    let bench = |role: &'static str, json: &str| {
         let (text, own) = part(role);
-        let profile = folder.join(format!("{role}.ini"));
-        fs::write(&profile, text).unwrap();
-        let (profile, json) = (profile.to_str().unwrap(), json.to_str().unwrap());
-        let mut arguments = vec!["bench", profile, "--relay", &url, "--insecure"];
+        let (profile, json) = (
+            folder.write(&format!("{role}.ini"), &text),
+            folder.file(json),
+        );
+        let mut arguments = vec!["bench", &profile, "--relay", &url, "--insecure"];
         arguments.extend(["--seed", "9", "--subscribers", "3", "--token", "sesame"]);
-        arguments.extend(["--json", json]);
+        arguments.extend(["--json", &json]);
         arguments.extend(own);
-        weir(&arguments)
+        start(&arguments)
     };
-    let (sent, received) = (folder.join("sent.json"), folder.join("received.json"));
-    let publisher = bench("publish", &sent);
-    let subscriber = bench("subscribe", &received);
-    let (publisher, subscriber) = (finish(publisher), finish(subscriber));
-    relay.kill().unwrap();
-    relay.wait().unwrap();
-    let report = |file: &Path, output: &Output| -> Value {
-        let text = fs::read_to_string(file).unwrap();
-        assert!(!text.contains("sesame"), "a token is nobody's business");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        serde_json::from_str(&text).expect(&errors)
+    // The subscribers wait for a publisher, and so all of them are there when it begins.
+    let subscriber = bench("subscribe", "received.json");
+    expect_metric(relay.admin(), "weir_relay_waiting", 3.0);
+    let publisher = bench("publish", "sent.json");
+    let [publisher, subscriber] =
+        [publisher, subscriber].map(|one| one.wait_with_output().unwrap());
+    drop(relay);
+    let report = |file: &str, output: &Output| -> Value {
+        let written = folder.text(file);
+        assert!(!written.contains("sesame"), "a token is nobody's business");
+        let report = serde_json::from_str(&written);
+        report.unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
     };
-    let sent = report(&sent, &publisher);
+    let sent = report("sent.json", &publisher);
     assert_eq!(sent["tracks"][0]["published"]["objects"], 25);
     assert_eq!(sent["run"]["draft"], "moqt-18");
     let sentence = sent["verdict"]["sentence"].as_str().unwrap();
@@ -95,7 +89,7 @@ fn run(name: &str, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
         assert_eq!(sent["verdict"]["outcome"], "generator_limit", "{sentence}");
     }
     assert_eq!(sent["run"]["subscribers_requested"], 0);
-    let received = report(&received, &subscriber);
+    let received = report("received.json", &subscriber);
     let rows = received["tracks"][0]["subscribers"].as_array().unwrap();
     assert_eq!(rows.len(), 3);
     for row in rows {
@@ -104,18 +98,4 @@ fn run(name: &str, part: impl Fn(&'static str) -> (String, Vec<&'static str>)) {
     }
     let clock = received["run"]["latency_clock"].as_str().unwrap();
     assert!(clock.starts_with("wall clock"), "{clock}");
-}
-
-fn weir(arguments: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_weir"))
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
-
-fn finish(child: Child) -> Output {
-    child.wait_with_output().unwrap()
 }

@@ -9,7 +9,7 @@ use weir_report::http3::{html, json, terminal};
 use crate::{
     h3::{measurement, options::LoadOptions},
     harness::machine::Machine,
-    output::{check_writable, print_out, screen, write_file},
+    output::{check_writable, exit_code, print_out, screen, write_named},
     progress::Progress,
     signals,
 };
@@ -45,17 +45,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> anyhow::Result<ExitCode> {
     let report = measurement::measure(&plan, &machine, &stop, |line| progress.say(line));
     progress.end();
     let report = report?;
-    if let Some(file) = &arguments.json {
-        write_file(file, &json::render(&report))?;
-    }
-    if let Some(file) = &arguments.html {
-        write_file(file, &html::render(&report))?;
-    }
+    write_named(arguments.json.as_deref(), || json::render(&report))?;
+    write_named(arguments.html.as_deref(), || html::render(&report))?;
     let (width, colour) = screen();
     print_out(&terminal::render(&report, width, colour))?;
-    Ok(if report.requests.successes > 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(report.requests.successes > 0))
 }

@@ -4,16 +4,17 @@ use std::{net::Ipv4Addr, path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use weir_report::comparison::servers::{Comparison, markdown, page, table};
+use weir_report::comparison::servers::{markdown, page, table};
 
 use crate::{
+    cmd::comparison_files::ComparisonFiles,
     h3::{
-        comparison::{self, ServerRounds},
         server_file::ServerFile,
+        server_rounds::{self, ServerRounds},
     },
     harness::{contender, machine::Machine, namespace, udp::mtu_to},
-    output::{check_writable, print_line, print_out, write_file},
-    results, signals,
+    output::{exit_code, print_line, print_out},
+    signals,
 };
 
 /// Measure several HTTP/3 servers in turns and put them in a table
@@ -43,34 +44,16 @@ pub(crate) struct CompareArguments {
     /// Set where this program runs itself again in a namespace
     #[arg(long, hide = true)]
     inside_namespace: bool,
-    /// Write the comparison as JSON, with every run
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Write charts and tables as one HTML file
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Write the tables as Markdown
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
-    /// Write the tables into their section of this Markdown file, which is kept as it is besides
-    #[arg(long, value_name = "FILE")]
-    results: Option<PathBuf>,
+    #[command(flatten)]
+    files: ComparisonFiles,
 }
 
 pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let machine = Machine::this();
     let described = described(arguments, &machine)?;
-    let checked = comparison::check(&described, &machine);
+    let checked = server_rounds::check(&described, &machine);
     let client = checked.with_context(|| arguments.file.display().to_string())?;
-    let forms: [(&Option<PathBuf>, Form); 3] = [
-        (&arguments.json, Comparison::to_json),
-        (&arguments.html, page),
-        (&arguments.markdown, markdown),
-    ];
-    let files = forms.iter().filter_map(|(file, _)| file.as_ref());
-    for file in files.chain(&arguments.results) {
-        check_writable(file)?;
-    }
+    arguments.files.check()?;
     // Everything that can be wrong is found before the namespace is entered, where this begins anew.
     let network = network(arguments)?;
     let stop = signals::stop_on_signals()?;
@@ -78,22 +61,21 @@ pub(crate) fn run(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let mut turns = ServerRounds::new(described, machine)?;
     let broken_off = turns.run(&stop)?;
     let comparison = turns.comparison(&client, &network, broken_off);
-    write_out(arguments, &forms, &comparison)?;
+    let (files, markdown) = (&arguments.files, markdown(&comparison));
+    files.write(&comparison.to_json(), &page(&comparison), &markdown)?;
+    if comparison.is_measured() {
+        let heading = "HTTP/3 servers side by side";
+        files.write_section(SECTION, COMMAND, heading, &markdown)?;
+    }
+    print_out(&table(&comparison))?;
     if !comparison.is_measured() {
-        let kept = arguments.results.as_ref().map_or_else(String::new, |file| {
+        let kept = files.results.as_ref().map_or_else(String::new, |file| {
             format!("; {} is left as it is", file.display())
         });
         bail!("nothing was measured{kept}");
     }
-    Ok(if comparison.has_all_runs(rounds) {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(exit_code(comparison.has_all_runs(rounds)))
 }
-
-/// Renders a comparison.
-type Form = fn(&Comparison) -> String;
 
 fn described(arguments: &CompareArguments, machine: &Machine) -> anyhow::Result<ServerFile> {
     let mut described = ServerFile::read(&arguments.file)?;
@@ -151,27 +133,6 @@ fn network(arguments: &CompareArguments) -> anyhow::Result<String> {
         "No network namespace could be made ({problem}): the machine's own loopback interface with an MTU of {mtu} bytes, \
          which favours who looks for large packets."
     ))
-}
-
-fn write_out(
-    arguments: &CompareArguments,
-    forms: &[(&Option<PathBuf>, Form)],
-    comparison: &Comparison,
-) -> anyhow::Result<()> {
-    for (file, render) in forms {
-        if let Some(file) = file {
-            write_file(file, &render(comparison))?;
-        }
-    }
-    if let Some(file) = arguments
-        .results
-        .as_ref()
-        .filter(|_| comparison.is_measured())
-    {
-        let body = format!("## HTTP/3 servers side by side\n\n{}", markdown(comparison));
-        results::write_section(file, SECTION, COMMAND, &body)?;
-    }
-    print_out(&table(comparison))
 }
 
 /// The section of the results, and the command that makes it.

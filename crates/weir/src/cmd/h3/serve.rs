@@ -7,14 +7,12 @@ use clap::Args;
 use serde_json::json;
 use weir_http3::server::{Site, SiteLimits};
 use weir_net::{Stop, certificate::Certificate, raise_open_files_limit};
-use weir_quic::{
-    Limits, Packets,
-    tls::{ServerTls, certificate_hash},
-};
+use weir_quic::{Limits, Packets, tls::ServerTls};
 
 use crate::{
     h3::{folder, server::Plan},
-    output::print_out,
+    output::print_json,
+    relay::certificates::hash_of,
     signals,
     time::{time, time_limit},
 };
@@ -99,13 +97,13 @@ pub(crate) fn run(arguments: &ServeArguments) -> anyhow::Result<ExitCode> {
         "certificate_sha256": hash,
         "threads": threads,
     });
-    print_out(&format!("{ready}\n"))?;
+    print_json(&ready)?;
     let counters: serde_json::Map<String, serde_json::Value> = serving
         .serve()?
         .iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
-    print_out(&format!("{}\n", json!({ "counters": counters })))?;
+    print_json(&json!({ "counters": counters }))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -163,9 +161,7 @@ impl ServeArguments {
             }
             _ => Certificate::self_made(&self.name).context("--name")?,
         };
-        let own = certificate.chain.first();
-        let hash = own.map(|own| certificate_hash(own).map(|byte| format!("{byte:02x}")));
-        let hash = hash.unwrap_or_default().concat();
+        let hash = hash_of(&certificate.chain);
         let (chain, key) = (certificate.chain, certificate.key);
         let sessions_max = if self.no_resumption { 0 } else { SESSIONS_MAX };
         let tls = ServerTls::with_sessions(chain, key, &[weir_h3::ALPN], sessions_max);

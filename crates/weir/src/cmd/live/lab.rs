@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, ensure};
+use anyhow::{anyhow, ensure};
 use clap::Args;
 use serde_json::json;
 use weir_live::strategy;
@@ -18,12 +18,12 @@ use super::congestion;
 use crate::harness::machine::MachineTime;
 use crate::live::{
     browser,
-    lab::{self, Run},
+    lab::{self, Run, Task},
     link_conditions::Conditions,
     network_profile::NetworkProfile,
     real_time::{self, SourceChoice},
 };
-use crate::output::{print_line, print_out};
+use crate::output::{exit_code, print_line, print_out, write_file, write_named};
 use crate::results;
 use crate::time::time;
 
@@ -86,16 +86,6 @@ pub(crate) struct LabArguments {
     results: Option<PathBuf>,
 }
 
-/// One run that is to be made.
-struct Task {
-    profile: NetworkProfile,
-    conditions: Conditions,
-    /// The profile, with what differs from the usual link.
-    link: String,
-    strategy: String,
-    seed: u64,
-}
-
 /// A run with what it was made from.
 struct Done {
     task: Task,
@@ -114,7 +104,8 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         }
     }
     let done = if arguments.browser {
-        in_browser(arguments, tasks()?)?
+        // One at a time: a browser decodes, and so would feel another.
+        at_once(tasks()?, 1, browser::run)?
     } else if arguments.net || arguments.agreement {
         really(arguments, tasks()?, &mut disturbed)?
     } else {
@@ -140,10 +131,9 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         text = format!("{text}\n{}\n", quiet.trim_start());
     }
     print_out(&text)?;
-    if let Some(path) = &arguments.html {
-        let text = page(&rows, &drawn(&done), &command());
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
+    write_named(arguments.html.as_deref(), || {
+        page(&rows, &drawn(&done), &command())
+    })?;
     if let Some(path) = &arguments.json {
         let runs = done.iter().map(|Done { task, run }| {
             json!({
@@ -151,34 +141,27 @@ pub(super) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
             })
         });
         let text = serde_json::to_string_pretty(&runs.collect::<Vec<_>>())?;
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_file(path, &text)?;
     }
-    let name = match (arguments.net, arguments.sweep) {
-        _ if arguments.browser => "live-browser",
-        _ if arguments.agreement => "live-agreement",
-        (true, _) => "live-net",
-        (false, true) => "live-sweep",
-        (false, false) => "live-lab",
-    };
-    write_results(arguments, name, &text)?;
-    Ok(ExitCode::from(u8::from(arguments.require && !holds)))
-}
-
-fn write_results(arguments: &LabArguments, name: &str, text: &str) -> anyhow::Result<ExitCode> {
     if let Some(path) = &arguments.results {
-        let body = format!("{}\n\n{text}", heading(name));
+        let (name, heading) = section(arguments);
+        let body = format!("## {heading}\n\n{text}");
         results::write_section(path, name, &command(), &body)?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(exit_code(holds || !arguments.require))
 }
 
-fn heading(name: &str) -> &'static str {
-    match name {
-        "live-browser" => "## Live streaming to a browser",
-        "live-net" => "## Live streaming in real time",
-        "live-sweep" => "## Live streaming over other links",
-        "live-agreement" => "## Live streaming in virtual and in real time",
-        _ => "## Live streaming in virtual time",
+/// The section of the results, and its heading.
+fn section(arguments: &LabArguments) -> (&'static str, &'static str) {
+    match (arguments.net, arguments.sweep) {
+        _ if arguments.browser => ("live-browser", "Live streaming to a browser"),
+        _ if arguments.agreement => (
+            "live-agreement",
+            "Live streaming in virtual and in real time",
+        ),
+        (true, _) => ("live-net", "Live streaming in real time"),
+        (false, true) => ("live-sweep", "Live streaming over other links"),
+        (false, false) => ("live-lab", "Live streaming in virtual time"),
     }
 }
 
@@ -230,6 +213,7 @@ fn tasks(arguments: &LabArguments, seeds: u64) -> anyhow::Result<Vec<Task>> {
                         conditions: *conditions,
                         link: name.trim().to_owned(),
                         strategy: strategy.clone(),
+                        congestion: arguments.congestion,
                         seed,
                     });
                 }
@@ -260,15 +244,7 @@ fn profiles(arguments: &LabArguments) -> anyhow::Result<Vec<NetworkProfile>> {
 fn virtually(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = arguments.jobs.and_then(|jobs| usize::try_from(jobs).ok());
-    at_once(tasks, jobs.unwrap_or(cores), |task| {
-        lab::run(
-            &task.strategy,
-            &task.profile,
-            &task.conditions,
-            arguments.congestion,
-            task.seed,
-        )
-    })
+    at_once(tasks, jobs.unwrap_or(cores), lab::run)
 }
 
 /// In real time: strategies over one link at the same time, if that does not ask much of the machine.
@@ -285,16 +261,8 @@ fn really(
     };
     at_once(tasks, jobs, |task| {
         let make = || {
-            let (run, stolen) = MachineTime::stolen_during(|| {
-                real_time::run(
-                    &task.strategy,
-                    &task.profile,
-                    &task.conditions,
-                    arguments.congestion,
-                    arguments.source,
-                    task.seed,
-                )
-            });
+            let (run, stolen) =
+                MachineTime::stolen_during(|| real_time::run(task, arguments.source));
             anyhow::Ok((run?, stolen))
         };
         let (run, disturbed) = undisturbed(make)?;
@@ -302,19 +270,6 @@ fn really(
         noted.again += disturbed.again;
         noted.kept += disturbed.kept;
         Ok(run)
-    })
-}
-
-/// In real time, to a browser. One at a time: a browser decodes, and so would feel another.
-fn in_browser(arguments: &LabArguments, tasks: Vec<Task>) -> anyhow::Result<Vec<Done>> {
-    at_once(tasks, 1, |task| {
-        browser::run(
-            &task.strategy,
-            &task.profile,
-            &task.conditions,
-            arguments.congestion,
-            task.seed,
-        )
     })
 }
 

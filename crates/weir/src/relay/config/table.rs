@@ -1,11 +1,30 @@
 //! Every setting of the relay, in the order in which they are printed.
 
-use super::{RelayConfig, setting};
-use crate::relay::settings::Setting;
+use super::{
+    AdminConfig, AnonymousConfig, ClientsConfig, DrainConfig, JwtConfig, LogConfig, QlogConfig,
+    RelayConfig, TlsConfig, WebTransportConfig,
+    sections::{DAY, HOUR, MILLISECOND, MINUTE, SECOND},
+};
+use crate::relay::settings::{Setting, setting};
 
 /// Every setting of the relay.
 pub(crate) fn table() -> Vec<Setting<RelayConfig>> {
-    let parts = [operation(), access(), limits()];
+    let parts = [
+        operation(),
+        TlsConfig::table(),
+        WebTransportConfig::table(),
+        AdminConfig::table(),
+        DrainConfig::table(),
+        LogConfig::table(),
+        QlogConfig::table(),
+        AnonymousConfig::table(),
+        ClientsConfig::table(),
+        JwtConfig::table(),
+        load_limits(),
+        relay_limits(),
+        quic_limits(),
+        session_limits(),
+    ];
     parts.into_iter().flatten().collect()
 }
 
@@ -26,108 +45,7 @@ fn operation() -> Vec<Setting<RelayConfig>> {
             pauses_publishers,
             "Tell publishers to send nothing while nobody wants their track; not all can be paused."
         ),
-        setting!(
-            tls.certificate,
-            "Certificate chain, PEM; without it a certificate is made for tls.names."
-        ),
-        setting!(tls.key, "Private key of the certificate, PEM."),
-        setting!(
-            tls.names,
-            "Names and addresses that a self-made certificate is for."
-        ),
-        setting!(tls.watch in 0..=DAY, "How often the files are looked at for a change; 0 to reload on SIGHUP only."),
-        setting!(
-            web_transport.allowed_origins,
-            "Origins whose pages may open sessions, such as `https://example.org`; empty: all. Clients that name none are no browsers."
-        ),
-        setting!(
-            admin.listen,
-            "TCP address for metrics and health; not set: no such listener. It has no access control."
-        ),
-        setting!(admin.tracks_max in 0..=100_000, "Tracks that /tracks lists, an error beyond; 0: no such page, as it shows names."),
-        setting!(admin.connections_max in 1..=1024, "Connections to it at once; answered with 503 beyond."),
-        setting!(admin.header_bytes_max in 256..=1 << 20, "Bytes of a request; answered with 431 beyond."),
-        setting!(admin.timeout in MILLISECOND..=MINUTE, "How long a request and its answer may take."),
-        setting!(drain.delay in 0..=HOUR, "On SIGTERM, how long /readyz says 503 before clients are told to go."),
-        setting!(drain.time in 0..=DAY, "How long clients may then take to go before the relay ends."),
-        setting!(
-            drain.successor,
-            "Where clients are sent then (a URL); not set: to the same place."
-        ),
-        setting!(
-            log.filter,
-            "What to log on standard error, e.g. `info` or `weir_relay=debug`."
-        ),
-        setting!(log.format, "How: `text` or `json`, one line each."),
-        setting!(
-            qlog.folder,
-            "Write qlog files into this folder; not set: none."
-        ),
-        setting!(qlog.sample in 1..=u64::MAX, "Log one of so many connections."),
-        setting!(qlog.file_bytes_max in 4096..=u64::MAX, "Bytes of one file; its log stops there."),
-        setting!(qlog.total_bytes_max in 4096..=u64::MAX, "Bytes of all files of this run; beyond it no new ones are begun."),
     ]
-}
-
-fn access() -> Vec<Setting<RelayConfig>> {
-    vec![
-        setting!(
-            auth.anonymous.publish,
-            "Namespaces in which those may publish who show nothing; not set: all, if no other way in is set, else none."
-        ),
-        setting!(
-            auth.anonymous.subscribe,
-            "Namespaces that those may subscribe to who show nothing; not set: as above."
-        ),
-        setting!(
-            auth.clients.ca,
-            "Trust clients whose certificates lead to one of this file (PEM), such as other relays."
-        ),
-        setting!(
-            auth.clients.publish,
-            "Namespaces in which those clients may publish; \"\" is all."
-        ),
-        setting!(
-            auth.clients.subscribe,
-            "Namespaces that those clients may subscribe to; \"\" is all."
-        ),
-        setting!(auth.jwt.keys, "Files with issuers' keys, PEM, JWK or JWKS."),
-        setting!(
-            auth.jwt.jwks_url,
-            "https address of a JWKS with issuers' keys."
-        ),
-        setting!(
-            auth.jwt.jwks_ca,
-            "Trust the certificates in this file (PEM) for that address; not set: the system's."
-        ),
-        setting!(auth.jwt.jwks_refresh in SECOND..=DAY, "How often it is fetched."),
-        setting!(auth.jwt.jwks_timeout in 100 * MILLISECOND..=MINUTE, "How long one try may take."),
-        setting!(
-            auth.jwt.algorithms,
-            "Signature algorithms that are accepted."
-        ),
-        setting!(
-            auth.jwt.issuer,
-            "The `iss` that a token must have; not set: any."
-        ),
-        setting!(
-            auth.jwt.audience,
-            "The `aud` that a token must have; not set: only tokens without one are accepted."
-        ),
-        setting!(auth.jwt.clock_difference in 0..=5 * MINUTE, "How far an issuer's clock may be ahead, for `nbf`."),
-    ]
-}
-
-fn limits() -> Vec<Setting<RelayConfig>> {
-    [
-        load_limits(),
-        relay_limits(),
-        quic_limits(),
-        session_limits(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
 }
 
 fn load_limits() -> Vec<Setting<RelayConfig>> {
@@ -222,12 +140,6 @@ fn session_limits() -> Vec<Setting<RelayConfig>> {
     ]
 }
 
-/// Bounds of durations are in microseconds.
-const MILLISECOND: u64 = 1_000;
-const SECOND: u64 = 1_000 * MILLISECOND;
-const MINUTE: u64 = 60 * SECOND;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
 /// What a table may hold.
 const COUNT: std::ops::RangeInclusive<u64> = 1..=u32::MAX as u64;
 /// What a queue may hold.

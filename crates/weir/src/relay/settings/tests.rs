@@ -1,5 +1,4 @@
 use super::*;
-use crate::relay::config::setting;
 
 #[derive(Debug, Default, PartialEq)]
 struct Sample {
@@ -136,23 +135,17 @@ fn congestion_is_controlled_by_name() {
         maximum: 0,
     };
     for text in ["cubic", "delay 25ms", "delay 1s500ms", "delay 10s"] {
-        let mut congestion = Congestion::default();
-        congestion
-            .read(&Raw::String(text.to_owned()), shape)
-            .unwrap();
+        let congestion = Congestion::read(&Raw::String(text.to_owned()), shape).unwrap();
         assert_eq!(congestion.show(shape), Some(text.into()));
     }
-    let mut congestion = Congestion::default();
-    congestion
-        .read(&Raw::Text("delay".to_owned()), shape)
-        .unwrap();
+    let congestion = Congestion::read(&Raw::Text("delay".to_owned()), shape).unwrap();
     assert_eq!(congestion, Congestion::LOW_LATENCY);
     let long = ["delay 10s1ns", "delay 584000000000y"];
     for text in ["reno", "delay 0s", "delay soon", "cubic 1s", ""]
         .into_iter()
         .chain(long)
     {
-        let refused = congestion.read(&Raw::Text(text.to_owned()), shape);
+        let refused = Congestion::read(&Raw::Text(text.to_owned()), shape);
         assert!(
             refused.unwrap_err().starts_with("expected \"cubic\""),
             "{text}"

@@ -98,25 +98,36 @@ fn where_nothing_is_measured_the_results_stay_as_they_are() {
 fn a_run_in_which_the_server_falls_is_none() {
     let folder = Folder::new("falls");
     let pid = folder.file("pid");
-    let server = format!(
-        "scenarios = [\"1k\"]\nrounds = 1\nseconds = 8\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
-         ready_seconds = 60\nstart = [\"sh\", \"-c\", \"echo $$ > {}; exec \\\"$@\\\"\", \"sh\", {{all}}]\n",
-        pid.display()
-    );
-    described(&folder, &server);
-    let mut command = compare(&folder, &[]);
-    command.stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut comparison = command.spawn().unwrap();
-    // The first line about the progress comes after a second.
-    let mut said = BufReader::new(comparison.stderr.take().unwrap());
-    let mut progress = String::new();
-    said.read_line(&mut progress).unwrap();
-    assert!(progress.contains("ours, 1k, round 1 of 1"), "{progress}");
-    let server = fs::read_to_string(&pid).unwrap();
-    let killed = Command::new("kill").args(["-KILL", server.trim()]).status();
-    assert!(killed.unwrap().success());
-    let rest: Vec<String> = said.lines().map(Result::unwrap).collect();
-    assert_eq!(comparison.wait().unwrap().code(), Some(2), "{rest:?}");
+    let fall = |seconds: u32| {
+        let server = format!(
+            "scenarios = [\"1k\"]\nrounds = 1\nseconds = {seconds}\nwarm_up_seconds = 0\n[[server]]\nname = \"ours\"\n\
+             ready_seconds = 60\nstart = [\"sh\", \"-c\", \"echo $$ > {}; exec \\\"$@\\\"\", \"sh\", {{all}}]\n",
+            pid.display()
+        );
+        described(&folder, &server);
+        let mut command = compare(&folder, &[]);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut comparison = command.spawn().unwrap();
+        // The first line about the progress comes after a second.
+        let mut said = BufReader::new(comparison.stderr.take().unwrap());
+        let mut progress = String::new();
+        said.read_line(&mut progress).unwrap();
+        let server = fs::read_to_string(&pid).unwrap();
+        let killed = Command::new("kill").args(["-KILL", server.trim()]).status();
+        assert!(killed.is_ok());
+        let rest: Vec<String> = said.lines().map(Result::unwrap).collect();
+        let code = comparison.wait().unwrap().code();
+        (code == Some(2))
+            .then_some(())
+            .ok_or((code, progress, rest))
+    };
+    // On a busy machine the run may be over before this test has noticed that it has begun.
+    let mut all = Vec::new();
+    let fell = [8, 60, 240].into_iter().any(|seconds| {
+        all.push(fall(seconds));
+        all.last().is_some_and(Result::is_ok)
+    });
+    assert!(fell, "{all:?}");
     let ours = entry(&folder, "ours");
     assert_eq!(ours["runs"], serde_json::json!([]), "{ours}");
     let problem = ours["problems"][0].as_str().unwrap();

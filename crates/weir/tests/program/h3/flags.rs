@@ -5,7 +5,7 @@ use std::{
     io::{BufRead as _, BufReader},
     net::{SocketAddr, UdpSocket},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -19,6 +19,13 @@ use serde_json::Value;
 use crate::process::wait_for;
 
 use super::stage::{Folder, Server, bench, core, json, succeed, text, weir};
+
+/// Sends SIGINT.
+fn interrupt(child: &Child) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &pid]).status();
+    assert!(sent.unwrap().success());
+}
 
 /// What is reported of a run in which nothing fails.
 fn good(name: &str, url: &str, arguments: &[&str]) -> Value {
@@ -165,7 +172,7 @@ fn several_processes_of_a_server_are_watched_together() {
         "bench",
         &server.url("/1k"),
         "--insecure",
-        "--duration=10",
+        "--duration=3600",
     ]);
     command.args(&flags).arg("--json").arg(&file);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
@@ -173,6 +180,7 @@ fn several_processes_of_a_server_are_watched_together() {
     let mut lines = BufReader::new(load.stderr.take().unwrap());
     lines.read_line(&mut String::new()).unwrap();
     other.terminate();
+    interrupt(&load);
     assert_eq!(load.wait().unwrap().code(), Some(0));
     let report = json(&file);
     let died = format!("Of the server's 2 processes [{}] ended in mid-run", pids[1]);
@@ -211,14 +219,7 @@ fn an_interrupt_ends_a_run_with_its_report() {
         progress.is_some(),
         "it says how many requests were answered"
     );
-    let pid = load.id().to_string();
-    assert!(
-        Command::new("kill")
-            .args(["-INT", &pid])
-            .status()
-            .unwrap()
-            .success()
-    );
+    interrupt(&load);
     assert_eq!(load.wait().unwrap().code(), Some(0));
     let report = json(&file);
     assert!(report["requests"]["successes"].as_u64().unwrap() > 0);
@@ -394,10 +395,7 @@ fn an_interrupt_ends_a_comparison_and_its_server() {
         text.trim().parse::<u32>().ok()
     });
     let server = format!("/proc/{}", started.expect("the server was started"));
-    let sent = Command::new("kill")
-        .args(["-INT", &comparison.id().to_string()])
-        .status();
-    assert!(sent.unwrap().success());
+    interrupt(&comparison);
     let status = comparison.wait().unwrap();
     assert_ne!(status.code(), Some(0), "not all runs were made");
     assert!(!Path::new(&server).exists(), "the server has ended as well");

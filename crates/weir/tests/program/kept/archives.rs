@@ -4,7 +4,8 @@ use std::{fs, io::Read as _};
 
 use flate2::read::GzDecoder;
 
-use super::stage::{ANY, Folder, errors, weir};
+use super::stage::folder;
+use crate::process::{ANY, Folder, text, weir};
 
 /// A run of three subscribers, kept; the exit code that it and its reports have.
 fn kept(folder: &Folder) -> Option<i32> {
@@ -28,13 +29,13 @@ fn kept(folder: &Folder) -> Option<i32> {
         &json,
     ]);
     let code = output.status.code();
-    assert!(matches!(code, Some(0 | 1)), "{}", errors(&output));
+    assert!(matches!(code, Some(0 | 1)), "{}", text(&output.stderr));
     code
 }
 
 #[test]
 fn an_archive_has_every_form_of_its_report() {
-    let folder = Folder::new("forms");
+    let folder = folder("forms");
     let code = kept(&folder);
     let archive = folder.file("run.weir");
     let names = ["again.json", "page.html", "rows.csv", "seconds.csv", "text"];
@@ -45,7 +46,7 @@ fn an_archive_has_every_form_of_its_report() {
         arguments.extend([*flag, file]);
     }
     let output = weir(&arguments);
-    assert_eq!(output.status.code(), code, "{}", errors(&output));
+    assert_eq!(output.status.code(), code, "{}", text(&output.stderr));
     // The run's own report, to the byte.
     assert_eq!(folder.text("again.json"), folder.text("run.json"));
     assert!(folder.text("page.html").starts_with("<!DOCTYPE html>"));
@@ -65,7 +66,7 @@ fn an_archive_has_every_form_of_its_report() {
 
 #[test]
 fn an_archive_that_somebody_unpacked_is_read_and_one_that_was_cut_off_is_not() {
-    let folder = Folder::new("packed");
+    let folder = folder("packed");
     let code = kept(&folder);
     let packed = fs::read(folder.file("run.weir")).unwrap();
     let mut plain = String::new();
@@ -77,7 +78,7 @@ fn an_archive_that_somebody_unpacked_is_read_and_one_that_was_cut_off_is_not() {
     );
     let (unpacked, again) = (folder.write("plain", &plain), folder.file("again.json"));
     let output = weir(&["bench", "report", &unpacked, "--json", &again]);
-    assert_eq!(output.status.code(), code, "{}", errors(&output));
+    assert_eq!(output.status.code(), code, "{}", text(&output.stderr));
     assert_eq!(folder.text("again.json"), folder.text("run.json"));
     let half = folder.write("half", &packed[..packed.len() / 2]);
     let (lines, _) = plain.trim_end().rsplit_once('\n').unwrap();
@@ -87,7 +88,7 @@ fn an_archive_that_somebody_unpacked_is_read_and_one_that_was_cut_off_is_not() {
         (headless, "breaks off after line"),
     ] {
         let output = weir(&["bench", "report", &file]);
-        let error = errors(&output);
+        let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{error}");
         assert!(
             error.starts_with(&format!("weir: {file}: ")) && error.contains(problem),
@@ -98,7 +99,7 @@ fn an_archive_that_somebody_unpacked_is_read_and_one_that_was_cut_off_is_not() {
 
 #[test]
 fn no_form_of_a_sanitized_report_names_anybody() {
-    let folder = Folder::new("sanitized");
+    let folder = folder("sanitized");
     let code = kept(&folder);
     let (archive, json, html, csv) = (
         folder.file("run.weir"),
@@ -116,7 +117,7 @@ fn no_form_of_a_sanitized_report_names_anybody() {
         &csv,
     ];
     let output = weir(&[&["bench", "report", &archive], &flags[..]].concat());
-    assert_eq!(output.status.code(), code, "{}", errors(&output));
+    assert_eq!(output.status.code(), code, "{}", text(&output.stderr));
     let shown = String::from_utf8(output.stdout).unwrap();
     let files = ["clean.json", "clean.html", "clean.csv"].map(|name| folder.text(name));
     for text in files.iter().chain([&shown]) {

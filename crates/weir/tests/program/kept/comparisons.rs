@@ -2,9 +2,8 @@
 
 use serde_json::Value;
 
-use crate::process::free_port;
-
-use super::stage::{ANY, Folder, errors, weir};
+use super::stage::folder;
+use crate::process::{ANY, Folder, free_port, text, weir};
 
 /// A file of two relays, each on a port of its own, with `more` at the end of the second.
 fn description(folder: &Folder, head: &str, more: &str) -> String {
@@ -16,7 +15,7 @@ fn description(folder: &Folder, head: &str, more: &str) -> String {
         )
     });
     let text = format!("{head}{}{more}", relays.concat());
-    folder.write("relays.toml", text)
+    folder.write("relays.toml", &text)
 }
 
 /// Two subscribers, a second of warming up, a run.
@@ -34,7 +33,7 @@ fn standing<'a>(comparison: &'a Value, name: &str) -> &'a Value {
 
 #[test]
 fn two_relays_are_compared_in_every_form() {
-    let folder = Folder::new("compared");
+    let folder = folder("compared");
     let file = description(&folder, &head(), "");
     let (json, markdown, html) = (
         folder.file("runs.json"),
@@ -43,7 +42,7 @@ fn two_relays_are_compared_in_every_form() {
     );
     let forms = ["--json", &json, "--markdown", &markdown, "--html", &html];
     let output = weir(&[&["bench", "compare", &file], &forms[..]].concat());
-    assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let comparison = folder.json("runs.json");
     for name in ["one", "other"] {
         let relay = standing(&comparison, name);
@@ -62,14 +61,14 @@ fn two_relays_are_compared_in_every_form() {
 
 #[test]
 fn a_relay_that_does_not_start_costs_the_others_nothing() {
-    let folder = Folder::new("missing");
+    let folder = folder("missing");
     let missing = "[[relay]]\nname = \"missing\"\nstart = [\"false\"]\nurl = \"moqt://127.0.0.1:9\"\nready_ms = 3000\n";
     let head = head().replace("warm_up_seconds = 1", "warm_up_seconds = 0");
     let file = description(&folder, &head, missing);
     let json = folder.file("runs.json");
     let only = ["--only", "one", "--only", "missing"];
     let output = weir(&[&["bench", "compare", &file, "--json", &json], &only[..]].concat());
-    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let comparison = folder.json("runs.json");
     let one = standing(&comparison, "one");
     assert_eq!(one["entry"]["runs"][0]["figures"]["objects_delivered"], 100);
@@ -81,12 +80,12 @@ fn a_relay_that_does_not_start_costs_the_others_nothing() {
     // With nothing measured yet, it is an error.
     let output = weir(&["bench", "compare", &file, "--only", "missing"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(errors(&output).contains("weir: missing: ended at once"));
+    assert!(text(&output.stderr).contains("weir: missing: ended at once"));
 }
 
 #[test]
 fn the_limits_of_two_relays_are_searched_and_calibrated() {
-    let folder = Folder::new("limits");
+    let folder = folder("limits");
     let search = "[find_max]\nfrom = 2\nmost = 2\nrepeats = 1\nneeded = 1\nsteady_seconds = 1\n";
     let file = description(&folder, &(head() + search), "");
     let (json, markdown) = (folder.file("limits.json"), folder.file("table.md"));
@@ -95,7 +94,7 @@ fn the_limits_of_two_relays_are_searched_and_calibrated() {
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
-        errors(&output)
+        text(&output.stderr)
     );
     let limits = folder.json("limits.json");
     let searches = limits["searches"].as_array().unwrap();

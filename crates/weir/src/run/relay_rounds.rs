@@ -16,7 +16,7 @@ use weir_report::{
 };
 
 use super::{
-    Plan, RelayChoice,
+    Plan, RelayChoice, TrustArguments,
     options::RunOptions,
     relay_file::{RelayEntry, RelayFile},
 };
@@ -158,7 +158,10 @@ fn options(
     let given = RunOptions::from_arguments(&arguments)?;
     Ok(RunOptions {
         relay: Some(relay.url.clone()),
-        insecure: given.insecure || !given.names_trust(),
+        trust: TrustArguments {
+            insecure: given.trust.insecure || !given.trust.is_given(),
+            ..given.trust.clone()
+        },
         publish_flow: relay.publish_flow.unwrap_or(given.publish_flow),
         relay_cores: relay
             .core

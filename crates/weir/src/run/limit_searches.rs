@@ -16,9 +16,9 @@ use weir_report::{
 
 use super::{
     Plan,
-    comparison::{Relays, watch},
     relay_file::{RelayEntry, RelayFile},
-    search::{Method, Onlooker, Search},
+    relay_rounds::{Relays, watch},
+    search::{By, Method, Onlooker, Search},
 };
 use crate::{
     harness::{child::ChildGroup, machine::Machine, rounds::INTERRUPTED},
@@ -137,21 +137,21 @@ fn service_level(file: &RelayFile) -> Option<&str> {
 fn method(file: &RelayFile, relay: &RelayEntry) -> Method {
     let search = &file.find_max;
     Method {
-        dimension: Dimension::Subscribers,
+        by: By::Subscribers,
         from: Some(relay.from.unwrap_or(search.from)),
         least: None,
         most: Some(search.most),
         precision_percent: search.precision,
         repeats: search.repeats,
         needed: search.needed,
-        settle: Duration::from_secs(1),
-        steady: Duration::from_secs(search.steady_seconds),
+        settle_seconds: 1,
+        steady_seconds: search.steady_seconds,
         // Each probe has a relay of its own.
-        cool_down: Duration::ZERO,
-        time_max: Some(Duration::from_secs(search.search_seconds)),
+        cool_down_seconds: 0,
+        seconds_max: Some(search.search_seconds),
         probes_max: PROBES_MAX,
-        ends_early: true,
-        calibrate: true,
+        whole_probes: false,
+        no_calibration: false,
     }
 }
 

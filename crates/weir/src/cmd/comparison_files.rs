@@ -1,0 +1,60 @@
+//! The files in which a comparison is kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    output::{check_writable, write_named},
+    results,
+};
+
+// The flags of both comparisons. (A doc comment would take the place of the commands' own help.)
+#[derive(Debug, Args)]
+pub(super) struct ComparisonFiles {
+    /// Write the comparison as JSON, with every run
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write charts and tables as one HTML file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the tables as Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write the tables into their section of this Markdown file, which is kept as it is besides
+    #[arg(long, value_name = "FILE")]
+    pub(super) results: Option<PathBuf>,
+}
+
+impl ComparisonFiles {
+    /// Finds out before the first run whether all of them can be written.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        let files = [&self.json, &self.html, &self.markdown, &self.results];
+        files
+            .into_iter()
+            .flatten()
+            .try_for_each(|file| check_writable(file))
+    }
+
+    /// Writes the forms that are asked for.
+    pub(super) fn write(&self, json: &str, html: &str, markdown: &str) -> anyhow::Result<()> {
+        write_named(self.json.as_deref(), || json.to_owned())?;
+        write_named(self.html.as_deref(), || html.to_owned())?;
+        write_named(self.markdown.as_deref(), || markdown.to_owned())
+    }
+
+    /// Writes `markdown` below `heading` into the section `name` of the results, which `command` makes again.
+    pub(super) fn write_section(
+        &self,
+        name: &str,
+        command: &str,
+        heading: &str,
+        markdown: &str,
+    ) -> anyhow::Result<()> {
+        if let Some(file) = &self.results {
+            let body = format!("## {heading}\n\n{markdown}");
+            results::write_section(file, name, command, &body)?;
+        }
+        Ok(())
+    }
+}

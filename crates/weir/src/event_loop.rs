@@ -1,0 +1,244 @@
+//! Event loops on real sockets: what one is made of, and several that serve one address.
+
+use std::{
+    iter,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use anyhow::{Context as _, anyhow};
+use weir_net::{
+    CHANNEL_ITEMS_MAX, Host, HostConfig, ReceivePause, SocketConfig, Stop, Telemetry,
+    ThreadChannels, UdpSocket, Waker, clock::SystemClock, pin_to_core, thread_channels,
+};
+use weir_quic::{App, Counters, Endpoint, EndpointConfig, Limits, Packets, Shard, ThreadMessage};
+
+/// An event loop before it runs: its sockets and its endpoint.
+pub(crate) struct EventLoop {
+    /// The core that its thread runs on; any if none is named.
+    pub(crate) core: Option<usize>,
+    pub(crate) config: HostConfig,
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// Wakes it besides packets and timers.
+    pub(crate) waker: Option<Waker>,
+    /// Pauses as long as this says, instead of as configured.
+    pub(crate) receive_pause: Option<ReceivePause>,
+    sockets: Vec<UdpSocket>,
+    endpoint: Endpoint,
+    channels: Option<ThreadChannels<ThreadMessage>>,
+    stop: Stop,
+}
+
+impl EventLoop {
+    /// A loop that runs on any core until `stop`, and nobody watches.
+    pub(crate) fn new(
+        sockets: Vec<UdpSocket>,
+        endpoint: EndpointConfig,
+        stop: Stop,
+    ) -> anyhow::Result<Self> {
+        let segmentation_offload = sockets.iter().all(UdpSocket::has_segmentation);
+        let endpoint = Endpoint::new(EndpointConfig {
+            segmentation_offload,
+            ..endpoint
+        });
+        let endpoint = endpoint.context("the QUIC endpoint cannot be made")?;
+        Ok(Self::of(sockets, endpoint, None, stop))
+    }
+
+    fn of(
+        sockets: Vec<UdpSocket>,
+        endpoint: Endpoint,
+        channels: Option<ThreadChannels<ThreadMessage>>,
+        stop: Stop,
+    ) -> Self {
+        Self {
+            core: None,
+            config: HostConfig::default(),
+            telemetry: Arc::default(),
+            waker: None,
+            receive_pause: None,
+            sockets,
+            endpoint,
+            channels,
+            stop,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sockets(&self) -> &[UdpSocket] {
+        &self.sockets
+    }
+
+    /// Runs `app` on the calling thread until it is finished; returns what the endpoint counted.
+    pub(crate) fn run(self, app: &mut dyn App) -> anyhow::Result<Counters> {
+        if let Some(core) = self.core {
+            pin_to_core(core).with_context(|| format!("cannot run on core {core}"))?;
+        }
+        let mut host = Host::new(
+            self.config,
+            self.sockets,
+            self.endpoint,
+            self.telemetry,
+            self.stop,
+        )
+        .context("cannot set up the event loop")?;
+        if let Some(channels) = self.channels {
+            host = host.with_thread_channels(channels);
+        }
+        if let Some(waker) = self.waker {
+            host = host.with_waker(waker);
+        }
+        if let Some(pause) = self.receive_pause {
+            host = host.with_receive_pause(pause);
+        }
+        host.run(app).context("the event loop failed")?;
+        Ok(host.endpoint().counters())
+    }
+
+    /// Runs `app` on a thread of that name, which returns it in the end.
+    pub(crate) fn start<A: App + Send + 'static>(
+        self,
+        name: &str,
+        app: A,
+    ) -> anyhow::Result<LoopThread<A>> {
+        let thread = thread::Builder::new().name(name.to_owned());
+        let thread = thread.spawn(move || self.finish(app));
+        thread.with_context(|| format!("cannot start the thread {name}"))
+    }
+
+    fn finish<A: App>(self, mut app: A) -> anyhow::Result<(A, Counters)> {
+        let counters = self.run(&mut app)?;
+        Ok((app, counters))
+    }
+}
+
+/// A thread that runs a role and returns it, with what the endpoint counted.
+pub(crate) type LoopThread<A> = JoinHandle<anyhow::Result<(A, Counters)>>;
+
+/// Several loops that serve one address, one for each of `sockets`. `endpoint` says what the endpoint of each is made with, by its
+/// number; all have the same seed.
+pub(crate) fn sharing_an_address(
+    sockets: Vec<UdpSocket>,
+    stop: &Stop,
+    mut endpoint: impl FnMut(usize) -> anyhow::Result<EndpointConfig>,
+) -> anyhow::Result<Vec<EventLoop>> {
+    let threads = u16::try_from(sockets.len()).context("too many threads")?;
+    let channels = thread_channels(threads, CHANNEL_ITEMS_MAX)
+        .context("cannot make channels between threads")?;
+    let seed = seed()?;
+    let parts = sockets.into_iter().zip(channels).zip(0..);
+    let event_loop = |((socket, channels), number): ((UdpSocket, _), u16)| {
+        let config = EndpointConfig {
+            seed,
+            segmentation_offload: socket.has_segmentation(),
+            ..endpoint(number.into())?
+        };
+        let shard = Shard::new(number, threads).context("too many threads")?;
+        let endpoint = Endpoint::with_shard(config, shard);
+        let endpoint = endpoint.context("the QUIC endpoint cannot be made")?;
+        // Who is alone has nobody to write to.
+        let channels = (threads > 1).then_some(channels);
+        Ok(EventLoop::of(
+            vec![socket],
+            endpoint,
+            channels,
+            stop.clone(),
+        ))
+    };
+    parts.map(event_loop).collect()
+}
+
+/// Runs several loops, each with its role, the first on the calling thread; returns all roles with what their endpoints counted.
+/// One loop that ends, however it does, takes the others along.
+pub(crate) fn serve<A: App + Send>(
+    name: &str,
+    members: Vec<(EventLoop, A)>,
+    stop: &Stop,
+) -> anyhow::Result<Vec<(A, Counters)>> {
+    let run = |(event_loop, app): (EventLoop, A)| {
+        let _leave = StopOnLeave(stop);
+        event_loop.finish(app)
+    };
+    let mut members = members.into_iter();
+    let first = members.next().context("a server has a thread")?;
+    thread::scope(|scope| {
+        let start = |(member, number)| {
+            let name = format!("{name}-{number}");
+            let thread = thread::Builder::new().name(name.clone());
+            let thread = thread.spawn_scoped(scope, move || run(member));
+            thread.with_context(|| format!("cannot start the thread {name}"))
+        };
+        let others: anyhow::Result<Vec<_>> = members.zip(1..).map(start).collect();
+        // Those that were started already must not run without the others.
+        let others = others.inspect_err(|_| stop.request())?;
+        let first = run(first);
+        let others = others.into_iter().map(|thread| {
+            let panicked = |_| anyhow!("a thread of the {name} panicked");
+            thread.join().map_err(panicked)?
+        });
+        let all: Vec<_> = iter::once(first).chain(others).collect();
+        all.into_iter().collect()
+    })
+}
+
+/// Asks all loops to stop when one of them ends.
+struct StopOnLeave<'a>(&'a Stop);
+
+impl Drop for StopOnLeave<'_> {
+    fn drop(&mut self) {
+        self.0.request();
+    }
+}
+
+/// What an endpoint for clients is made with, with randomness from the system.
+pub(crate) fn endpoint(limits: Limits) -> anyhow::Result<EndpointConfig> {
+    Ok(EndpointConfig {
+        limits,
+        server: None,
+        seed: seed()?,
+        time_source: Arc::new(SystemClock),
+        qlog: None,
+        packets: Packets::default(),
+        segmentation_offload: false,
+    })
+}
+
+/// A seed from the system's generator.
+pub(crate) fn seed<const BYTES: usize>() -> anyhow::Result<[u8; BYTES]> {
+    let mut seed = [0; BYTES];
+    aws_lc_rs::rand::fill(&mut seed).map_err(|_| anyhow!("the system gives no random bytes"))?;
+    Ok(seed)
+}
+
+/// A socket at `address`.
+pub(crate) fn bind(address: SocketAddr, config: SocketConfig) -> anyhow::Result<UdpSocket> {
+    UdpSocket::bind(address, config).with_context(|| format!("cannot bind to {address}"))
+}
+
+/// A socket for each of so many threads, all at `address`.
+pub(crate) fn bind_group(
+    address: SocketAddr,
+    config: SocketConfig,
+    threads: u16,
+) -> anyhow::Result<Vec<UdpSocket>> {
+    if threads == 1 {
+        return Ok(vec![bind(address, config)?]);
+    }
+    let group = UdpSocket::bind_group(address, config, threads)
+        .with_context(|| format!("cannot bind to {address}"))?;
+    if let Err(error) = group.steering {
+        tracing::warn!(%error, "the kernel does not find the thread of a packet; threads pass them on, which costs");
+    }
+    Ok(group.sockets)
+}
+
+/// An address of this machine from which `remote` can be reached, on a port that the system chooses.
+pub(crate) fn local_address(remote: SocketAddr) -> SocketAddr {
+    match remote {
+        SocketAddr::V4(_) if remote.ip().is_loopback() => (Ipv4Addr::LOCALHOST, 0).into(),
+        SocketAddr::V6(_) if remote.ip().is_loopback() => (Ipv6Addr::LOCALHOST, 0).into(),
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    }
+}

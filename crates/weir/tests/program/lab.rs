@@ -1,0 +1,116 @@
+//! The testbed for live streams, from outside: what it compares, over which links, and what it says of a run that fails.
+
+use std::{fs, process::Command};
+
+use serde_json::Value;
+
+use crate::process::{Folder, text, weir};
+
+/// Runs the testbed; returns its exit code, and what it wrote to standard output and error.
+fn lab(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let output = weir(&[&["live", "lab"][..], arguments].concat());
+    (
+        output.status.code(),
+        text(&output.stdout),
+        text(&output.stderr),
+    )
+}
+
+#[test]
+fn our_strategy_holds_what_it_has_to_over_the_profile_with_the_hole() {
+    let folder = Folder::new("hole");
+    let (json, html) = (folder.file("hole.json"), folder.file("hole.html"));
+    let (code, table, errors) = lab(&[
+        "--strategies",
+        "skip,weir",
+        "--profiles",
+        "INTRA_CASCADE",
+        "--seeds",
+        "2",
+        "--require",
+        "--json",
+        &json,
+        "--html",
+        &html,
+    ]);
+    assert_eq!(code, Some(0), "{table}{errors}");
+    assert!(!table.contains("fails"), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    let runs = runs.as_array().unwrap();
+    let of = |name: &str| runs.iter().filter(|run| run["strategy"] == name).count();
+    assert_eq!((runs.len(), of("skip"), of("weir")), (4, 2, 2));
+    for run in runs {
+        assert_eq!(run["link"], "INTRA_CASCADE");
+        assert!(run["seed"] == 1 || run["seed"] == 2);
+        let figures = &run["figures"];
+        assert!(figures["frames"].as_u64() > Some(3000), "{run}");
+        for name in ["shown", "latency_mean", "age_mean", "freeze_longest"] {
+            assert!(figures[name].as_f64() > Some(0.0), "{run}");
+        }
+    }
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("live lab --strategies skip,weir"));
+    // The sign of the program, three figures of both, and what was received of ours by kind.
+    assert_eq!(html.matches("<svg").count(), 5);
+    assert!(html.ends_with("</body></html>\n"));
+}
+
+#[test]
+fn a_recorded_link_is_a_profile_and_a_broken_one_is_named_with_the_line() {
+    let folder = Folder::new("trace");
+    let (trace, json) = (folder.file("link.mahimahi"), folder.file("trace.json"));
+    // A packet each 12 ms: a megabit per second.
+    let lines: Vec<String> = (1..=100).map(|number| (number * 12).to_string()).collect();
+    fs::write(&trace, lines.join("\n")).unwrap();
+    let only = ["--strategies", "weir", "--trace"];
+    let arguments = [&only[..], &[&trace, "--trace-time", "8s", "--json", &json]].concat();
+    let (code, table, errors) = lab(&arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(table.contains(&trace), "{table}");
+    let runs: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(runs.as_array().unwrap().len(), 1, "no other profile");
+    let figures = &runs[0]["figures"];
+    assert_eq!(figures["frames"], 168);
+    assert!(figures["shown"].as_f64() > Some(0.9), "{figures}");
+    for (lines, more, error) in [
+        ("12\n24\nsoon\n", &[][..], "line 3"),
+        ("", &[], trace.as_str()),
+        ("12\n", &["--trace-time", "1s"], "is too short"),
+        ("12\n", &["--require"], "--require compares weir with skip"),
+        (
+            "12\n",
+            &["--strategies", "fast"],
+            "there is no strategy \"fast\"",
+        ),
+        ("12\n", &["--profiles", "HOLE"], "no profile \"HOLE\""),
+        ("12\n", &["--loss", "nan"], "--loss"),
+    ] {
+        fs::write(&trace, lines).unwrap();
+        let (code, _, errors) = lab(&[&only[..], &[&trace], more].concat());
+        assert_eq!(code, Some(2), "{more:?}: {errors}");
+        assert!(errors.contains(error), "{more:?}: {errors}");
+    }
+}
+
+#[test]
+fn a_run_whose_encoder_dies_fails_with_its_words() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = Folder::new("encoder-that-dies");
+    let script = "#!/bin/sh\necho no such generator >&2\nexit 3\n";
+    let encoder = folder.write("ffmpeg", script);
+    fs::set_permissions(&encoder, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["live", "lab", "--net", "--source", "ffmpeg"])
+        .args(["--profiles", "SPIKE", "--strategies", "weir"])
+        .env("PATH", format!("{}:{path}", folder.file("")))
+        .output()
+        .unwrap();
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert!(
+        errors
+            .contains("ffmpeg ended in the middle of the run (exit status: 3): no such generator"),
+        "{errors}"
+    );
+}
