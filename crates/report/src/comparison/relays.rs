@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::table::{html, markdown, terminal};
 use super::{Middle, Test, by_cost, json, rank_sum};
-use crate::search::{Figures, Probe, ProbeOutcome};
+use crate::search::{Probe, ProbeFigures, ProbeOutcome};
 
 /// Version of the comparison's form; it grows whenever a field changes or goes.
 pub const COMPARISON: u32 = 2;
@@ -99,7 +99,7 @@ impl Standing {
         let is_generator = |run: &&Probe| matches!(run.outcome, ProbeOutcome::Generator { .. });
         let generator_limited = entry.runs.iter().filter(is_generator).count();
         let judged = || entry.runs.iter().filter(|run| !is_generator(run));
-        let middle = |pick: fn(&Figures) -> Option<f64>| {
+        let middle = |pick: fn(&ProbeFigures) -> Option<f64>| {
             Middle::of(judged().filter_map(|run| pick(&run.figures)))
         };
         let mut broke: Vec<&str> = judged()
@@ -153,11 +153,11 @@ mod tests {
         Probe {
             load: 100,
             outcome,
-            figures: Figures {
+            figures: ProbeFigures {
                 cpu_us_per_delivered_object: Some(cost),
                 latency_p99_ms: Some(cost / 2.0),
                 bytes_per_session: Some(20_480.0),
-                ..Figures::default()
+                ..ProbeFigures::default()
             },
         }
     }

@@ -20,7 +20,7 @@ use weir_net::{
     Host, HostConfig, SocketConfig, Stop, Telemetry, clock, pin_to_core, raise_open_files_limit,
 };
 use weir_quic::{App, Endpoint, Event, Limits};
-use weir_report::{latency, relay::Clause};
+use weir_report::{latency, service_level::JudgedClause};
 
 use super::RelayUrl;
 use crate::endpoints;
@@ -204,7 +204,7 @@ pub(crate) struct LoadHost {
     /// Watches for clauses that cannot hold any more, where that ends the run.
     early_stop: Option<EarlyStop>,
     /// What it found.
-    hopeless: Vec<Clause>,
+    hopeless: Vec<JudgedClause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
     next_waste: Instant,
@@ -224,7 +224,7 @@ impl LoadHost {
     }
 
     /// The clauses of the service level that could not hold any more, where that was looked after.
-    pub(crate) fn hopeless(&self) -> &[Clause] {
+    pub(crate) fn hopeless(&self) -> &[JudgedClause] {
         &self.hopeless
     }
 
