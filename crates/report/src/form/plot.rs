@@ -344,7 +344,7 @@ fn in_lines(name: &str, room: f64) -> Vec<String> {
 }
 
 /// From one line of a name below a plot to the next.
-const NAME_LINE: f64 = 14.0;
+const NAME_LINE: f64 = 18.0;
 
 /// Between two labels in a row.
 const LABEL_GAP: f64 = 9.0;
