@@ -3,6 +3,7 @@
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { pathToFileURL } from "node:url";
@@ -24,7 +25,8 @@ const FONT_PX_MIN = 10;
 
 const stage = new Stage();
 /** The reports, by what they tell of. */
-const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html"), lab: join(stage.folder, "lab.html"), "load on HTTP/3": join(stage.folder, "h3.html") };
+const reports = { run: join(stage.folder, "run.html"), limit: join(stage.folder, "limit.html"), lab: join(stage.folder, "lab.html"), "load on HTTP/3": join(stage.folder, "h3.html"),
+  "comparison of HTTP/3 servers": join(stage.folder, "h3-compare.html") };
 
 before(async () => {
   if (skip) return;
@@ -44,6 +46,12 @@ before(async () => {
   const { certificate, key } = stage.certificate();
   const { ready } = await stage.weir(["h3", "serve", "--listen", "127.0.0.1:0", "--cert", certificate, "--key", key]);
   weir(["h3", "bench", `https://${ready.listening}/15k`, "--insecure", "--duration", "3s", "--html", reports["load on HTTP/3"]]);
+  const servers = join(stage.folder, "servers.toml");
+  const start = ["{weir}", "h3", "serve", "--listen", "127.0.0.1:{port}", "--cert", "{cert}", "--key", "{key}", "--root", "{root}"];
+  const server = (/** @type {string} */ name) =>
+    `[[server]]\nname = "${name}"\nready_seconds = 60\nstart = ${JSON.stringify(start)}\nversion = ["{weir}", "--version"]\nnote = "Serves from memory."\n`;
+  writeFileSync(servers, `scenarios = ["15k", "1k-short"]\nrounds = 2\nseconds = 1\nwarm_up_seconds = 0.1\n${server("weir")}${server("a-server-with-a-long-name")}`);
+  weir(["h3", "compare", servers, "--no-namespace", "--html", reports["comparison of HTTP/3 servers"]]);
 });
 after(() => stage.end());
 

@@ -9,8 +9,7 @@ use crate::clock::nanoseconds;
 use crate::metrics::TrackPlan;
 use crate::profile::Pattern;
 use crate::subscriber::SubscriberRole;
-use weir_report::relay::Clause;
-use weir_report::service_level::{Midway, ServiceLevel};
+use weir_report::service_level::{JudgedClause, Midway, ServiceLevel};
 
 /// Watches the subscribers of a run for clauses that cannot hold any more.
 #[derive(Clone, Debug)]
@@ -73,7 +72,7 @@ impl EarlyStop {
     }
 
     /// The clauses that cannot hold any more. If there is one, the run is not worth going on with.
-    pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Vec<Clause> {
+    pub fn look(&self, now: Instant, subscribers: &SubscriberRole) -> Vec<JudgedClause> {
         let Some(begun) = &self.begun else {
             return Vec::new();
         };

@@ -11,11 +11,54 @@ mod rank_sum;
 pub mod relays;
 pub mod servers;
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
 pub use self::rank_sum::{Test, rank_sum};
+
+/// Contenders under the same loads. `T` holds who they are and their rows, in the order of their ranks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison<T> {
+    /// Version of the form, which depends on what is compared.
+    pub comparison: u32,
+    /// What was compared, in words: load, service level, machine, rounds.
+    pub setting: Vec<String>,
+    /// What was measured of the contenders.
+    #[serde(flatten)]
+    pub contenders: T,
+    /// Why not all runs were made, if so.
+    pub broken_off: Option<String>,
+}
+
+/// One contender's place under one load: its runs, and what they come to.
+trait Row: Sized {
+    /// The contender's runs.
+    type Entry;
+
+    /// Draws the medians of the runs.
+    fn of(entry: Self::Entry) -> Self;
+
+    /// Who comes first.
+    fn order(&self, other: &Self) -> Ordering;
+}
+
+/// The rows of `entries`, best first.
+fn ranked<R: Row>(entries: Vec<R::Entry>) -> Vec<R> {
+    let mut rows: Vec<R> = entries.into_iter().map(R::of).collect();
+    rows.sort_by(R::order);
+    rows
+}
+
+/// What occurs most often among `values`; of equals the largest.
+fn most_frequent<T: Copy + Ord>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut times: BTreeMap<T, usize> = BTreeMap::new();
+    for value in values {
+        *times.entry(value).or_default() += 1;
+    }
+    let most = times.into_iter().max_by_key(|(_, times)| *times);
+    most.map(|(value, _)| value)
+}
 
 /// The middle of some runs' figures, and their ends.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::verdict::{BUSY_PERCENT, Limit, Verdict};
-use crate::relay::Latency;
+use crate::latency::Latency;
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.

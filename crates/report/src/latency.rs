@@ -1,10 +1,40 @@
-//! Histograms in the figures that a report shows.
+//! Latency as a report shows it, and how it comes from histograms.
 
 use std::time::Duration;
 
-use crate::relay::{Latency, LatencySecond};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::statistics::{Bucket, Distribution};
 use weir_histogram::{Histogram, Series};
+
+/// One-way latency of a definition's objects, over all its subscribers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// Over the whole run; none if nothing arrived.
+    pub overall: Option<Distribution>,
+    /// The same in full: buckets that hold a value, ascending.
+    pub histogram: Vec<Bucket>,
+    /// Second by second of arrival, ascending; seconds without an arrival are left out.
+    pub per_second: Vec<LatencySecond>,
+}
+
+/// Arrivals within one second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatencySecond {
+    /// Second of the run, from 0.
+    pub second: u64,
+    /// Objects that arrived.
+    pub objects: u64,
+    /// Half of them took at most this.
+    pub p50_ms: f64,
+    /// Ninety-nine in a hundred took at most this.
+    pub p99_ms: f64,
+    /// The slowest.
+    pub max_ms: f64,
+}
 
 /// The figures of a histogram; `None` if it is empty.
 pub fn distribution(histogram: &Histogram) -> Option<Distribution> {

@@ -34,8 +34,8 @@ use serde::{Deserialize, Serialize};
 
 pub use self::altered::Altered;
 pub use self::cost::{
-    Clause, Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost,
-    RelayMetric, RelaySecond, RelaySource, ServiceLevel, Window,
+    Generator, GeneratorSecond, GeneratorThread, MetricSecond, Relay, RelayCost, RelayMetric,
+    RelaySecond, RelaySource, Window,
 };
 #[cfg(test)]
 pub(crate) use self::example::example_report;
@@ -43,12 +43,13 @@ pub use self::heat_map::{HeatMap, HeatMapRow};
 pub use self::proof::{Calibration, Fairness, Headroom};
 pub use self::sanitize::{SanitizeError, sanitize};
 pub use self::track::{
-    Completion, CompletionSummary, Conduct, Delivery, Latency, LatencySecond, ObjectPosition,
-    Progress, ProgressSummary, Published, SetApart, Status, StatusCounts, SubscriberReport,
-    TrackDefinition, TrackReport, Variance, VarianceSummary,
+    Completion, CompletionSummary, Conduct, Delivery, ObjectPosition, Progress, ProgressSummary,
+    Published, SetApart, Status, StatusCounts, SubscriberReport, TrackDefinition, TrackReport,
+    Variance, VarianceSummary,
 };
 pub use self::verdict::{Outcome, Verdict};
 use crate::form::number;
+use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics::Distribution;
 
 /// Version of the report's form, written as `schema`; it grows whenever a field comes, changes or goes, for all are always written.
@@ -67,7 +68,7 @@ pub struct Report {
     /// What was run, with what, on what.
     pub run: Run,
     /// The service level asked for, and whether it held.
-    pub slo: ServiceLevel,
+    pub slo: JudgedLevel,
     /// One entry per track definition of the profile, in the profile's order.
     pub tracks: Vec<TrackReport>,
     /// How long the subscribers took to get going.
@@ -84,7 +85,7 @@ impl Report {
     /// Makes a report of its measured parts; set-up times and the verdict follow from them.
     pub fn new(
         run: Run,
-        slo: ServiceLevel,
+        slo: JudgedLevel,
         tracks: Vec<TrackReport>,
         relay: Relay,
         generator: Generator,
@@ -196,7 +197,7 @@ pub struct Run {
     pub interrupted: Option<String>,
     /// The clauses of the service level that could not hold any more, for which the run was ended early, with what had been
     /// measured by then; empty if it was not.
-    pub ended_early_by: Vec<Clause>,
+    pub ended_early_by: Vec<JudgedClause>,
     /// Whether figures below cover only a part of the profile.
     pub partial: bool,
 }
@@ -204,7 +205,7 @@ pub struct Run {
 impl Run {
     /// The run as one that was ended early for clauses that could not hold any more, if there are any.
     #[must_use]
-    pub fn ended_early(mut self, clauses: Vec<Clause>) -> Self {
+    pub fn ended_early(mut self, clauses: Vec<JudgedClause>) -> Self {
         if !clauses.is_empty() {
             self.interrupted = Some(cost::ended_early(&clauses));
             self.partial = true;

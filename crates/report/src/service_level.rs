@@ -11,12 +11,13 @@ mod tests;
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use self::hopeless::Midway;
 use crate::latency::quantile_ms;
 use crate::limits::CLAUSES_MAX;
-use crate::relay as report;
 use weir_histogram::Histogram;
 
 /// Clauses that all have to hold, at least one.
@@ -29,7 +30,7 @@ pub struct ServiceLevel {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clause {
     metric: Metric,
-    comparison: Comparison,
+    operator: Operator,
     limit: f64,
     unit: Unit,
 }
@@ -72,6 +73,46 @@ pub struct Measured<'a> {
     pub cpu_percent: Option<f64>,
 }
 
+/// The service level asked for, and whether it held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ServiceLevel")]
+pub struct JudgedLevel {
+    /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
+    pub text: String,
+    /// Its clauses in that order, and behind them `altered=0`, which is always asked for where anybody subscribes.
+    pub clauses: Vec<JudgedClause>,
+    /// The text of the first clause in that order that broke; none if all held.
+    pub first_broken: Option<String>,
+    /// Whether all clauses held.
+    pub held: bool,
+    /// Loss and latency are judged of objects planned from this time of the data phase on.
+    pub judged_from_ms: f64,
+    /// Objects lost of those that are judged, over all tracks; the tracks themselves count the whole run.
+    pub lost_objects: u64,
+    /// 99th percentile of the latency that is judged, over all tracks; none if there is none.
+    pub latency_p99_ms: Option<f64>,
+}
+
+/// One clause of a service level.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Clause")]
+pub struct JudgedClause {
+    /// As it was asked for, such as `p99<100ms`.
+    pub text: String,
+    /// What it is about, such as `p99`.
+    pub metric: String,
+    /// The bound, in `unit`.
+    pub limit: f64,
+    /// What was measured, in `unit`; none if it could not be, which breaks the clause.
+    pub measured: Option<f64>,
+    /// Unit of both, such as `ms`; empty for a plain number.
+    pub unit: String,
+    /// Whether it held.
+    pub held: bool,
+}
+
 /// Why a text is no service level.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ServiceLevelError {
@@ -81,7 +122,7 @@ pub enum ServiceLevelError {
     /// More clauses than anyone means.
     #[error("more than {CLAUSES_MAX} clauses")]
     TooMany,
-    /// A clause without a comparison.
+    /// A clause without an operator.
     #[error("`{0}`: expected METRIC, one of = < <= > >=, and a VALUE")]
     NoComparison(String),
     /// A metric that nobody knows.
@@ -117,7 +158,7 @@ impl ServiceLevel {
 
     /// Holds every clause against what was measured, and behind them the one that nobody has to ask for: a relay that
     /// alters objects has not delivered them.
-    pub fn evaluate(&self, measured: &Measured<'_>) -> report::ServiceLevel {
+    pub fn evaluate(&self, measured: &Measured<'_>) -> JudgedLevel {
         let clauses: Vec<_> = self
             .clauses
             .iter()
@@ -128,7 +169,7 @@ impl ServiceLevel {
             .iter()
             .find(|clause| !clause.held)
             .map(|clause| clause.text.clone());
-        report::ServiceLevel {
+        JudgedLevel {
             text: self.to_string(),
             held: first_broken.is_none(),
             clauses,
@@ -196,15 +237,15 @@ impl Clause {
         let position = clause.find(['<', '=', '>']);
         let position = position.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
         let (name, rest) = clause.split_at(position);
-        let comparison = Comparison::ALL
+        let operator = Operator::ALL
             .into_iter()
             .find(|one| rest.starts_with(one.sign()));
-        let comparison = comparison.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
+        let operator = operator.ok_or_else(|| ServiceLevelError::NoComparison(named()))?;
         let metric = Metric::ALL
             .into_iter()
             .find(|metric| metric.name() == name.trim());
         let metric = metric.ok_or_else(|| ServiceLevelError::UnknownMetric { clause: named() })?;
-        let value = rest[comparison.sign().len()..].trim();
+        let value = rest[operator.sign().len()..].trim();
         let (limit, unit) = metric
             .parse_value(value)
             .ok_or_else(|| ServiceLevelError::Value {
@@ -213,28 +254,28 @@ impl Clause {
             })?;
         Ok(Self {
             metric,
-            comparison,
+            operator,
             limit,
             unit,
         })
     }
 
-    fn evaluate(&self, measured: &Measured<'_>) -> report::Clause {
+    fn evaluate(&self, measured: &Measured<'_>) -> JudgedClause {
         let value = self.metric.measure(self.unit, measured);
-        report::Clause {
+        JudgedClause {
             text: self.to_string(),
             metric: self.metric.name().to_owned(),
             limit: self.limit,
             measured: value,
             unit: self.unit.symbol().to_owned(),
-            held: value.is_some_and(|value| self.comparison.holds(value, self.limit)),
+            held: value.is_some_and(|value| self.operator.holds(value, self.limit)),
         }
     }
 }
 
 impl Display for Clause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, sign) = (self.metric.name(), self.comparison.sign());
+        let (name, sign) = (self.metric.name(), self.operator.sign());
         write!(f, "{name}{sign}{}{}", self.limit, self.unit.symbol())
     }
 }
@@ -336,8 +377,8 @@ impl Metric {
 }
 
 /// The clause that no object was altered.
-fn unaltered(altered: u64) -> report::Clause {
-    report::Clause {
+fn unaltered(altered: u64) -> JudgedClause {
+    JudgedClause {
         text: format!("{ALTERED}=0"),
         metric: ALTERED.to_owned(),
         limit: 0.0,
@@ -363,7 +404,7 @@ fn amount(count: u64, whole: u64, unit: Unit) -> Option<f64> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Comparison {
+enum Operator {
     AtMost,
     AtLeast,
     Below,
@@ -371,7 +412,7 @@ enum Comparison {
     Equal,
 }
 
-impl Comparison {
+impl Operator {
     /// The longer signs first, since the shorter ones begin them.
     const ALL: [Self; 5] = [
         Self::AtMost,

@@ -53,7 +53,7 @@ fn expect_broken(report: &Report, words: &str) {
         runs: vec![probe],
     };
     let comparison = Comparison::new(Vec::new(), vec![entry], None);
-    let standing = &comparison.relays[0];
+    let standing = &comparison.contenders.relays[0];
     assert_eq!(
         (standing.held, standing.broke.as_deref()),
         (0, Some("altered=0"))

@@ -19,8 +19,8 @@ use weir_client::target::Target;
 use weir_link::{Config as LinkConfig, Delay};
 use weir_quic::App;
 use weir_report::{
-    relay::{Clause, Cores, Generator, Relay, RelaySource, Report, Run},
-    service_level::ServiceLevel,
+    relay::{Cores, Generator, Relay, RelaySource, Report, Run},
+    service_level::{JudgedClause, ServiceLevel},
 };
 use weir_sim::{End, NodeConfig, NodeId, SERVER_NAME, Sim};
 
@@ -82,7 +82,7 @@ pub(crate) struct World {
     /// When the schedules began.
     released: Duration,
     /// What could not hold any more when the run was ended early, if it was.
-    ended_early_by: Vec<Clause>,
+    ended_early_by: Vec<JudgedClause>,
 }
 
 /// The nodes of the clients.

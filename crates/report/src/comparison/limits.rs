@@ -11,7 +11,7 @@ use super::{
 };
 use crate::form::{number::NONE, table::Table};
 use crate::search::{
-    Answer, DISTURBED_PROBES_MAX, Figures, Probe, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
+    Answer, DISTURBED_PROBES_MAX, Probe, ProbeFigures, ProbeOutcome, Record, STOLEN_PERCENT_MAX,
 };
 
 /// Version of the form of [`Limits`]; it grows whenever a field changes or goes.
@@ -146,7 +146,7 @@ impl RelayLimit {
     }
 
     /// The median of a figure over the probes at the largest load that held.
-    fn median(&self, pick: fn(&Figures) -> Option<f64>, scale: f64) -> String {
+    fn median(&self, pick: fn(&ProbeFigures) -> Option<f64>, scale: f64) -> String {
         let held = self.held();
         let probes = self.record.probes.iter();
         let at_limit = probes.filter(|probe: &&Probe| {
@@ -239,11 +239,11 @@ mod tests {
         let probe = |load, outcome| Probe {
             load,
             outcome,
-            figures: Figures {
+            figures: ProbeFigures {
                 cpu_us_per_delivered_object: Some(7.5),
                 bytes_per_session: Some(20_480.0),
                 latency_p99_ms: Some(12.0),
-                ..Figures::default()
+                ..ProbeFigures::default()
             },
         };
         let broke = ProbeOutcome::Broke {

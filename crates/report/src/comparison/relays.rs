@@ -2,27 +2,25 @@
 
 mod table;
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::table::{html, markdown, terminal};
-use super::{Middle, Test, by_cost, json, rank_sum};
-use crate::search::{Figures, Probe, ProbeOutcome};
+use super::{Middle, Row, Test, by_cost, json, most_frequent, rank_sum, ranked};
+use crate::search::{Probe, ProbeFigures, ProbeOutcome};
 
 /// Version of the comparison's form; it grows whenever a field changes or goes.
 pub const COMPARISON: u32 = 2;
 
-/// All that one comparison has to say.
+/// Relays under one load.
+pub type Comparison = super::Comparison<Relays>;
+
+/// The relays of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Comparison {
-    /// Version of this form: [`COMPARISON`].
-    pub comparison: u32,
-    /// What was compared, in words: profile, subscribers, service level, machine.
-    pub setting: Vec<String>,
-    /// The relays, best first.
+pub struct Relays {
+    /// Best first.
     pub relays: Vec<Standing>,
-    /// Why not all runs were made, if so.
-    pub broken_off: Option<String>,
 }
 
 /// What was measured of one relay.
@@ -68,14 +66,7 @@ pub struct Standing {
 impl Comparison {
     /// Puts the relays in order: who held more often first, then who spends less per object.
     pub fn new(setting: Vec<String>, entries: Vec<Entry>, broken_off: Option<String>) -> Self {
-        let mut relays: Vec<Standing> = entries.into_iter().map(Standing::of).collect();
-        relays.sort_by(|a, b| {
-            let share = |one: &Standing| (one.held * 1000).checked_div(one.judged()).unwrap_or(0);
-            share(b)
-                .cmp(&share(a))
-                .then(by_cost(a.cpu_us_per_object, b.cpu_us_per_object))
-                .then_with(|| a.entry.name.cmp(&b.entry.name))
-        });
+        let mut relays: Vec<Standing> = ranked(entries);
         let first: Vec<f64> = relays.first().map_or_else(Vec::new, Standing::costs);
         for other in relays.iter_mut().skip(1) {
             other.against_first = rank_sum(&first, &other.costs());
@@ -83,7 +74,7 @@ impl Comparison {
         Self {
             comparison: COMPARISON,
             setting,
-            relays,
+            contenders: Relays { relays },
             broken_off,
         }
     }
@@ -94,29 +85,24 @@ impl Comparison {
     }
 }
 
-impl Standing {
+impl Row for Standing {
+    type Entry = Entry;
+
     fn of(entry: Entry) -> Self {
-        let is_generator = |run: &&Probe| matches!(run.outcome, ProbeOutcome::Generator { .. });
-        let generator_limited = entry.runs.iter().filter(is_generator).count();
-        let judged = || entry.runs.iter().filter(|run| !is_generator(run));
-        let middle = |pick: fn(&Figures) -> Option<f64>| {
+        let judged = || entry.judged_runs();
+        let middle = |pick: fn(&ProbeFigures) -> Option<f64>| {
             Middle::of(judged().filter_map(|run| pick(&run.figures)))
         };
-        let mut broke: Vec<&str> = judged()
-            .filter_map(|run| match &run.outcome {
-                ProbeOutcome::Broke { clauses, .. } => clauses.first().map(|one| one.text.as_str()),
-                ProbeOutcome::Held | ProbeOutcome::Generator { .. } => None,
-            })
-            .collect();
-        broke.sort_unstable();
-        let times = |text: &str| broke.iter().filter(|one| **one == text).count();
-        let most = broke.iter().max_by_key(|text| times(text));
+        let broke = most_frequent(judged().filter_map(|run| match &run.outcome {
+            ProbeOutcome::Broke { clauses, .. } => clauses.first().map(|one| one.text.as_str()),
+            ProbeOutcome::Held | ProbeOutcome::Generator { .. } => None,
+        }));
         Self {
             held: judged()
                 .filter(|run| run.outcome == ProbeOutcome::Held)
                 .count(),
-            generator_limited,
-            broke: most.map(|text| (*text).to_owned()),
+            generator_limited: entry.runs.len() - judged().count(),
+            broke: broke.map(str::to_owned),
             cpu_us_per_object: middle(|figures| figures.cpu_us_per_delivered_object),
             cpu_percent: middle(|figures| figures.cpu_percent),
             p99_ms: middle(|figures| figures.latency_p99_ms),
@@ -127,20 +113,35 @@ impl Standing {
         }
     }
 
-    /// Runs that say something of the relay.
+    /// Who held more often first, then who spends less per object.
+    fn order(&self, other: &Self) -> Ordering {
+        let share = |one: &Self| (one.held * 1000).checked_div(one.judged()).unwrap_or(0);
+        share(other)
+            .cmp(&share(self))
+            .then(by_cost(self.cpu_us_per_object, other.cpu_us_per_object))
+            .then_with(|| self.entry.name.cmp(&other.entry.name))
+    }
+}
+
+impl Standing {
+    /// How many runs say something of the relay.
     fn judged(&self) -> usize {
         self.entry.runs.len() - self.generator_limited
     }
 
     fn costs(&self) -> Vec<f64> {
-        let judged = self
-            .entry
-            .runs
-            .iter()
-            .filter(|run| !matches!(run.outcome, ProbeOutcome::Generator { .. }));
+        let judged = self.entry.judged_runs();
         judged
             .filter_map(|run| run.figures.cpu_us_per_delivered_object)
             .collect()
+    }
+}
+
+impl Entry {
+    /// Runs that say something of the relay: those in which the generator was not the limit.
+    fn judged_runs(&self) -> impl Iterator<Item = &Probe> {
+        let is_generator = |run: &Probe| matches!(run.outcome, ProbeOutcome::Generator { .. });
+        self.runs.iter().filter(move |run| !is_generator(run))
     }
 }
 
@@ -153,11 +154,11 @@ mod tests {
         Probe {
             load: 100,
             outcome,
-            figures: Figures {
+            figures: ProbeFigures {
                 cpu_us_per_delivered_object: Some(cost),
                 latency_p99_ms: Some(cost / 2.0),
                 bytes_per_session: Some(20_480.0),
-                ..Figures::default()
+                ..ProbeFigures::default()
             },
         }
     }
@@ -193,17 +194,28 @@ mod tests {
         let middle = entry("middle", &[10.0, 11.0, 12.0, 13.0]);
         let comparison = Comparison::new(Vec::new(), vec![cheap, dear, middle], None);
         let names: Vec<&str> = comparison
+            .contenders
             .relays
             .iter()
             .map(|relay| relay.entry.name.as_str())
             .collect();
         assert_eq!(names, ["middle", "dear", "cheap"]);
-        assert_eq!(comparison.relays[2].broke.as_deref(), Some("loss=0"));
-        let cost = comparison.relays[0].cpu_us_per_object.unwrap();
+        assert_eq!(
+            comparison.contenders.relays[2].broke.as_deref(),
+            Some("loss=0")
+        );
+        let cost = comparison.contenders.relays[0].cpu_us_per_object.unwrap();
         assert_eq!((cost.median, cost.min, cost.max), (11.5, 10.0, 13.0));
-        assert_eq!(comparison.relays[0].against_first, None);
-        assert!(comparison.relays[1].against_first.is_some());
+        assert_eq!(comparison.contenders.relays[0].against_first, None);
+        assert!(comparison.contenders.relays[1].against_first.is_some());
         let text = comparison.to_json();
+        let fields: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("  \""))
+            .filter_map(|line| line.split('"').nth(1))
+            .collect();
+        let expected = ["comparison", "setting", "relays", "broken_off"];
+        assert_eq!(fields, expected);
         assert_eq!(
             serde_json::from_str::<Comparison>(&text).unwrap(),
             comparison
@@ -218,11 +230,11 @@ mod tests {
             ended_early: false,
         };
         let comparison = Comparison::new(Vec::new(), vec![slow], None);
-        let relay = &comparison.relays[0];
+        let relay = &comparison.contenders.relays[0];
         assert_eq!((relay.held, relay.generator_limited), (1, 1));
         assert!(relay.cpu_us_per_object.is_some_and(|cost| cost.max < 11.0));
         let nothing = Comparison::new(Vec::new(), vec![entry("none", &[])], None);
-        assert_eq!(nothing.relays[0].cpu_us_per_object, None);
+        assert_eq!(nothing.contenders.relays[0].cpu_us_per_object, None);
         assert!(terminal(&nothing).contains("none"));
     }
 
@@ -236,7 +248,7 @@ mod tests {
             ],
             None,
         );
-        comparison.relays[1].lost = 3;
+        comparison.contenders.relays[1].lost = 3;
         let text = terminal(&comparison);
         assert!(text.contains("3 of 3"), "{text}");
         assert!(text.contains("11.0"), "{text}");

@@ -7,30 +7,28 @@ mod page;
 mod tests;
 mod text;
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 pub use self::page::page;
 pub use self::text::{markdown, table};
-use super::{Middle, by_cost, with_version};
+use super::{Middle, Row, by_cost, most_frequent, ranked, with_version};
 use crate::http3::{Limit, Report, Server};
 
 /// Version of the comparison's form; it grows whenever a field changes or goes.
 pub const COMPARISON: u32 = 1;
 
-/// All that one comparison has to say.
+/// Servers under one load after the other.
+pub type Comparison = super::Comparison<Servers>;
+
+/// The servers of a comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Comparison {
-    /// Version of this form.
-    pub comparison: u32,
-    /// What was compared, in sentences: machine, certificate, packets, rounds.
-    pub setting: Vec<String>,
+pub struct Servers {
     /// The servers, in the order of the file.
     pub servers: Vec<Contender>,
     /// The scenarios, in the order of the file.
     pub scenarios: Vec<Scenario>,
-    /// Why not all runs were made, if so.
-    pub broken_off: Option<String>,
 }
 
 /// A server that takes part.
@@ -157,21 +155,16 @@ impl Comparison {
     ) -> Self {
         let scenarios = scenarios
             .into_iter()
-            .map(|(name, load, entries)| {
-                let mut standings: Vec<Standing> = entries.into_iter().map(Standing::of).collect();
-                standings.sort_by(Standing::order);
-                Scenario {
-                    name,
-                    load,
-                    standings,
-                }
+            .map(|(name, load, entries)| Scenario {
+                name,
+                load,
+                standings: ranked(entries),
             })
             .collect();
         Self {
             comparison: COMPARISON,
             setting,
-            servers,
-            scenarios,
+            contenders: Servers { servers, scenarios },
             broken_off,
         }
     }
@@ -188,7 +181,11 @@ impl Comparison {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
-        let standings = self.scenarios.iter().flat_map(|one| &one.standings);
+        let standings = self
+            .contenders
+            .scenarios
+            .iter()
+            .flat_map(|one| &one.standings);
         standings.map(|standing| &standing.entry)
     }
 
@@ -199,7 +196,11 @@ impl Comparison {
 
     /// A server's name with its version.
     pub(super) fn full_name(&self, name: &str) -> String {
-        let server = self.servers.iter().find(|server| server.name == name);
+        let server = self
+            .contenders
+            .servers
+            .iter()
+            .find(|server| server.name == name);
         let version = server.map_or("", |server| server.version.as_str());
         // Many programs say their own name with the version.
         if version.starts_with(name) {
@@ -216,7 +217,9 @@ impl Entry {
     }
 }
 
-impl Standing {
+impl Row for Standing {
+    type Entry = Entry;
+
     fn of(entry: Entry) -> Self {
         let middle = |pick: fn(&RunFigures) -> Option<f64>| {
             Middle::of(
@@ -247,13 +250,15 @@ impl Standing {
     }
 
     /// Who spends least per request first; who was not measured last.
-    fn order(&self, other: &Self) -> std::cmp::Ordering {
+    fn order(&self, other: &Self) -> Ordering {
         let rate = |one: &Self| one.requests_per_second.map_or(0.0, |rate| rate.median);
         by_cost(self.cpu_us_per_request, other.cpu_us_per_request)
             .then(rate(other).total_cmp(&rate(self)))
             .then_with(|| self.entry.server.cmp(&other.entry.server))
     }
+}
 
+impl Standing {
     /// Whether its requests per second are what it can do: it was the limit in every run.
     pub(super) fn is_own_rate(&self) -> bool {
         self.server_limited == self.entry.runs.len() as u64
@@ -268,16 +273,8 @@ impl Standing {
         if self.is_own_rate() {
             return "the server".to_owned();
         }
-        let mut others: Vec<Limit> = self
-            .entry
-            .runs
-            .iter()
-            .map(|run| run.limit)
-            .filter(|limit| *limit != Limit::Server)
-            .collect();
-        others.sort_unstable();
-        let times = |limit: Limit| others.iter().filter(|one| **one == limit).count();
-        let most = others.iter().copied().max_by_key(|limit| times(*limit));
+        let limits = self.entry.runs.iter().map(|run| run.limit);
+        let most = most_frequent(limits.filter(|limit| *limit != Limit::Server));
         let most = most.map_or("", Limit::words);
         if self.server_limited == 0 {
             most.to_owned()

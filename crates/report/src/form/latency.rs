@@ -7,7 +7,7 @@ use super::page::Card;
 use super::plot::{Plot, STRIPS_MAX, Strip, TIME};
 use super::scale::Scale;
 use super::table::Table;
-use crate::relay::{Latency, LatencySecond};
+use crate::latency::{Latency, LatencySecond};
 use crate::statistics::{Bucket, Distribution, float};
 
 /// Points of a curve at most; longer series are thinned, and keep their worst.

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use super::number;
 use super::page::{self, Key};
 use super::scale::Scale;
+use crate::statistics::float;
 
 /// Width of a plot in its own units; about its width in pixels on a laptop.
 pub(super) const WIDTH: f64 = 560.0;
@@ -39,8 +40,10 @@ pub(crate) struct Plot<'a> {
     height: f64,
     keys: Vec<Key>,
     shapes: Vec<Markup>,
-    /// Names below stretches of the horizontal axis, in place of ticks.
-    names: Vec<(f64, String)>,
+    /// Names below stretches of the horizontal axis, in place of ticks, each in its lines.
+    names: Vec<(f64, Vec<String>)>,
+    /// Room below the horizontal axis.
+    foot: f64,
 }
 
 impl<'a> Plot<'a> {
@@ -56,6 +59,7 @@ impl<'a> Plot<'a> {
             keys: Vec::new(),
             shapes: Vec::new(),
             names: Vec::new(),
+            foot: BOTTOM,
         }
     }
 
@@ -83,9 +87,18 @@ impl<'a> Plot<'a> {
         Self { height, ..self }
     }
 
-    /// The plot with names in place of the horizontal axis's ticks.
-    pub(crate) fn names(self, names: Vec<(f64, String)>) -> Self {
-        Self { names, ..self }
+    /// The plot with names in place of the horizontal axis's ticks, one for each of equal stretches. Long ones take several
+    /// lines, for which the plot grows.
+    pub(crate) fn names(mut self, names: Vec<(f64, String)>) -> Self {
+        let room = (WIDTH - LEFT - RIGHT) / float(names.len().max(1) as u64) - LABEL_GAP;
+        let names = names.into_iter();
+        let names = names.map(|(value, name)| (value, in_lines(&name, room)));
+        self.names = names.collect();
+        let lines = self.names.iter().map(|(_, lines)| lines.len()).max();
+        let more = NAME_LINE * float(lines.unwrap_or(1).max(1) as u64 - 1);
+        self.height += more;
+        self.foot += more;
+        self
     }
 
     /// Adds an entry of the legend.
@@ -247,7 +260,7 @@ impl<'a> Plot<'a> {
     }
 
     fn bottom(&self) -> f64 {
-        self.height - BOTTOM
+        self.height - self.foot
     }
 
     fn ticks_across(&self) -> Markup {
@@ -273,8 +286,11 @@ impl<'a> Plot<'a> {
 
     fn names_across(&self) -> Markup {
         html! {
-            @for (value, name) in &self.names {
-                (label("middle", (self.across(*value), self.bottom() + 17.0), name))
+            @for (value, lines) in &self.names {
+                @for (number, line) in (0_u32..).zip(lines) {
+                    @let down = self.bottom() + 17.0 + NAME_LINE * f64::from(number);
+                    (label("middle", (self.across(*value), down), line))
+                }
             }
         }
     }
@@ -315,6 +331,21 @@ fn side_by_side(wanted: &[(f64, f64)], left: f64, right: f64) -> Vec<f64> {
     middles
 }
 
+/// `name` in lines that are no wider than `room`, where it has places to break it: behind blanks and underscores.
+fn in_lines(name: &str, room: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in name.split_inclusive([' ', '_']) {
+        match lines.last_mut() {
+            Some(line) if width_of(line) + width_of(word.trim_end()) <= room => line.push_str(word),
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// From one line of a name below a plot to the next.
+const NAME_LINE: f64 = 18.0;
+
 /// Between two labels in a row.
 const LABEL_GAP: f64 = 9.0;
 
@@ -347,4 +378,17 @@ pub(super) fn rectangle(class: &str, at: (f64, f64), size: (f64, f64)) -> Markup
 
 pub(super) fn label(class: &str, at: (f64, f64), text: &str) -> Markup {
     html! { text.(class) x=(place(at.0)) y=(place(at.1)) { (text) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_too_long_for_their_stretch_take_several_lines() {
+        assert_eq!(in_lines("INTRA_CASCADE", 73.0), ["INTRA_", "CASCADE"]);
+        assert_eq!(in_lines("INTRA_CASCADE", 200.0), ["INTRA_CASCADE"]);
+        assert_eq!(in_lines("500k", 10.0), ["500k"], "it has no place to break");
+        assert_eq!(in_lines("SPIKE, 300 ms", 80.0), ["SPIKE, ", "300 ms"]);
+    }
 }

@@ -5,10 +5,7 @@ use std::time::Duration;
 use weir_histogram::Histogram;
 
 use super::{Client, ClientThread, Connections, Kind, Report, Requests, Run, Second, Server};
-use crate::{
-    latency,
-    relay::{Latency, LatencySecond},
-};
+use crate::latency::{self, Latency, LatencySecond};
 
 /// A run of 3 s with this load of the server and the client, in per cent of a core.
 pub(super) fn report(server_percent: Option<f64>, client_percent: f64) -> Report {

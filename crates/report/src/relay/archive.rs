@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::form::json::check_schema;
-use crate::latency;
+use crate::latency::{self, LatencySecond};
 use crate::limits::ARCHIVE_LINES_MAX;
-use crate::relay::{Altered, LatencySecond, Report, SCHEMA, json};
+use crate::relay::{Altered, Report, SCHEMA, json};
 use crate::service_level::{Measured, ServiceLevel};
 use weir_histogram::{Histogram, Series};
 

@@ -1,4 +1,4 @@
-//! What the relay spent, whether the generator kept up, and whether the service level held.
+//! What the relay spent, and whether the generator kept up.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::proof::Calibration;
+use crate::service_level::JudgedClause;
 use crate::statistics::Distribution;
 
 /// What the relay spent.
@@ -180,46 +181,8 @@ pub struct GeneratorThread {
     pub event_loop_lag_max_ms: f64,
 }
 
-/// The service level asked for, and whether it held.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ServiceLevel {
-    /// The service level as it was asked for, such as `loss=0,p99<100ms,cpu<95%`.
-    pub text: String,
-    /// Its clauses in that order, and behind them `altered=0`, which is always asked for where anybody subscribes.
-    pub clauses: Vec<Clause>,
-    /// The text of the first clause in that order that broke; none if all held.
-    pub first_broken: Option<String>,
-    /// Whether all clauses held.
-    pub held: bool,
-    /// Loss and latency are judged of objects planned from this time of the data phase on.
-    pub judged_from_ms: f64,
-    /// Objects lost of those that are judged, over all tracks; the tracks themselves count the whole run.
-    pub lost_objects: u64,
-    /// 99th percentile of the latency that is judged, over all tracks; none if there is none.
-    pub latency_p99_ms: Option<f64>,
-}
-
-/// One clause of a service level.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Clause {
-    /// As it was asked for, such as `p99<100ms`.
-    pub text: String,
-    /// What it is about, such as `p99`.
-    pub metric: String,
-    /// The bound, in `unit`.
-    pub limit: f64,
-    /// What was measured, in `unit`; none if it could not be, which breaks the clause.
-    pub measured: Option<f64>,
-    /// Unit of both, such as `ms`; empty for a plain number.
-    pub unit: String,
-    /// Whether it held.
-    pub held: bool,
-}
-
 /// Why a run was ended early, in a sentence.
-pub(super) fn ended_early(clauses: &[Clause]) -> String {
+pub(super) fn ended_early(clauses: &[JudgedClause]) -> String {
     let clauses: Vec<String> = clauses
         .iter()
         .map(|clause| {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use self::observed::{generator, heat_map, relay};
 use super::*;
+use crate::latency::{Latency, LatencySecond};
 use crate::statistics::{self, Bucket, Spread};
 
 /// What the synthetic run is like.
@@ -75,7 +76,7 @@ pub(super) fn empty() -> Report {
         counters: BTreeMap::new(),
         metrics: Vec::new(),
     };
-    let slo = ServiceLevel {
+    let slo = JudgedLevel {
         text: String::new(),
         clauses: Vec::new(),
         first_broken: None,
@@ -521,7 +522,7 @@ fn bits_per_second(definition: &TrackDefinition) -> f64 {
     statistics::float(definition.object_size_bytes * 8) * 1000.0 / definition.time_interval_ms
 }
 
-fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {
+fn service_level(tracks: &[TrackReport], relay: &Relay) -> JudgedLevel {
     let lost: u64 = tracks
         .iter()
         .map(|track| track.completion.lost_objects.sum)
@@ -531,15 +532,16 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {
             .iter()
             .filter_map(|one| Some(one.latency.overall?.p99_ms)),
     );
-    let clause =
-        |text: &str, metric: &str, limit: f64, measured: Option<f64>, unit: &str, held| Clause {
+    let clause = |text: &str, metric: &str, limit: f64, measured: Option<f64>, unit: &str, held| {
+        JudgedClause {
             text: text.to_owned(),
             metric: metric.to_owned(),
             limit,
             measured,
             unit: unit.to_owned(),
             held,
-        };
+        }
+    };
     let cpu = relay.cost.as_ref().map(|cost| cost.cpu_percent);
     let p99 = p99.map(|p99| p99.max);
     let mut clauses = vec![
@@ -567,7 +569,7 @@ fn service_level(tracks: &[TrackReport], relay: &Relay) -> ServiceLevel {
         text += ",cpu<95%";
     }
     let first = clauses.iter().find(|clause| !clause.held);
-    ServiceLevel {
+    JudgedLevel {
         text,
         first_broken: first.map(|clause| clause.text.clone()),
         held: first.is_none(),

@@ -10,13 +10,14 @@ use maud::{Markup, html};
 use self::charts::{heat, relay as relay_charts, subscribers};
 use super::proof::NOT_CALIBRATED;
 use super::verdict::{GENERATOR_LIMIT, Judgement, judged};
-use super::{Calibration, Clause, Outcome, Relay, RelaySource, Report, TrackReport};
+use super::{Calibration, Outcome, Relay, RelaySource, Report, TrackReport};
 use crate::form::page::{
     Card, ENTRIES_MAX, Page, Tone, cards, command_line, cut, facts, plots, section, table_title,
     verdict,
 };
 use crate::form::table::{Cell, Table};
 use crate::form::{latency, number};
+use crate::service_level::JudgedClause;
 use crate::statistics::float;
 
 /// Tracks shown at most; the JSON has them all.
@@ -172,7 +173,7 @@ fn service_level(report: &Report) -> Markup {
     )
 }
 
-fn clause_row(clause: &Clause, outcome: Outcome) -> [Cell; 4] {
+fn clause_row(clause: &JudgedClause, outcome: Outcome) -> [Cell; 4] {
     let measured = clause
         .measured
         .map(|value| number::quantity(value, &clause.unit));

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::heat_map::HeatMap;
 use super::proof::Fairness;
 use crate::form::number;
-use crate::statistics::{Bucket, Count, Distribution, Spread};
+use crate::latency::Latency;
+use crate::statistics::{Count, Distribution, Spread};
 
 /// All that was measured on the tracks of one definition (one section of the profile).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -556,34 +557,6 @@ impl VarianceSummary {
             receive,
         }
     }
-}
-
-/// One-way latency of a definition's objects, over all its subscribers.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Latency {
-    /// Over the whole run; none if nothing arrived.
-    pub overall: Option<Distribution>,
-    /// The same in full: buckets that hold a value, ascending.
-    pub histogram: Vec<Bucket>,
-    /// Second by second of arrival, ascending; seconds without an arrival are left out.
-    pub per_second: Vec<LatencySecond>,
-}
-
-/// Arrivals within one second.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct LatencySecond {
-    /// Second of the run, from 0.
-    pub second: u64,
-    /// Objects that arrived.
-    pub objects: u64,
-    /// Half of them took at most this.
-    pub p50_ms: f64,
-    /// Ninety-nine in a hundred took at most this.
-    pub p99_ms: f64,
-    /// The slowest.
-    pub max_ms: f64,
 }
 
 /// The subscribers whose figures mean something: those that received an object.

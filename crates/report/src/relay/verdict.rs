@@ -3,8 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Altered, Clause, Generator, Relay, Report, Run, ServiceLevel, TrackReport};
+use super::{Altered, Generator, Relay, Report, Run, TrackReport};
 use crate::form::number;
+use crate::service_level::{JudgedClause, JudgedLevel};
 use crate::statistics;
 
 /// The conclusion of a run.
@@ -55,7 +56,7 @@ impl Verdict {
     /// Draws the conclusion. What makes the figures worthless outranks what the figures say.
     pub fn of(
         run: &Run,
-        slo: &ServiceLevel,
+        slo: &JudgedLevel,
         tracks: &[TrackReport],
         relay: &Relay,
         generator: &Generator,
@@ -93,7 +94,7 @@ pub(super) enum Judgement {
 }
 
 impl Judgement {
-    pub(super) fn of(clause: &Clause, outcome: Outcome) -> Self {
+    pub(super) fn of(clause: &JudgedClause, outcome: Outcome) -> Self {
         match (outcome, clause.held) {
             (Outcome::GeneratorLimit | Outcome::Empty, _) => Self::None,
             (Outcome::Partial, true) => Self::HeldSoFar,
@@ -146,7 +147,7 @@ pub(super) fn judged(report: &Report) -> Option<String> {
 }
 
 /// The first clause that broke in the order in which they were asked for, and how many others did.
-fn broken_clause(slo: &ServiceLevel) -> String {
+fn broken_clause(slo: &JudgedLevel) -> String {
     let mut broken = slo.clauses.iter().filter(|clause| !clause.held);
     let Some(first) = broken.next() else {
         return "the service level did not hold".to_owned();

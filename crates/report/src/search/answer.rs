@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Boundary, Class, Probe, ProbeOutcome, Tally, estimate};
-use crate::relay::{Calibration, Clause};
+use crate::relay::Calibration;
+use crate::service_level::JudgedClause;
 
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,7 +169,7 @@ impl Answer {
 }
 
 impl BrokenClause {
-    pub(super) fn of(clause: &Clause) -> Self {
+    pub(super) fn of(clause: &JudgedClause) -> Self {
         Self {
             text: clause.text.clone(),
             measured: clause.measured,

@@ -1,6 +1,6 @@
 //! The probes of a search as lines of a table.
 
-use super::{Figures, Probe, ProbeOutcome};
+use super::{Probe, ProbeFigures, ProbeOutcome};
 use crate::form::table::{Table, left, right};
 
 /// The heading above [`row`]s.
@@ -23,7 +23,7 @@ fn table(unit: &str) -> Table {
 
 /// One probe in one line.
 pub fn row(probe: &Probe) -> String {
-    let Figures {
+    let ProbeFigures {
         objects_lost,
         objects_lost_before,
         latency_p99_ms,

@@ -58,7 +58,7 @@ impl Formula {
         Probe {
             load,
             outcome,
-            figures: Figures::default(),
+            figures: ProbeFigures::default(),
         }
     }
 }
@@ -134,7 +134,7 @@ fn doubles_bisects_and_repeats_both_sides() {
 
 fn stolen(probe: Probe, percent: f64) -> Probe {
     Probe {
-        figures: Figures {
+        figures: ProbeFigures {
             stolen_percent: Some(percent),
             ..probe.figures
         },
@@ -328,10 +328,10 @@ fn a_record_is_resumed_by_a_search_of_the_same_only() {
 #[test]
 fn a_probe_in_a_line() {
     let held = Probe {
-        figures: Figures {
+        figures: ProbeFigures {
             latency_p99_ms: Some(1.23),
             cpu_percent: Some(41.4),
-            ..Figures::default()
+            ..ProbeFigures::default()
         },
         ..Formula::exact(1000.0).probe(100)
     };
@@ -485,7 +485,7 @@ proptest! {
                 Some(1) => ProbeOutcome::Broke { clauses: vec![clause("loss=0")], ended_early: false },
                 _ => ProbeOutcome::Generator { reasons: Vec::new(), ended_early: false },
             };
-            probes.push(Probe { load, outcome, figures: Figures::default() });
+            probes.push(Probe { load, outcome, figures: ProbeFigures::default() });
             let here = probes.iter().filter(|probe| probe.load == load).count();
             prop_assert!(here <= 4, "load {load} was probed {here} times");
             prop_assert!(probes.len() < 1000);

@@ -3,8 +3,7 @@
 //! It is *not* a forecast: all that is to come is taken to come in time. And it is not in a hurry: a clause is given up
 //! where it is broken by far, so that close to a limit every run is measured in whole.
 
-use super::{Clause, Comparison, Metric, ServiceLevel, amount, quantile_ms};
-use crate::relay as report;
+use super::{Clause, JudgedClause, Metric, Operator, ServiceLevel, amount, quantile_ms};
 use weir_histogram::Histogram;
 
 /// What is known of a run in its midst, of what its service level judges.
@@ -24,7 +23,7 @@ pub struct Midway {
 
 impl ServiceLevel {
     /// The clauses that cannot hold any more, and by far, with what was measured so far.
-    pub fn hopeless(&self, midway: &Midway) -> Vec<report::Clause> {
+    pub fn hopeless(&self, midway: &Midway) -> Vec<JudgedClause> {
         let clauses = self.clauses.iter();
         clauses
             .filter_map(|clause| clause.hopeless(midway))
@@ -33,11 +32,11 @@ impl ServiceLevel {
 }
 
 impl Clause {
-    fn hopeless(&self, midway: &Midway) -> Option<report::Clause> {
+    fn hopeless(&self, midway: &Midway) -> Option<JudgedClause> {
         // What only grows can come to be above a limit yet.
-        match self.comparison {
-            Comparison::AtMost | Comparison::Below | Comparison::Equal => {}
-            Comparison::AtLeast | Comparison::Above => return None,
+        match self.operator {
+            Operator::AtMost | Operator::Below | Operator::Equal => {}
+            Operator::AtLeast | Operator::Above => return None,
         }
         let measured = match self.metric {
             Metric::Loss => self.outgrown(
@@ -56,7 +55,7 @@ impl Clause {
             // What is late may be little of what is to come, and the relay's load may fall.
             Metric::Late | Metric::Cpu => None,
         };
-        Some(report::Clause {
+        Some(JudgedClause {
             text: self.to_string(),
             metric: self.metric.name().to_owned(),
             limit: self.limit,

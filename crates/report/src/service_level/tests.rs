@@ -26,7 +26,7 @@ fn measured(latency: &Histogram) -> Measured<'_> {
     }
 }
 
-fn evaluate(text: &str, measured: &Measured<'_>) -> report::ServiceLevel {
+fn evaluate(text: &str, measured: &Measured<'_>) -> JudgedLevel {
     text.parse::<ServiceLevel>().unwrap().evaluate(measured)
 }
 
@@ -82,7 +82,7 @@ fn what_a_relay_altered_is_asked_for_in_any_case() {
         };
         evaluate("loss=0", &measured)
     };
-    let texts = |level: &report::ServiceLevel| -> Vec<String> {
+    let texts = |level: &JudgedLevel| -> Vec<String> {
         level.clauses.iter().map(|one| one.text.clone()).collect()
     };
     let whole = altered(Some(0));

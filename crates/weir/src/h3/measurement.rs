@@ -11,9 +11,8 @@ use weir_net::{Stop, TelemetrySnapshot, clock};
 use weir_quic::{ClientConfig, tls::ClientTls};
 use weir_report::{
     http3::{self as figures, Report},
-    latency::{buckets, distribution, quantile_ms},
+    latency::{Latency, LatencySecond, buckets, distribution, quantile_ms},
     process::percent,
-    relay::{Latency, LatencySecond},
 };
 
 use super::{plan::Plan, threads::Hosted};

@@ -17,7 +17,10 @@ use weir_bench::{
     subscriber::{SubscribeRequest, SubscriberConfig, SubscriberRole, SubscriptionResult},
 };
 use weir_net::{Stop, clock};
-use weir_report::relay::{Clause, Conduct, Status, live_view::Moment};
+use weir_report::{
+    relay::{Conduct, Status, live_view::Moment},
+    service_level::JudgedClause,
+};
 
 use super::{
     Plan, RelayUrl, target,
@@ -224,7 +227,7 @@ impl Finished {
     }
 
     /// The clauses of the service level that could not hold any more.
-    pub(super) fn hopeless(&self) -> Vec<Clause> {
+    pub(super) fn hopeless(&self) -> Vec<JudgedClause> {
         let threads = self.threads.iter();
         threads.flat_map(|one| one.hopeless().to_vec()).collect()
     }

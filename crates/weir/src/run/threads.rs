@@ -17,7 +17,7 @@ use weir_bench::{
 };
 use weir_net::{HostConfig, SocketConfig, Stop, Telemetry, clock, raise_open_files_limit};
 use weir_quic::{App, Endpoint, Event, Limits};
-use weir_report::{latency, relay::Clause};
+use weir_report::{latency, service_level::JudgedClause};
 
 use super::RelayUrl;
 use crate::event_loop::{self, EventLoop, LoopThread};
@@ -201,7 +201,7 @@ pub(crate) struct LoadHost {
     /// Watches for clauses that cannot hold any more, where that ends the run.
     early_stop: Option<EarlyStop>,
     /// What it found.
-    hopeless: Vec<Clause>,
+    hopeless: Vec<JudgedClause>,
     /// Share of its time that the thread wastes on purpose, in per cent.
     waste_percent: u32,
     next_waste: Instant,
@@ -221,7 +221,7 @@ impl LoadHost {
     }
 
     /// The clauses of the service level that could not hold any more, where that was looked after.
-    pub(crate) fn hopeless(&self) -> &[Clause] {
+    pub(crate) fn hopeless(&self) -> &[JudgedClause] {
         &self.hopeless
     }
 

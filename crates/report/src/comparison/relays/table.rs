@@ -64,7 +64,7 @@ fn table(comparison: &Comparison) -> Table {
     let mut notes = comparison.setting.clone();
     notes.push(READING.to_owned());
     notes.extend(incomplete("runs", comparison.broken_off.as_deref()));
-    column::table(&COLUMNS, comparison.relays.iter()).with_notes(notes)
+    column::table(&COLUMNS, comparison.contenders.relays.iter()).with_notes(notes)
 }
 
 /// The table for a terminal; every line ends with a line feed.

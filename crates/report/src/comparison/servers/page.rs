@@ -12,7 +12,7 @@ use crate::form::table::{Table, left};
 
 /// Renders a comparison as a complete document.
 pub fn page(comparison: &Comparison) -> String {
-    let servers = comparison.servers.iter().map(|server| {
+    let servers = comparison.contenders.servers.iter().map(|server| {
         let note = server.note.as_deref().unwrap_or("");
         [&server.name, &server.version, note].map(cut)
     });
@@ -26,7 +26,7 @@ pub fn page(comparison: &Comparison) -> String {
             @if let Some(note) = incomplete("runs", comparison.broken_off.as_deref()) {
                 p.lead { (cut(&note)) }
             }
-            @for scenario in &comparison.scenarios { (scenario_section(comparison, scenario)) }
+            @for scenario in &comparison.contenders.scenarios { (scenario_section(comparison, scenario)) }
             (section("Servers", "", &html! { (servers) }))
         },
         footer: vec![

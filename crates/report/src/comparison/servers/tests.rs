@@ -9,7 +9,7 @@ fn who_spends_least_comes_first() {
         let standings = scenario.standings.iter();
         standings.map(|one| one.entry.server.clone()).collect()
     };
-    let first = &comparison.scenarios[0];
+    let first = &comparison.contenders.scenarios[0];
     assert_eq!(names(first), ["weir", "slow|er<b>", "absent"]);
     let weir = &first.standings[0];
     assert!((weir.cpu_us_per_request.unwrap().median - 15.0).abs() < 1e-9);
@@ -21,8 +21,11 @@ fn who_spends_least_comes_first() {
     assert_eq!(first.standings[2].limit_words(), "not measured");
     let text = comparison.to_json();
     assert_eq!(
-        serde_json::from_str::<Comparison>(&text).unwrap().servers,
-        comparison.servers
+        serde_json::from_str::<Comparison>(&text)
+            .unwrap()
+            .contenders
+            .servers,
+        comparison.contenders.servers
     );
 }
 
@@ -31,16 +34,16 @@ fn runs_that_are_missing_are_missed() {
     let mut comparison = example();
     assert!(comparison.is_measured());
     assert!(!comparison.has_all_runs(3), "one server was absent");
-    comparison.scenarios.truncate(1);
-    comparison.scenarios[0].standings.truncate(2);
+    comparison.contenders.scenarios.truncate(1);
+    comparison.contenders.scenarios[0].standings.truncate(2);
     assert!(comparison.has_all_runs(3) && !comparison.has_all_runs(4));
     comparison.broken_off = Some("it was interrupted".to_owned());
     assert!(!comparison.has_all_runs(3));
     comparison.broken_off = None;
-    let standings = &mut comparison.scenarios[0].standings;
+    let standings = &mut comparison.contenders.scenarios[0].standings;
     standings[1].entry.runs[2].successes = 0;
     assert!(!comparison.has_all_runs(3));
-    let standings = &mut comparison.scenarios[0].standings;
+    let standings = &mut comparison.contenders.scenarios[0].standings;
     for run in standings.iter_mut().flat_map(|one| &mut one.entry.runs) {
         run.successes = 0;
     }

@@ -19,7 +19,7 @@ pub fn table(comparison: &Comparison) -> String {
     for line in &comparison.setting {
         out.push(format!("{}\n", printable(line)));
     }
-    for scenario in &comparison.scenarios {
+    for scenario in &comparison.contenders.scenarios {
         out.push(format!(
             "\n{}: {}\n",
             printable(&scenario.name),
@@ -42,7 +42,7 @@ pub fn markdown(comparison: &Comparison) -> String {
         out.push(format!("{}\n", markdown_text(line)));
     }
     out.push(READING.to_owned());
-    for scenario in &comparison.scenarios {
+    for scenario in &comparison.contenders.scenarios {
         out.push(format!(
             "\n**{}**: {}\n\n",
             markdown_text(&scenario.name),

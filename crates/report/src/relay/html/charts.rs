@@ -10,7 +10,8 @@ use crate::form::latency::{middle, second_strips, thinned, time_axis};
 use crate::form::number;
 use crate::form::plot::{Plot, TIME};
 use crate::form::scale::Scale;
-use crate::relay::{LatencySecond, TrackReport};
+use crate::latency::LatencySecond;
+use crate::relay::TrackReport;
 use crate::statistics::float;
 
 /// Arrivals second by second, against the plan.
