@@ -41,7 +41,7 @@ fn all_can_be_closed_at_once() {
     pair.start();
     pair.server.close_all(pair.now, 3, b"bye");
     pair.client.close_all(pair.now, 4, b"bye");
-    // The server keeps a newcomer whose first packet was a close until the idle time-out.
+    // The server keeps a newcomer whose first packet was a close until the idle timeout.
     pair.pass(Duration::from_secs(40));
     assert_eq!(
         (pair.client.connections(), pair.server.connections()),
@@ -95,7 +95,7 @@ fn a_loss_is_told_even_if_the_connection_is_used_before() {
     pair.wire = Box::new(|_| false);
     pair.pass(Duration::from_secs(25));
     assert!(pair.take_server().is_empty());
-    // The time-out and a fan-out fall into one turn.
+    // The timeout and a fan-out fall into one turn.
     pair.now += Duration::from_secs(10);
     while pair.server.connections() == 1
         && pair.server.poll_timeout().is_some_and(|at| at <= pair.now)
