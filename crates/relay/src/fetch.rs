@@ -109,8 +109,8 @@ impl Fetches {
         joining.map(|(request, _)| request)
     }
 
-    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now. Does
-    /// nothing for other requests.
+    /// Detaches a fetch from the authorization of the subscription that it joined, since it has tokens of its own now.
+    /// Does nothing for other requests.
     pub(crate) fn use_own_authorization(&mut self, id: FetchId) {
         if let Some(fetch) = self.served.get_mut(&id) {
             fetch.use_own_authorization();

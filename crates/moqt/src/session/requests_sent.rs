@@ -284,7 +284,8 @@ impl Session {
         self.bound_draining(transport, id);
     }
 
-    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the oldest.
+    /// Forgets a request that was just ended if its stream is over. If too many ended requests remain, aborts the
+    /// oldest.
     pub(super) fn bound_draining(&mut self, transport: &mut dyn Transport, id: RequestId) {
         self.forget_if_gone(id);
         if let Some(oldest) = self

@@ -1,4 +1,5 @@
-//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the streams.
+//! Messages of the peer on request streams after the first: answers, updates, announcements; and the ends of the
+//! streams.
 
 use std::time::Instant;
 

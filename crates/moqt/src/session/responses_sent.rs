@@ -284,7 +284,8 @@ impl Session {
         }
     }
 
-    /// Closes the session because the role sent an answer that fits no request. Ignoring it could leave the peer waiting.
+    /// Closes the session because the role sent an answer that fits no request. Ignoring it could leave the peer
+    /// waiting.
     fn misuse(&mut self, transport: &mut dyn Transport, reason: &'static str) {
         debug_assert!(false, "{reason}");
         self.counters.misused += 1;

@@ -105,8 +105,8 @@ fn stream_event(
         }
         StreamEvent::Readable { id } => {
             let stream = from_engine(id);
-            // The engine reports the stream for every packet. One event for several packets is enough, since the role reads
-            // all of their data.
+            // The engine reports the stream for every packet. One event for several packets is enough, since the role
+            // reads all of their data.
             let is_known = matches!(
                 events.back(),
                 Some(Event::Readable { handle: of, stream: last }) if (*of, *last) == (handle, stream)

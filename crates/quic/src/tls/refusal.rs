@@ -26,8 +26,8 @@ impl Refusals {
         latest.push_back(error);
     }
 
-    /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake failed for
-    /// another reason.
+    /// Returns the reason for a refusal that the engine reports with `text`, as a sentence; `None` if the handshake
+    /// failed for another reason.
     pub(crate) fn sentence(&self, text: &str) -> Option<String> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         let mut latest = latest.iter();

@@ -171,8 +171,8 @@ impl Catalogue {
         announcers.any(|announcer| !announcer.is_link)
     }
 
-    /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as many
-    /// clients as the configuration permits.
+    /// Returns the sessions that announced a namespace or a prefix of it, and so may have its tracks: links, and as
+    /// many clients as the configuration permits.
     pub(crate) fn announcers_of(&self, turn: &mut Turn<'_>, namespace: &Namespace) -> Vec<Handle> {
         let max = turn.config.limits.announcers_per_track_max;
         let found = self.announcements.matching(namespace, max);
