@@ -19,8 +19,7 @@ crate::metrics! {
         messages_too_long,
         /// Sessions closed because an object had more than `object_header_bytes_max` before its payload.
         object_headers_too_long,
-        /// Requests of peers that the session rejected itself: reserved namespaces, unknown mandatory properties, bad
-        /// tokens, GOAWAY.
+        /// Requests of peers that the session rejected itself: reserved namespaces, unknown mandatory properties, bad tokens, GOAWAY.
         requests_rejected,
         /// Streams of ended requests that were stopped because `requests_draining_max` waited.
         requests_not_drained,
