@@ -27,7 +27,7 @@ pub enum Event {
         handle: Handle,
         /// The new stream.
         stream: StreamId,
-        /// Whether the stream is bidirectional.
+        /// The direction of the stream; a bidirectional one can be answered.
         direction: Direction,
     },
     /// Data, the FIN or a reset may be available to read.

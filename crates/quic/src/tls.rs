@@ -78,7 +78,7 @@ impl ServerTls {
     }
 
     /// Creates the parameters of a server that asks `resolver` for its certificate at every handshake, so that the
-    /// certificate can be replaced, and lets `clients` verify client certificates.
+    /// certificate can be replaced. `clients` verifies client certificates.
     pub fn with_resolver(
         resolver: Arc<dyn ResolvesServerCert>,
         clients: Option<Arc<dyn ClientCertVerifier>>,

@@ -62,9 +62,9 @@ pub(crate) struct Totals {
 }
 
 impl Delivery {
-    /// Returns the demand that a publisher of a track has to know. Subscriptions of links do not count for a publisher
-    /// behind a link, which does not serve them. Waiting requests all count, since their answer needs the largest
-    /// location.
+    /// Returns the demand that a publisher of a track has to know. Subscriptions and requests of links do not count for
+    /// a publisher behind a link, which does not serve them. All other waiting requests count for it, even with FORWARD
+    /// 0, since their answer needs the largest location.
     pub(crate) fn demand(&self, id: TrackId, from_link: bool) -> Demand {
         let Some(subscriptions) = self.tracks.get(id) else {
             return Demand::NONE;

@@ -1,6 +1,6 @@
 //! Links: sessions with other relays that this relay exchanges tracks with.
 //!
-//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish, and a
+//! A link is a MOQT session with another relay. Each relay announces over its links what its own clients publish. A
 //! track crosses a link once, however many clients of the other relay subscribe to it. Every relay has a link to all
 //! others, so what came over one link is never passed on over another, and nothing circulates.
 

@@ -257,7 +257,8 @@ impl Track {
     }
 
     /// Notes the sender of an object, and returns how the object is treated if the sender has restarted the track. The
-    /// cache is then cleared, since it holds the objects of other publishers.
+    /// first object after the restart clears a cache that has reached its location, since the cached objects are those
+    /// of other publishers.
     #[inline]
     fn note_sender(
         &mut self,
@@ -265,8 +266,8 @@ impl Track {
         location: Location,
         ledger: &mut Ledger,
     ) -> Option<Restarted> {
-        // The cache is also cleared if the new publisher begins at a location that the former one has reached, or has
-        // declared not to exist.
+        // A new publisher after the last one also clears the cache, if it begins at a location that the former
+        // publisher has reached or declared not to exist.
         if std::mem::take(&mut self.is_restarting)
             && (self.cache.largest() >= Some(location) || self.cache.rules_out(location))
         {

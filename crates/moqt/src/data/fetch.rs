@@ -132,8 +132,8 @@ impl FetchDecoder {
     pub(crate) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<FetchEntry, DecodeError> {
         let entry = match self.draft.fetch_flags(cursor.varint()?) {
             Some(FetchFlags::Object(flags)) => FetchEntry::Object(self.read_object(flags, cursor)?),
-            // The location is absolute and no payload length follows. The draft calls the fields "Group ID and Object
-            // ID", a group delta could not express the group of the previous object, and implementations agree (issue
+            // The location is absolute and no payload length follows: the draft calls the fields "Group ID and Object
+            // ID". A group delta could not express the group of the previous object, and implementations agree (issue
             // 1861 of the draft's repository).
             Some(FetchFlags::EndOfRange { unknown }) => FetchEntry::EndOfRange {
                 unknown,

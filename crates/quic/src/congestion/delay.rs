@@ -99,9 +99,9 @@ impl Delay {
         Duration::from_millis(bytes * 1000 / second).min(self.target * 4)
     }
 
-    /// Returns the target of the queueing delay, which is longer for a flow with a smaller share of the path. If
-    /// several flows keep a common queue at their targets, those with a larger share thus yield first, even if their
-    /// estimate of the empty path is worse.
+    /// Returns the target of the queueing delay, which is longer for a flow with a smaller share of the path. Of
+    /// several flows that share a queue, those with a larger share thus yield first, even if their estimate of the
+    /// empty path is worse.
     fn target(&self, now: Instant) -> Duration {
         self.target * 2 / 3 + self.time_of_packets(now).min(self.target * 3 / 2)
     }

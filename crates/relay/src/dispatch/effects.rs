@@ -285,8 +285,8 @@ impl Owners {
         }
     }
 
-    /// Refuses an update. The request ends with it if it is a subscription or about namespaces; a publication is ended
-    /// by its publisher [moqt-18 §10.9.1].
+    /// Refuses an update. A subscription, a fetch or a request about namespaces ends with it; a publication is ended by
+    /// its publisher [moqt-18 §10.9.1].
     pub(super) fn fail_update(
         &mut self,
         turn: &mut Turn<'_>,

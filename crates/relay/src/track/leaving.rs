@@ -26,7 +26,7 @@ pub(crate) struct Gone {
 }
 
 impl Tracks {
-    /// Handles a publisher that declined the relay's SUBSCRIBE, or whose session could not send it. The relay does not
+    /// Handles a publisher that declined the relay's SUBSCRIBE, or whose session cancelled it. The relay does not
     /// follow redirects: for subscribers, the track does not exist.
     pub(crate) fn on_subscribe_error(
         turn: &mut Turn<'_>,

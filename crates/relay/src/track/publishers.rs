@@ -45,8 +45,8 @@ impl Demand {
         has_subscriptions: false,
     };
 
-    /// Returns the FORWARD value for a publisher. It is true for clients unless publishers are paused, and for a track
-    /// whose offer waits for the largest location.
+    /// Returns the FORWARD value for a publisher. It is true if objects are wanted, always for clients unless
+    /// publishers are paused, and for links while an offer waits for the largest location.
     fn forward(self, turn: &Turn<'_>, is_link: bool, track: &Track) -> bool {
         let sends_always = !turn.config.pauses_publishers && !is_link;
         sends_always || self.is_wanted || is_link && track.awaits_offer

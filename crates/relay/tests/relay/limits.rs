@@ -8,8 +8,8 @@ use crate::stage::{Asked, Setting, Stage, millis, rendezvous, secs, story};
 
 const LOAD: RequestErrorCode = RequestErrorCode::EXCESSIVE_LOAD;
 
-/// Checks that all requests were accepted except the last, that only the counter `refused` counts it, and that there is
-/// room again once the first request has ended.
+/// Checks that all requests were accepted except the last, and that only the counter `refused` counts it. Also checks
+/// that there is room again once the first request has ended.
 fn expect_one_past(
     stage: &mut Stage,
     asked: &[Asked],
