@@ -17,9 +17,9 @@ pub enum Control {
     /// GOAWAY. From a server: requests with this stream ID or a higher one are not processed. From a client: pushes
     /// with this ID or a higher one are not accepted.
     GoAway(u64),
-    /// MAX_PUSH_ID: the client accepts pushes up to this ID.
+    /// `MAX_PUSH_ID`: the client accepts pushes up to this ID.
     MaxPushId(u64),
-    /// CANCEL_PUSH: the peer does not want this push.
+    /// `CANCEL_PUSH`: the peer does not want this push.
     CancelPush(u64),
 }
 

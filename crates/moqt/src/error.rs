@@ -1,8 +1,8 @@
 //! Errors of decoding and of the protocol, which tell who is at fault, and the error codes of the draft.
 //!
 //! A [`DecodeError`] describes invalid or incomplete bytes. A [`Violation`] is the peer's fault and closes the session.
-//! The code types are open: an unknown value is kept, and is treated like `INTERNAL_ERROR` of its registry [moqt-18
-//! §14]. Misuse by the calling role is an assertion, never one of these errors.
+//! The code types are open: an unknown value is kept, and is treated like `INTERNAL_ERROR` of its registry
+//! [moqt-18 §14]. Misuse by the calling role is an assertion, never one of these errors.
 
 use std::fmt;
 

@@ -127,7 +127,7 @@ in_order! {
     pub struct SubscribeOk {
         /// The Track Alias, which identifies the track on data streams and datagrams.
         pub track_alias: u64,
-        /// The parameters EXPIRES and LARGEST_OBJECT.
+        /// The parameters EXPIRES and `LARGEST_OBJECT`.
         pub parameters: Parameters,
         /// The Track Properties.
         pub properties: Properties,

@@ -13,8 +13,8 @@ use crate::varint;
 pub const OBJECT_DELIVERY_TIMEOUT: u64 = 0x02;
 /// How long an object may be served from a cache, in milliseconds [moqt-18 §12.3].
 pub const MAX_CACHE_DURATION: u64 = 0x04;
-/// How long the delivery of a subgroup may take after its end is known, in milliseconds; 0 for no limit [moqt-18
-/// §12.1].
+/// How long the delivery of a subgroup may take after its end is known, in milliseconds; 0 for no limit
+/// [moqt-18 §12.1].
 pub const SUBGROUP_DELIVERY_TIMEOUT: u64 = 0x06;
 /// Properties that only the original publisher may change [moqt-18 §12.7].
 pub const IMMUTABLE: u64 = 0x0B;
@@ -32,7 +32,7 @@ pub const PRIOR_OBJECT_ID_GAP: u64 = 0x3E;
 /// The longest value of one key-value pair, in bytes [moqt-18 §1.4.3].
 pub const VALUE_BYTES_MAX: usize = 65_535;
 
-/// The default of DEFAULT_PUBLISHER_PRIORITY [moqt-18 §12.4].
+/// The default of `DEFAULT_PUBLISHER_PRIORITY` [moqt-18 §12.4].
 pub const PUBLISHER_PRIORITY_DEFAULT: u8 = 128;
 
 /// The types that a subscriber has to understand to process a track [moqt-18 §2.5.1].

@@ -24,8 +24,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// Handshakes in flight. Incoming connections beyond it are refused.
     pub handshakes_max: usize,
-    /// Handshakes in flight above which an incoming connection has to validate its address with a Retry (RFC 9000
-    /// §8.1.2).
+    /// Handshakes in flight above which an incoming connection has to validate its address with a Retry
+    /// (RFC 9000 §8.1.2).
     pub handshakes_before_retry_max: usize,
     /// Unidirectional streams that the peer may have open at the same time.
     pub uni_streams_max: u32,

@@ -44,7 +44,7 @@ pub enum Event {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer sent STOP_SENDING for a stream (RFC 9000 §3.5).
+    /// The peer sent `STOP_SENDING` for a stream (RFC 9000 §3.5).
     Stopped {
         /// The connection.
         handle: Handle,

@@ -99,9 +99,9 @@ impl ServerTls {
     }
 
     /// Does the same as [`new`](Self::new), with session tickets for up to `sessions_max` clients. A client that
-    /// returns can resume its session once with a ticket, and may send a request with its first packet (0-RTT, RFC 8446
-    /// §2.3). Others can replay such a request (RFC 9001 §9.2), so it must not change anything. With 0 there are no
-    /// tickets, and every handshake is a full one.
+    /// returns can resume its session once with a ticket, and may send a request with its first packet (0-RTT,
+    /// RFC 8446 §2.3). Others can replay such a request (RFC 9001 §9.2), so it must not change anything. With 0 there
+    /// are no tickets, and every handshake is a full one.
     pub fn with_sessions(
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,

@@ -227,7 +227,7 @@ impl WebTransport {
         self.flush(transport, stream) && self.is_role_stream(stream)
     }
 
-    /// Handles STOP_SENDING. Returns the code for the role, if the role is to be notified.
+    /// Handles `STOP_SENDING`. Returns the code for the role, if the role is to be notified.
     pub fn handle_stopped(
         &mut self,
         transport: &mut dyn Transport,

@@ -39,7 +39,7 @@ pub enum Read {
 pub enum WriteError {
     /// Flow control or the send buffer is full; the transport reports when there is room.
     Blocked,
-    /// The peer sent STOP_SENDING with this code.
+    /// The peer sent `STOP_SENDING` with this code.
     Stopped(u64),
     /// The stream or the connection is closed.
     Closed,
@@ -76,7 +76,7 @@ pub trait Transport {
     /// Resets the sending side with `code`; bytes not yet delivered may be lost.
     fn reset(&mut self, stream: StreamId, code: u64);
 
-    /// Sends STOP_SENDING with `code`, and discards what arrives.
+    /// Sends `STOP_SENDING` with `code`, and discards what arrives.
     fn stop(&mut self, stream: StreamId, code: u64);
 
     /// Sets the send priority of a stream: higher is sent first.

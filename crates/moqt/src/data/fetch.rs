@@ -46,8 +46,8 @@ impl FetchHeader {
 pub enum FetchEntry {
     /// An object; its payload follows.
     Object(FetchObject),
-    /// No object between the previous entry and `location`, inclusive, follows; the entry has no payload [moqt-18
-    /// §11.4.4.2].
+    /// No object between the previous entry and `location`, inclusive, follows; the entry has no payload
+    /// [moqt-18 §11.4.4.2].
     EndOfRange {
         /// Whether the publisher does not know the objects. If false, the objects do not exist.
         unknown: bool,

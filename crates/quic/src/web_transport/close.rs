@@ -79,7 +79,7 @@ impl WebTransport {
         }
     }
 
-    /// Handles STOP_SENDING for a stream that the role does not know.
+    /// Handles `STOP_SENDING` for a stream that the role does not know.
     pub(super) fn on_own_stopped(&mut self, transport: &mut dyn Transport, stream: StreamId) {
         if self.control == Some(stream) {
             let reason = "the control stream was stopped";

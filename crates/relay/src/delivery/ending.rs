@@ -34,8 +34,8 @@ impl Scope {
 }
 
 impl Delivery {
-    /// Ends subscriptions of a track: at once if all their streams are complete, otherwise as soon as they are [moqt-18
-    /// §10.11].
+    /// Ends subscriptions of a track: at once if all their streams are complete, otherwise as soon as they are
+    /// [moqt-18 §10.11].
     pub(crate) fn end(
         &mut self,
         turn: &mut Turn<'_>,

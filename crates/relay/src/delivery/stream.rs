@@ -56,7 +56,7 @@ pub(super) enum Outcome {
     Full,
     /// The delivery timeout of an object has passed.
     TooLate,
-    /// The peer sent STOP_SENDING.
+    /// The peer sent `STOP_SENDING`.
     Stopped,
     /// The stream is closed.
     Gone,
@@ -76,7 +76,7 @@ pub(super) struct FanOut<'a> {
     pub(super) lag_change: i64,
     /// Subscriptions that end because they are too slow.
     pub(super) ended: Vec<(Handle, RequestId)>,
-    /// Streams that are not written to again, with their deadlines.
+    /// Streams with a new deadline.
     pub(super) deadlines: Vec<(StreamId, Deadline)>,
 }
 

@@ -50,8 +50,8 @@ pub(super) struct Subscription {
     streams_opened: u64,
     /// The newest group dropped because of lag; older groups are not started.
     shed: Option<u64>,
-    /// The largest location sent when the subscription was established or resumed: a joining FETCH ends there [moqt-18
-    /// §5.1].
+    /// The largest location sent when the subscription was established or resumed: a joining FETCH ends there
+    /// [moqt-18 §5.1].
     pub(super) joining: Option<Location>,
 }
 
@@ -126,8 +126,8 @@ impl Subscription {
         }
     }
 
-    /// Applies a REQUEST_UPDATE; parameters that are absent stay. Streams that are not wanted are reset [moqt-18
-    /// §11.4.3].
+    /// Applies a REQUEST_UPDATE; parameters that are absent stay. Streams that are not wanted are reset
+    /// [moqt-18 §11.4.3].
     pub(super) fn update(
         &mut self,
         connection: &mut Connection<'_>,
@@ -453,7 +453,7 @@ impl Subscription {
         outcome
     }
 
-    /// Sets a deadline for a stream that was written in full, if the subscription has a timeout.
+    /// Sets the deadline of a stream whose subgroup is complete, if the subscription has a timeout.
     fn watch(
         &self,
         connection: &Connection<'_>,

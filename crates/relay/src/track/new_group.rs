@@ -1,4 +1,4 @@
-//! NEW_GROUP_REQUEST: subscribers' requests to publishers to begin a new group.
+//! `NEW_GROUP_REQUEST`: subscribers' requests to publishers to begin a new group.
 
 use weir_moqt::parameter::Parameters;
 

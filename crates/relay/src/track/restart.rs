@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl Tracks {
-    /// Handles a publisher that joins others. If the publisher announces that it has published nothing [moqt-18
-    /// §10.2.11], though the others have, it may be one of them that reconnected. The relay treats this as a restart
-    /// until one of the others sends something, and probes the others.
+    /// Handles a publisher that joins others. If the publisher announces that it has published nothing
+    /// [moqt-18 §10.2.11], though the others have, it may be one of them that reconnected. The relay treats this as a
+    /// restart until one of the others sends something, and probes the others.
     pub(super) fn welcome(
         &mut self,
         turn: &mut Turn<'_>,
